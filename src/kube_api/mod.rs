@@ -1,0 +1,2 @@
+//! The API server's client.
+pub mod views;

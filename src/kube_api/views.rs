@@ -1,0 +1,344 @@
+//! Slim views of Kubernetes objects: own structs with the fields this program reads.
+//!
+//! Owns what is read of each kind. Promises that unknown fields cost a skip and no memory, that
+//! `managedFields` is never built, and that absent fields read as empty. Leaves writing to
+//! `raw` (an object that is written back is never written from a view: it would lose fields).
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::{
+    Resource,
+    core::{ClusterResourceScope, NamespaceResourceScope},
+};
+use serde::{Deserialize, Deserializer};
+
+/// A kind this program reads, with what requests for it need to know.
+pub trait View:
+    Resource<DynamicType = ()> + for<'de> Deserialize<'de> + Clone + std::fmt::Debug + Send + Sync + 'static
+{
+    /// Whether objects of the kind live in a namespace.
+    const NAMESPACED: bool;
+
+    /// The object's name; empty only where a server sent none.
+    fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    /// The object's namespace; empty for kinds that have none.
+    fn namespace(&self) -> &str {
+        self.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The object's UID; empty only where a server sent none.
+    fn uid(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    /// The value of the annotation `key`.
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.meta().annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Whether the object carries the finalizer `name`.
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.meta().finalizers.iter().flatten().any(|f| f == name)
+    }
+
+    /// Whether somebody has deleted the object and it waits for its finalizers.
+    fn is_terminating(&self) -> bool {
+        self.meta().deletion_timestamp.is_some()
+    }
+}
+
+/// Declares a view: its kind's names, and the struct with `metadata` and the fields given.
+macro_rules! view {
+    ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct $name {
+            /// Names, UID, version, annotations, labels, finalizers, owners; nothing else of the metadata.
+            #[serde(deserialize_with = "slim_metadata")]
+            pub metadata: ObjectMeta,
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        impl Resource for $name {
+            type DynamicType = ();
+            type Scope = view!(@scope $scope);
+
+            fn kind((): &()) -> Cow<'_, str> {
+                $kind.into()
+            }
+            fn group((): &()) -> Cow<'_, str> {
+                $group.into()
+            }
+            fn version((): &()) -> Cow<'_, str> {
+                $version.into()
+            }
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+
+        impl View for $name {
+            const NAMESPACED: bool = view!(@namespaced $scope);
+        }
+    };
+    (@scope Namespaced) => { NamespaceResourceScope };
+    (@scope Cluster) => { ClusterResourceScope };
+    (@namespaced Namespaced) => { true };
+    (@namespaced Cluster) => { false };
+}
+
+view! {
+    /// A PersistentVolumeClaim.
+    Claim: Namespaced "" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" {
+        /// What its user asks for.
+        spec: ClaimSpec,
+        /// What the cluster says of it.
+        status: ClaimStatus,
+    }
+}
+
+/// What a claim's user asks for.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSpec {
+    /// `ReadWriteOnce` and so on, in the user's order.
+    pub access_modes: Vec<String>,
+    /// The size, under `requests.storage`.
+    pub resources: ResourceRequirements,
+    /// A label selector; only whether there is one matters here.
+    pub selector: Option<serde_json::Value>,
+    /// The class by name; the older annotation wins over it.
+    pub storage_class_name: Option<String>,
+    /// The PersistentVolume the claim is bound to, or was pointed at by its user.
+    pub volume_name: Option<String>,
+    /// `Filesystem` (also when absent) or `Block`.
+    pub volume_mode: Option<String>,
+    /// What the volume is made from, in the claim's namespace.
+    pub data_source: Option<ObjectReference>,
+    /// What the volume is made from, of any kind and perhaps of another namespace.
+    pub data_source_ref: Option<ObjectReference>,
+    /// The VolumeAttributesClass by name.
+    pub volume_attributes_class_name: Option<String>,
+}
+
+/// `resources` of a claim.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ResourceRequirements {
+    /// Quantities by resource name; `storage` is the one read here.
+    pub requests: BTreeMap<String, String>,
+}
+
+/// What the cluster says of a claim.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ClaimStatus {
+    /// `Pending`, `Bound` or `Lost`.
+    pub phase: String,
+}
+
+/// A reference to another object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    /// API group without version; absent means core.
+    pub api_group: Option<String>,
+    /// Kind.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Namespace, where the reference may name another one.
+    pub namespace: Option<String>,
+}
+
+view! {
+    /// A PersistentVolume.
+    Volume: Cluster "" "v1" "PersistentVolume" "persistentvolumes" {
+        /// Where the volume is and whose.
+        spec: VolumeSpec,
+        /// What the cluster says of it.
+        status: VolumeStatus,
+    }
+}
+
+/// Where a volume is and whose.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeSpec {
+    /// The claim it is for.
+    pub claim_ref: Option<ClaimReference>,
+    /// The CSI driver's part; absent for volumes of other kinds.
+    pub csi: Option<CsiSource>,
+    /// `Delete`, `Retain` or `Recycle`.
+    pub persistent_volume_reclaim_policy: String,
+    /// The class by name.
+    pub storage_class_name: String,
+    /// `Filesystem` (also when absent) or `Block`.
+    pub volume_mode: Option<String>,
+}
+
+/// The claim a volume is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ClaimReference {
+    /// The claim's namespace.
+    pub namespace: String,
+    /// The claim's name.
+    pub name: String,
+    /// The claim's UID; empty in references made by hand.
+    pub uid: String,
+}
+
+/// The CSI driver's part of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiSource {
+    /// The driver's name.
+    pub driver: String,
+    /// The driver's id of the volume.
+    pub volume_handle: String,
+}
+
+/// What the cluster says of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct VolumeStatus {
+    /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
+    pub phase: String,
+}
+
+view! {
+    /// A StorageClass.
+    StorageClass: Cluster "storage.k8s.io" "v1" "StorageClass" "storageclasses" {
+        /// The driver's name, or the in-tree name it took over.
+        provisioner: String,
+        /// What the driver and this program are told about volumes of the class.
+        parameters: BTreeMap<String, String>,
+        /// `Delete` or `Retain`.
+        reclaim_policy: Option<String>,
+        /// Options for mounting, in order.
+        mount_options: Vec<String>,
+        /// `Immediate` or `WaitForFirstConsumer`.
+        volume_binding_mode: Option<String>,
+        /// Where volumes of the class may be.
+        allowed_topologies: Vec<TopologySelectorTerm>,
+    }
+}
+
+/// One alternative of a class's allowed topologies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySelectorTerm {
+    /// All of these must hold.
+    pub match_label_expressions: Vec<TopologySelectorRequirement>,
+}
+
+/// One key of an allowed topology with the values it may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologySelectorRequirement {
+    /// The topology key.
+    pub key: String,
+    /// Its allowed values.
+    pub values: Vec<String>,
+}
+
+view! {
+    /// A VolumeAttachment.
+    VolumeAttachment: Cluster "storage.k8s.io" "v1" "VolumeAttachment" "volumeattachments" {
+        /// What is attached where.
+        spec: VolumeAttachmentSpec,
+    }
+}
+
+/// What is attached where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSpec {
+    /// The node's name.
+    pub node_name: String,
+    /// The volume.
+    pub source: VolumeAttachmentSource,
+}
+
+/// The volume of an attachment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSource {
+    /// The PersistentVolume's name; absent for inline volumes.
+    pub persistent_volume_name: Option<String>,
+}
+
+/// Reads of an object's metadata only what this program uses.
+fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Slim {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+        annotations: Option<BTreeMap<String, String>>,
+        labels: Option<BTreeMap<String, String>>,
+        finalizers: Option<Vec<String>>,
+        owner_references: Option<Vec<OwnerReference>>,
+    }
+    let slim = Slim::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: slim.name,
+        namespace: slim.namespace,
+        uid: slim.uid,
+        resource_version: slim.resource_version,
+        creation_timestamp: slim.creation_timestamp,
+        deletion_timestamp: slim.deletion_timestamp,
+        annotations: slim.annotations,
+        labels: slim.labels,
+        finalizers: slim.finalizers,
+        owner_references: slim.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_reads_its_fields_and_skips_the_rest() {
+        let claim: Claim = serde_json::from_str(
+            r#"{"kind": "PersistentVolumeClaim", "apiVersion": "v1",
+                "metadata": {"name": "data", "namespace": "sc", "uid": "u", "resourceVersion": "7",
+                             "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["f"], "annotations": {"a": "b"},
+                             "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "later": {"field": 1}}}"#,
+        )
+        .unwrap();
+        assert_eq!((claim.name(), claim.namespace(), claim.uid()), ("data", "sc", "u"));
+        assert_eq!((claim.annotation("a"), claim.annotation("b")), (Some("b"), None));
+        assert!(claim.has_finalizer("f") && !claim.is_terminating());
+        assert_eq!(claim.metadata.managed_fields, None);
+        assert_eq!(claim.spec.resources.requests["storage"], "1Gi");
+        assert_eq!(claim.status.phase, "");
+    }
+
+    #[test]
+    fn urls_are_the_api_servers() {
+        assert_eq!(Claim::url_path(&(), Some("sc")), "/api/v1/namespaces/sc/persistentvolumeclaims");
+        assert_eq!(StorageClass::url_path(&(), None), "/apis/storage.k8s.io/v1/storageclasses");
+    }
+}

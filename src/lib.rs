@@ -1,0 +1,12 @@
+#![doc = "x"]
+pub mod controller;
+pub mod csi;
+pub mod csi_provisioner;
+pub mod flags;
+pub mod http;
+pub mod kube_api;
+pub mod leader;
+pub mod logging;
+pub mod metrics;
+pub mod runtime;
+pub mod workqueue;

@@ -1,0 +1,339 @@
+//! What the program takes from its surroundings: time, chance and tasks.
+//!
+//! Owns the three traits that a simulation replaces ([`Clock`], [`Random`], [`Spawner`]), the
+//! supervision of background tasks ([`Tasks`]) and the [`Gate`] that says whether work may start.
+//! Promises that nothing else in the crate reads a clock, draws a number or spawns a task: with
+//! the same seed and the same answers from outside, a run repeats itself. Sleeping and time-outs
+//! are tokio's own (`tokio::time`), which tests pause. Leaves to others what the tasks do.
+
+use std::{
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+// === Clock ===
+
+/// Time that is not for sleeping: what is written down, and what must count a suspended machine.
+pub trait Clock: Send + Sync {
+    /// Wall-clock time, for what people and other programs read: events, Leases, the identity.
+    fn wall(&self) -> jiff::Timestamp;
+
+    /// Time since boot, which goes on while the machine is suspended. A Lease runs out by this
+    /// clock; the ordinary monotonic clock would stand still with the machine.
+    fn boot(&self) -> Duration;
+}
+
+/// The machine's own clocks.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)] // the one place that reads the wall clock
+    fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::now()
+    }
+
+    fn boot(&self) -> Duration {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
+        Duration::new(seconds, nanos)
+    }
+}
+
+// === Random ===
+
+/// Chance: jitter, generated names, identities. Never used for secrets.
+pub trait Random: Send + Sync {
+    /// Sixty-four evenly distributed bits.
+    fn bits(&self) -> u64;
+
+    /// A number from `0.0` up to, but not including, `1.0`.
+    fn unit(&self) -> f64 {
+        // 53 bits are what an f64 holds exactly.
+        #[allow(clippy::cast_precision_loss)]
+        let numerator = (self.bits() >> 11) as f64;
+        numerator / 9_007_199_254_740_992.0
+    }
+
+    /// A number from `0` up to, but not including, `bound`; `0` when `bound` is `0`.
+    fn below(&self, bound: u64) -> u64 {
+        // The bias of a remainder is far below what jitter or a name could show.
+        self.bits().checked_rem(bound).unwrap_or(0)
+    }
+
+    /// A random (version 4) UUID in its usual spelling.
+    fn uuid(&self) -> String {
+        let (high, low) = (self.bits(), self.bits());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            (high >> 16) & 0xffff,
+            high & 0x0fff,
+            0x8000 | (low >> 48) & 0x3fff,
+            low & 0xffff_ffff_ffff,
+        )
+    }
+}
+
+/// A small generator: seeded by the machine in production, by the seed's number in a simulation.
+pub struct Generator(Mutex<fastrand::Rng>);
+
+impl Generator {
+    /// A generator whose numbers nobody can foretell.
+    pub fn from_entropy() -> Self {
+        Self(Mutex::new(fastrand::Rng::new()))
+    }
+
+    /// A generator that always gives the same numbers for the same seed.
+    pub fn from_seed(seed: u64) -> Self {
+        Self(Mutex::new(fastrand::Rng::with_seed(seed)))
+    }
+}
+
+impl fmt::Debug for Generator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Generator")
+    }
+}
+
+impl Random for Generator {
+    fn bits(&self) -> u64 {
+        self.0.lock().u64(..)
+    }
+}
+
+// === Tasks ===
+
+/// Starts tasks. Dropping all clones of a simulated one kills its process: every task ends at
+/// the await it stands at.
+pub trait Spawner: Send + Sync {
+    /// Starts `task`; it runs until it ends or the spawner's owner goes away.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+}
+
+/// Starts tasks on tokio's current runtime.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct TokioSpawner;
+
+impl Spawner for TokioSpawner {
+    #[allow(clippy::disallowed_methods)] // the one place that spawns
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        tokio::spawn(task);
+    }
+}
+
+/// A task that should have run as long as the process, and did not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("background task {name:?} ended unexpectedly{}", .panic.as_ref().map(|p| format!(": it panicked: {p}")).unwrap_or_default())]
+pub struct TaskEnded {
+    /// The name it was started with.
+    pub name: &'static str,
+    /// What it panicked with, where it did.
+    pub panic: Option<String>,
+}
+
+/// Starts background tasks and watches over them.
+#[derive(Clone)]
+pub struct Tasks {
+    spawner: Arc<dyn Spawner>,
+    ended: mpsc::UnboundedSender<TaskEnded>,
+}
+
+impl fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tasks")
+    }
+}
+
+impl Tasks {
+    /// Tasks that run on `spawner`, and the receiver on which the end of a vital one is told.
+    pub fn new(spawner: Arc<dyn Spawner>) -> (Self, mpsc::UnboundedReceiver<TaskEnded>) {
+        let (ended, watch) = mpsc::unbounded_channel();
+        (Self { spawner, ended }, watch)
+    }
+
+    /// Starts a task that must run as long as the process; its end, by return or by panic, is
+    /// told to the receiver that [`Tasks::new`] gave, which ends the process.
+    pub fn vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended.clone();
+        self.spawner.spawn(
+            async move {
+                let panic = caught(task).await.err();
+                // Nobody listens any more once the process is on its way out.
+                let _ = ended.send(TaskEnded { name, panic });
+            }
+            .boxed(),
+        );
+    }
+
+    /// Starts a task that ends by itself. A panic in it is logged and costs nothing else.
+    pub fn passing(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawner.spawn(
+            async move {
+                if let Err(panic) = caught(task).await {
+                    tracing::error!(task = name, panic, "a task panicked; this is a bug");
+                }
+            }
+            .boxed(),
+        );
+    }
+}
+
+/// Runs `task` to its end; a panic in it becomes an error with the panic's message.
+///
+/// # Errors
+/// The message the task panicked with.
+pub async fn caught<T>(task: impl Future<Output = T>) -> Result<T, String> {
+    AssertUnwindSafe(task).catch_unwind().await.map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    })
+}
+
+// === Gate ===
+
+/// Whether work may start now: no driver call and no write but the Lease's own goes out while
+/// the gate is shut (safety rule 1). Whoever holds the Lease opens it for a stretch of time;
+/// everyone who sends asks right before sending.
+#[derive(Clone)]
+pub struct Gate {
+    clock: Arc<dyn Clock>,
+    until: Arc<watch::Sender<Duration>>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("open_until", &*self.until.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// Work was not started because the Lease is not ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not started: this process does not hold the Lease")]
+pub struct GateShut;
+
+impl Gate {
+    /// A gate that is shut until [`Gate::open_until`] is called.
+    pub fn shut(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, until: Arc::new(watch::Sender::new(Duration::ZERO)) }
+    }
+
+    /// A gate that is always open: a process without leader election.
+    pub fn open(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, until: Arc::new(watch::Sender::new(Duration::MAX)) }
+    }
+
+    /// Opens the gate until `boot`, a time on [`Clock::boot`]; a time in the past shuts it.
+    pub fn open_until(&self, boot: Duration) {
+        self.until.send_replace(boot);
+    }
+
+    /// Shuts the gate at once.
+    pub fn close(&self) {
+        self.open_until(Duration::ZERO);
+    }
+
+    /// Says whether work may start now.
+    ///
+    /// # Errors
+    /// [`GateShut`] when it may not.
+    pub fn check(&self) -> Result<(), GateShut> {
+        if self.clock.boot() < *self.until.borrow() { Ok(()) } else { Err(GateShut) }
+    }
+
+    /// Waits until the gate is shut, by [`Gate::close`] or because its time ran out: what is
+    /// under way then must be cut.
+    pub async fn shuts(&self) {
+        let mut until = self.until.subscribe();
+        loop {
+            let left = until.borrow_and_update().saturating_sub(self.clock.boot());
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                changed = until.changed() => if changed.is_err() { return },
+                // Looked at again at least once a second: a suspended machine's sleep stands still.
+                () = tokio::time::sleep(left.min(Duration::from_secs(1))) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Boot time follows tokio's (paused) clock.
+    struct Paused(tokio::time::Instant);
+
+    impl Clock for Paused {
+        fn wall(&self) -> jiff::Timestamp {
+            jiff::Timestamp::UNIX_EPOCH
+        }
+        fn boot(&self) -> Duration {
+            Duration::from_secs(100) + self.0.elapsed()
+        }
+    }
+
+    fn paused() -> Arc<dyn Clock> {
+        Arc::new(Paused(tokio::time::Instant::now()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gate_shuts_when_its_time_runs_out() {
+        let gate = Gate::shut(paused());
+        assert_eq!(gate.check(), Err(GateShut));
+        gate.open_until(Duration::from_secs(110));
+        assert_eq!(gate.check(), Ok(()));
+        let start = tokio::time::Instant::now();
+        gate.shuts().await;
+        assert_eq!(start.elapsed().as_secs(), 10);
+        assert_eq!(gate.check(), Err(GateShut));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_a_gate_wakes_those_who_wait_for_it() {
+        let gate = Gate::open(paused());
+        let waiting = gate.clone();
+        let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
+        let (told, tell) = tokio::sync::oneshot::channel();
+        tasks.passing("waits", async move {
+            waiting.shuts().await;
+            let _ = told.send(());
+        });
+        tokio::task::yield_now().await;
+        gate.close();
+        tell.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_vital_task_is_told_with_its_panic() {
+        let (tasks, mut ended) = Tasks::new(Arc::new(TokioSpawner));
+        tasks.vital("returns", async {});
+        assert_eq!(ended.recv().await, Some(TaskEnded { name: "returns", panic: None }));
+        tasks.vital("panics", async { panic!("boom {}", 1) });
+        let end = ended.recv().await.unwrap();
+        assert_eq!(end.to_string(), "background task \"panics\" ended unexpectedly: it panicked: boom 1");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let draw = |seed| {
+            let random = Generator::from_seed(seed);
+            (random.uuid(), random.below(10_000), random.below(0))
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7).0, draw(8).0);
+        let (uuid, small, zero) = draw(1);
+        assert_eq!((uuid.len(), uuid.as_bytes()[14], zero), (36, b'4', 0));
+        assert!(small < 10_000);
+    }
+}
