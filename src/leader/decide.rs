@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ElectionSettings, Record, record::micro_time};
+use super::{ElectionSettings, Identity, Record, record::micro_time};
 
 /// What a candidate knows of its Lease.
 #[derive(Debug, Clone)]
@@ -87,8 +87,14 @@ pub fn decide(observation: &Observation<'_>, now: Duration) -> Step {
 }
 
 impl Observation<'_> {
+    /// Whether this process, or one of the same pod, wrote the record.
+    pub(super) fn is_own(&self, record: &Record) -> bool {
+        let Identity { name, unique } = &self.settings.identity;
+        record.holder == *name && (*unique || self.written.contains(record))
+    }
+
     fn with_own_name(&self, record: &Record, since: Duration, now: Duration) -> Step {
-        let ours = self.settings.identity.is_unique() || self.written.contains(record);
+        let ours = self.is_own(record);
         let still_until = since.saturating_add(self.settings.retry_period.saturating_mul(2));
         if ours || (self.leads_at.is_none() && still_until <= now) {
             Step::Renew(Record {

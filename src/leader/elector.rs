@@ -210,14 +210,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Does what [`decide`] says of what was last seen.
     async fn act(&mut self) -> Result<Tried, LeaseError> {
-        let observation = Observation {
-            settings: &self.settings,
-            seen: &self.seen,
-            written: &self.written,
-            leads_at: self.term.map(|term| term.transitions),
-            wall: self.surroundings.clock.wall(),
-        };
-        let step = decide(&observation, self.now());
+        let step = decide(&self.observation(), self.now());
         if !matches!(step, Step::Renew(_)) {
             // Not ours at this moment, whatever comes next.
             self.surroundings.gate.close();
@@ -229,6 +222,16 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             Step::TakeOver(record) | Step::Renew(record) => {
                 self.write(record, self.lease.clone()).await
             }
+        }
+    }
+
+    fn observation(&self) -> Observation<'_> {
+        Observation {
+            settings: &self.settings,
+            seen: &self.seen,
+            written: &self.written,
+            leads_at: self.term.map(|term| term.transitions),
+            wall: self.surroundings.clock.wall(),
         }
     }
 
@@ -258,9 +261,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         let sent = self.now();
         self.written.push(record.clone());
         let object = self.put(&record, base).await?;
-        self.written = vec![record.clone()];
+        let lease = Lease::new(object);
         self.term = Some(Term { transitions: record.transitions, renewed: sent });
-        self.saw(Lease::new(object));
+        // As written and as the API server spells it.
+        self.written = vec![record, lease.record()];
+        self.saw(lease);
         let Surroundings { gate, health, .. } = &self.surroundings;
         gate.open_until(sent.saturating_add(self.settings.renew_deadline));
         health.renewed(sent, self.settings.lease_duration);
@@ -274,7 +279,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     ) -> Result<serde_json::Value, LeaseError> {
         let ElectionSettings { namespace, lease_name, .. } = &self.settings;
         match base {
-            None => self.leases.create(namespace, &Lease::fresh(record, &self.settings)).await,
+            None => {
+                self.leases
+                    .create(namespace, &Lease::unborn(&self.settings).with(record, &self.settings))
+                    .await
+            }
             Some(lease) => {
                 self.leases
                     .replace(namespace, lease_name, &lease.with(record, &self.settings))
@@ -285,12 +294,14 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Gives the Lease back if it is ours, or may have become so by a write that ended unclearly.
     async fn give_back(&mut self) -> Ended {
-        if self.written.is_empty() {
-            return Ended::NeverLed;
-        }
-        match timeout(self.settings.renew_deadline, self.release()).await {
-            Ok(()) => Ended::Released,
-            Err(_) => Ended::Unreleased,
+        let released = match self.written.is_empty() {
+            true => Ok(()),
+            false => timeout(self.settings.renew_deadline, self.release()).await,
+        };
+        match (self.term, released) {
+            (None, _) => Ended::NeverLed,
+            (Some(_), Ok(())) => Ended::Released,
+            (Some(_), Err(_)) => Ended::Unreleased,
         }
     }
 
@@ -323,7 +334,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             renewed: now,
             transitions: record.transitions,
         };
-        let body = lease.with(&empty, &self.settings);
+        let body = lease.clone().with(&empty, &self.settings);
         self.leases
             .replace(&self.settings.namespace, &self.settings.lease_name, &body)
             .await

@@ -12,8 +12,10 @@ use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 /// counts as ours only after it stood still for two retry periods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    name: String,
-    unique: bool,
+    /// What stands in the Lease.
+    pub(super) name: String,
+    /// Whether no process outside this pod can bear the name.
+    pub(super) unique: bool,
 }
 
 impl Identity {
@@ -29,11 +31,6 @@ impl Identity {
     /// What stands in the Lease.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether no process outside this pod can bear the name.
-    pub fn is_unique(&self) -> bool {
-        self.unique
     }
 }
 

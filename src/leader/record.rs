@@ -21,7 +21,7 @@ pub struct Record {
 }
 
 impl Record {
-    fn of(spec: &Value) -> Self {
+    fn of(spec: &Map<String, Value>) -> Self {
         let text = |field: &str| spec.get(field).and_then(Value::as_str).map(str::to_owned);
         let number = |field: &str| spec.get(field).and_then(Value::as_i64).unwrap_or_default();
         Self {
@@ -49,17 +49,40 @@ pub(super) fn micro_time(time: jiff::Timestamp) -> String {
 
 /// A Lease as the API server sent it, kept whole so that fields unknown here survive a PUT.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lease(Value);
+pub struct Lease {
+    spec: Map<String, Value>,
+    labels: Map<String, Value>,
+    /// The metadata but its labels.
+    metadata: Map<String, Value>,
+    /// All the rest.
+    object: Map<String, Value>,
+}
 
 impl Lease {
     /// The Lease in an answer of the API server.
     pub fn new(object: Value) -> Self {
-        Self(object)
+        let mut object = map(Some(object));
+        let mut metadata = map(object.remove("metadata"));
+        Self {
+            spec: map(object.remove("spec")),
+            labels: map(metadata.remove("labels")),
+            metadata,
+            object,
+        }
+    }
+
+    /// The Lease to be made under the settings' name.
+    pub(super) fn unborn(settings: &ElectionSettings) -> Self {
+        Self::new(json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": settings.lease_name, "namespace": settings.namespace},
+        }))
     }
 
     /// The record it carries.
     pub fn record(&self) -> Record {
-        Record::of(self.0.get("spec").unwrap_or(&Value::Null))
+        Record::of(&self.spec)
     }
 
     /// Its `metadata.uid`.
@@ -73,48 +96,105 @@ impl Lease {
     }
 
     fn metadata(&self, field: &str) -> &str {
-        self.0
-            .pointer("/metadata")
-            .and_then(|m| m.get(field))
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        self.metadata.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What to PUT so that the Lease carries `record` and the settings' labels; everything else,
-    /// the resourceVersion with it, stays.
-    pub(super) fn with(&self, record: &Record, settings: &ElectionSettings) -> Value {
-        let mut object = self.0.clone();
-        record.write_to(field(&mut object, &["spec"]));
-        if !settings.labels.is_empty() {
-            let labels = field(&mut object, &["metadata", "labels"]);
-            labels.extend(settings.labels.iter().map(|(key, value)| (key.clone(), json!(value))));
+    /// What to POST or PUT so that the Lease carries `record` and the settings' labels;
+    /// everything else, the resourceVersion with it, stays.
+    pub(super) fn with(mut self, record: &Record, settings: &ElectionSettings) -> Value {
+        record.write_to(&mut self.spec);
+        self.labels.extend(settings.labels.iter().map(|(key, value)| (key.clone(), json!(value))));
+        if !self.labels.is_empty() {
+            self.metadata.insert("labels".into(), self.labels.into());
         }
-        object
-    }
-
-    /// What to POST to make the Lease with `record`.
-    pub(super) fn fresh(record: &Record, settings: &ElectionSettings) -> Value {
-        let empty = Self(json!({
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": settings.lease_name, "namespace": settings.namespace},
-            "spec": {},
-        }));
-        empty.with(record, settings)
+        self.object.insert("metadata".into(), self.metadata.into());
+        self.object.insert("spec".into(), self.spec.into());
+        self.object.into()
     }
 }
 
-/// The object at a path, made where it is missing or no object.
-fn field<'a>(value: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
-    if !value.is_object() {
-        *value = Value::Object(Map::new());
+/// The fields of an object; none where there is no object.
+fn map(value: Option<Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
     }
-    match (value, path.split_first()) {
-        (Value::Object(map), None) => map,
-        (Value::Object(map), Some((first, rest))) => {
-            field(map.entry(*first).or_insert(Value::Null), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::leader::Identity;
+
+    fn settings(labels: &[(&str, &str)]) -> ElectionSettings {
+        ElectionSettings {
+            lease_name: "lease".into(),
+            namespace: "ns".into(),
+            identity: Identity::new("me", None),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(5),
+            labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         }
-        // Made an object above.
-        _ => unreachable!(),
+    }
+
+    fn record() -> Record {
+        Record {
+            holder: "me".into(),
+            seconds: 15,
+            acquired: Some("2026-01-01T00:00:00.000000Z".into()),
+            renewed: Some("2026-01-01T00:00:05.000000Z".into()),
+            transitions: 3,
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_here_survives_a_write() {
+        let lease = Lease::new(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "newTopField": 1,
+            "metadata": {"name": "lease", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "b": "2"}},
+            "spec": {"holderIdentity": "other", "preferredHolder": "p", "strategy": "s"},
+        }));
+        assert_eq!((lease.uid(), lease.resource_version()), ("u", "7"));
+        let written = lease.with(&record(), &settings(&[("b", "mine")]));
+        assert_eq!(
+            written,
+            json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "newTopField": 1,
+                "metadata": {"name": "lease", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "b": "mine"}},
+                "spec": {
+                    "holderIdentity": "me", "preferredHolder": "p", "strategy": "s", "leaseDurationSeconds": 15,
+                    "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:05.000000Z",
+                    "leaseTransitions": 3,
+                },
+            })
+        );
+        assert_eq!(Lease::new(written).record(), record());
+    }
+
+    #[test]
+    fn a_fresh_lease_has_name_namespace_and_record_and_no_empty_labels() {
+        let settings = settings(&[]);
+        let fresh = Lease::unborn(&settings).with(&record(), &settings);
+        assert_eq!(fresh.pointer("/metadata"), Some(&json!({"name": "lease", "namespace": "ns"})));
+        assert_eq!(Lease::new(fresh).record(), record());
+    }
+
+    #[test]
+    fn a_lease_without_a_spec_is_held_by_nobody() {
+        for object in
+            [json!({}), json!(null), json!({"spec": null}), json!({"spec": {"holderIdentity": 5}})]
+        {
+            assert_eq!(Lease::new(object).record(), Record::default());
+        }
+    }
+
+    #[test]
+    fn times_have_six_decimals() {
+        let time = jiff::Timestamp::new(1_767_225_600, 1_500_999).unwrap();
+        assert_eq!(micro_time(time), "2026-01-01T00:00:00.001500Z");
+        assert_eq!(micro_time(jiff::Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000000Z");
     }
 }
