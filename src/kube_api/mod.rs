@@ -1,2 +1,3 @@
 //! The API server's client.
+pub mod quantity;
 pub mod views;
