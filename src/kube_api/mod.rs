@@ -19,6 +19,7 @@ pub mod kind;
 pub mod lanes;
 pub mod layers;
 pub mod name;
+pub mod quantity;
 pub mod raw;
 pub mod reflector;
 mod target;
