@@ -22,6 +22,8 @@ pub mod name;
 pub mod raw;
 pub mod reflector;
 mod target;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transport;
 pub mod views;
 
