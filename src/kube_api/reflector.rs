@@ -34,6 +34,7 @@ use self::{
 };
 use super::{
     client::Client,
+    kind::escaped,
     name::{BadName, check_namespace},
     views::View,
 };
@@ -177,7 +178,8 @@ impl<V: View> Reflector<V> {
             if self.client.streams_lists() { Strategy::Streamed } else { Strategy::Paged };
         let kube = self.client.kube();
         let api = match &self.scope.namespace {
-            Some(namespace) => Api::namespaced(kube, namespace),
+            // kube takes it for a part of the path as it is.
+            Some(namespace) => Api::namespaced(kube, &escaped(namespace)),
             None => Api::all(kube),
         };
         let mut run = Run {
