@@ -181,3 +181,6 @@ fn request_with(
     *request.body_mut() = Body::from(body.to_string().into_bytes());
     Ok(request)
 }
+
+#[cfg(test)]
+mod tests;

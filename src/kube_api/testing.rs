@@ -14,8 +14,11 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, service_fn};
 
-use super::transport::{Request, Transport, boxed};
-use crate::runtime::{Generator, Random};
+use super::{
+    client::Client,
+    transport::{Request, Transport, boxed},
+};
+use crate::runtime::{Clock, Generator, Random};
 
 /// A request as it came.
 #[derive(Debug, Clone)]
@@ -205,4 +208,28 @@ pub(crate) fn random() -> Arc<dyn Random> {
 /// A request without a body.
 pub(crate) fn request(method: http::Method, url: &str) -> Request {
     http::Request::builder().method(method).uri(url).body(kube::client::Body::empty()).unwrap()
+}
+
+/// A clock whose boot time follows tokio's paused one, from 100 s on.
+pub(crate) struct PausedClock(Instant);
+
+impl PausedClock {
+    pub(crate) fn new() -> Arc<dyn Clock> {
+        Arc::new(Self(Instant::now()))
+    }
+}
+
+impl Clock for PausedClock {
+    fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(100) + self.0.elapsed()
+    }
+}
+
+/// A client on a server, with no rule before it.
+pub(crate) fn client(server: &Server) -> Client {
+    Client::new(server.transport.clone(), random())
 }
