@@ -5,7 +5,13 @@
 //! the request may have been carried out. Leaves edits of whole objects to [`super::raw`], lists
 //! and watches to [`super::reflector`].
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use http::{Method, header};
@@ -33,6 +39,7 @@ const MAX_ANSWER: usize = 16 << 20;
 pub struct Client {
     service: Transport,
     pub(super) random: Arc<dyn Random>,
+    streams: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Client {
@@ -62,7 +69,17 @@ impl Patch {
 impl Client {
     /// A lane on `service`, which obeys the lane's rules already.
     pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, random }
+        Self { service, random, streams: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Whether the server may know streamed lists.
+    pub(super) fn streams_lists(&self) -> bool {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The server was seen not to know streamed lists, which holds for all kinds.
+    pub(super) fn never_streams_lists(&self) {
+        self.streams.store(false, Ordering::Relaxed);
     }
 
     /// Reads one object.
@@ -164,3 +181,6 @@ fn request_with(
     *request.body_mut() = Body::from(body.to_string().into_bytes());
     Ok(request)
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,3 +214,6 @@ fn kubeconfig(server: &str, token: &Path, authority: Option<&Path>) -> Kubeconfi
         ..Kubeconfig::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

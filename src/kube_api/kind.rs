@@ -50,7 +50,7 @@ impl Kind {
         };
         if let Some(namespace) = namespace {
             path.push_str("/namespaces/");
-            push_segment(&mut path, namespace);
+            path.push_str(&escaped(namespace));
         }
         path.push('/');
         path.push_str(&self.plural);
@@ -61,13 +61,14 @@ impl Kind {
     pub(crate) fn object(&self, name: Name<'_>) -> String {
         let mut path = self.collection(name.namespace());
         path.push('/');
-        push_segment(&mut path, name.name());
+        path.push_str(&escaped(name.name()));
         path
     }
 }
 
-/// Appends one segment, escaped as Go's `net/url` escapes paths.
-fn push_segment(path: &mut String, segment: &str) {
+/// One segment of a path, escaped as Go's `net/url` escapes paths.
+pub(crate) fn escaped(segment: &str) -> String {
+    let mut path = String::with_capacity(segment.len());
     for byte in segment.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => path.push(char::from(byte)),
@@ -78,6 +79,7 @@ fn push_segment(path: &mut String, segment: &str) {
             _ => drop(write!(path, "%{byte:02X}")),
         }
     }
+    path
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub mod quantity;
 pub mod raw;
 pub mod reflector;
 mod target;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transport;
 pub mod views;
 

@@ -85,3 +85,48 @@ pub(crate) async fn read(mut body: ResponseBody, limit: usize) -> Result<Bytes, 
     }
     Ok(whole.freeze())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::kube_api::testing::request;
+
+    /// Takes one request, answers it and gives what came.
+    async fn serve_once(listener: TcpListener) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut came = Vec::new();
+        while !came.ends_with(b"\r\n\r\n") {
+            came.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine").await.unwrap();
+        String::from_utf8(came).unwrap()
+    }
+
+    #[tokio::test]
+    async fn requests_reach_the_server_below_its_path_with_the_token() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
+        let mut config = kube::Config::new(url.parse().unwrap());
+        config.auth_info.token = Some("secret".to_owned().into());
+        let service = transport(config).unwrap();
+        let asking = service.oneshot(request(http::Method::GET, "/api/v1/nodes?limit=1"));
+        let (came, response) = tokio::join!(serve_once(listener), asking);
+        let came = came.to_ascii_lowercase();
+        assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
+        assert!(came.contains("\r\nauthorization: bearer secret\r\n"), "{came}");
+        assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
+    }
+
+    #[tokio::test]
+    async fn credentials_that_cannot_be_read_are_told_before_the_first_request() {
+        let mut config = kube::Config::new(http::Uri::from_static("https://a"));
+        config.auth_info.token_file = Some("/nonexistent/token".to_owned());
+        let error = transport(config).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/token"), "{error}");
+    }
+}

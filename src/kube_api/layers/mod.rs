@@ -13,8 +13,6 @@ pub mod gate;
 pub mod in_flight;
 pub mod request_metrics;
 pub mod retry_after;
-#[cfg(test)]
-pub(crate) mod testing;
 pub mod throttle;
 pub mod user_agent;
 
