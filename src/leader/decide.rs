@@ -133,3 +133,6 @@ impl Observation<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,3 +100,100 @@ pub fn pod_uid_from_mountinfo(mountinfo: &str) -> Option<String> {
 fn is_uid(text: &str) -> bool {
     matches!(text.len(), 32 | 36) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identity_is_the_host_and_the_pod_where_it_is_known() {
+        for (host, uid, name, unique) in [
+            ("pod-a", None, "pod-a", false),
+            ("pod-a", Some("1-2"), "pod-a_1-2", true),
+            ("node.example.com", None, "node-example-com", false),
+            ("Node_1.", None, "Node-1-X", false),
+            ("", None, "X", false),
+            ("h.", Some("u"), "h-X_u", true),
+        ] {
+            let identity = Identity::new(host, uid);
+            assert_eq!((identity.name(), identity.unique), (name, unique), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn lease_names_are_the_originals_where_those_are_valid() {
+        for (driver, name) in [
+            ("hostpath.csi.k8s.io", "hostpath-csi-k8s-io"),
+            ("rook-ceph.rbd.csi.ceph.com", "rook-ceph-rbd-csi-ceph-com"),
+            ("a/b_c", "a-b-c"),
+            ("Disk.CSI.example.com", "disk-csi-example-com"),
+            ("disk.example.com.", "disk-example-com"),
+            (".disk", "disk"),
+            ("\u{e9}a", "a"),
+            ("..", "x"),
+            ("", "x"),
+        ] {
+            assert_eq!(lease_name(driver), name, "{driver:?}");
+        }
+    }
+
+    #[test]
+    fn the_event_source_names_driver_and_host_as_they_are() {
+        assert_eq!(event_component("disk.csi.example.com", "pod-a"), "disk.csi.example.com/pod-a");
+        assert_eq!(event_component("example.com/disk", "h.x"), "example.com-disk/h.x");
+    }
+
+    #[test]
+    fn the_namespace_is_the_first_that_is_given() {
+        assert_eq!(namespace(Some("flag"), Some("env"), Some("file")), "flag");
+        assert_eq!(namespace(Some(""), Some("env"), Some("file")), "env");
+        assert_eq!(namespace(None, Some(""), Some(" file\n")), "file");
+        assert_eq!(namespace(None, None, Some(" \n")), "default");
+        assert_eq!(namespace(None, None, None), "default");
+    }
+
+    fn token(claims: &str) -> String {
+        format!("head.{}.signature\n", BASE64_URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_bound_token_names_its_pod() {
+        let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
+        let bound = format!(r#"{{"kubernetes.io":{{"pod":{{"name":"p","uid":"{uid}"}}}}}}"#);
+        assert_eq!(pod_uid_from_token(&token(&bound)).as_deref(), Some(uid));
+        for claims in [
+            r#"{"kubernetes.io":{"serviceaccount":{"uid":"5a9e1f3c-0000-4000-8000-00000000000a"}}}"#,
+            r#"{"kubernetes.io":{"pod":{"uid":"../../etc"}}}"#,
+            "no json",
+        ] {
+            assert_eq!(pod_uid_from_token(&token(claims)), None, "{claims}");
+        }
+        for text in ["", "x", "a.b", "a.!!.c"] {
+            assert_eq!(pod_uid_from_token(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_pods_own_files_name_it_and_foreign_mounts_do_not() {
+        let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
+        let other = "ffffffff-0000-4000-8000-00000000000b";
+        let mine = |target: &str, tail: &str| {
+            format!(
+                "701 690 8:1 /var/lib/kubelet/pods/{uid}/{tail} {target} rw,relatime - ext4 /dev/sda1 rw"
+            )
+        };
+        let foreign = format!(
+            "702 690 0:61 / /var/lib/kubelet/pods/{other}/volumes/x rw - tmpfs tmpfs rw\n\
+             703 690 8:1 /var/lib/kubelet/pods/{other}/volumes/y /data rw - ext4 /dev/sda1 rw\n\
+             704 690 8:1 / / rw - overlay overlay rw\n\
+             705 690 8:1 /tmp/hosts /etc/hosts rw - ext4 /dev/sda1 rw\n\n"
+        );
+        assert_eq!(pod_uid_from_mountinfo(&foreign), None);
+        for line in
+            [mine("/etc/hosts", "etc-hosts"), mine("/dev/termination-log", "containers/c/0a1b")]
+        {
+            assert_eq!(pod_uid_from_mountinfo(&(foreign.clone() + &line)).as_deref(), Some(uid));
+        }
+        assert_eq!(pod_uid_from_mountinfo(&mine("/data", "volumes/z")), None);
+    }
+}
