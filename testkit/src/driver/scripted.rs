@@ -172,7 +172,7 @@ impl Backend for Scripted {
             Subject { key: &request.name, parameters: Some(&request.parameters), topology: None };
         let rule = self.rule("CreateVolume", subject);
         let id = rule.volume.volume_id.clone().unwrap_or_else(|| format!("vol-{}", request.name));
-        if rule.creates.unwrap_or(rule.error.is_none()) {
+        if rule.creates.unwrap_or_else(|| rule.error.is_none()) {
             self.state.lock().volumes.insert(id.clone());
         }
         {
