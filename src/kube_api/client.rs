@@ -1,0 +1,183 @@
+//! Single requests on one lane.
+//!
+//! Owns the verbs on one object. Promises that names are checked before they are part of a URL,
+//! that an answer is read up to a bound only and never logged, and that every failure says whether
+//! the request may have been carried out. Leaves edits of whole objects to [`super::raw`], lists
+//! and watches to [`super::reflector`].
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use http::{Method, header};
+use kube::client::Body;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::{
+    error::{ApiError, Refusal, fault},
+    kind::Kind,
+    name::{Name, check_namespace},
+    target::Target,
+    transport::{Request, Transport, Unread, read},
+    views::View,
+};
+use crate::runtime::Random;
+
+/// The most that is read of one object's answer, in bytes; the server's own bound on requests is
+/// 3 MiB.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// One lane to the API server. Clones share it.
+#[derive(Clone)]
+pub struct Client {
+    service: Transport,
+    pub(super) random: Arc<dyn Random>,
+    streams: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client")
+    }
+}
+
+/// A change to an object, in one of the forms the server understands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Patch {
+    /// RFC 7396.
+    Merge(Value),
+    /// Kubernetes' own: lists merge by their keys, `$deleteFromPrimitiveList` and the like.
+    StrategicMerge(Value),
+}
+
+impl Patch {
+    fn parts(&self) -> (&'static str, &Value) {
+        match self {
+            Self::Merge(body) => ("application/merge-patch+json", body),
+            Self::StrategicMerge(body) => ("application/strategic-merge-patch+json", body),
+        }
+    }
+}
+
+impl Client {
+    /// A lane on `service`, which obeys the lane's rules already.
+    pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
+        Self { service, random, streams: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Whether the server may know streamed lists.
+    pub(super) fn streams_lists(&self) -> bool {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The server was seen not to know streamed lists, which holds for all kinds.
+    pub(super) fn never_streams_lists(&self) {
+        self.streams.store(false, Ordering::Relaxed);
+    }
+
+    /// Reads one object.
+    pub async fn get<V: View>(&self, name: Name<'_>) -> Result<V, ApiError> {
+        self.send(request(Method::GET, &Kind::of::<V>().object(name))?).await
+    }
+
+    /// Reads one object with all its fields.
+    pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
+        self.send(request(Method::GET, &kind.object(name))?).await
+    }
+
+    /// Creates an object, in `namespace` for kinds that have one.
+    pub async fn create<V: View>(
+        &self,
+        namespace: Option<&str>,
+        body: &Value,
+    ) -> Result<V, ApiError> {
+        namespace.map(check_namespace).transpose()?;
+        let path = Kind::of::<V>().collection(namespace);
+        self.send(request_with(Method::POST, &path, JSON, body)?).await
+    }
+
+    /// Puts `body` in an object's place; it must hold the `resourceVersion` it was read with.
+    pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
+        self.send(request_with(Method::PUT, &Kind::of::<V>().object(name), JSON, body)?).await
+    }
+
+    /// Changes an object.
+    pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
+        let (media_type, body) = patch.parts();
+        self.send(request_with(Method::PATCH, &Kind::of::<V>().object(name), media_type, body)?)
+            .await
+    }
+
+    /// Deletes an object; with `uid` only while it is that very object (else a conflict).
+    pub async fn delete<V: View>(&self, name: Name<'_>, uid: Option<&str>) -> Result<(), ApiError> {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
+            fields.insert("preconditions".to_owned(), json!({"uid": uid}));
+        }
+        let request = request_with(Method::DELETE, &Kind::of::<V>().object(name), JSON, &options)?;
+        self.exchange(request).await.map(drop)
+    }
+
+    /// A client of kube's on the same lane, for watches. Every call starts a worker of its own on
+    /// the current tokio runtime, which ends with the last clone of the client.
+    pub fn kube(&self) -> kube::Client {
+        kube::Client::new(self.service.clone(), "default")
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+        let about = Target::of(&request).about();
+        let body = self.exchange(request).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Unreadable { about, fault: fault(&error) })
+    }
+
+    /// Sends a request and reads the body of a success.
+    async fn exchange(&self, request: Request) -> Result<Bytes, ApiError> {
+        let (method, target) = (request.method().clone(), Target::of(&request));
+        let response =
+            self.service.clone().oneshot(request).await.map_err(ApiError::from_transport)?;
+        let (parts, body) = response.into_parts();
+        let body = read(body, MAX_ANSWER).await.map_err(|unread| broken(unread, &target))?;
+        if parts.status.is_success() {
+            return Ok(body);
+        }
+        let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
+        Err(ApiError::Refused(Box::new(refusal)))
+    }
+}
+
+/// What a body that could not be read to its end means.
+fn broken(unread: Unread, target: &Target) -> ApiError {
+    match unread {
+        Unread::TooLong => {
+            ApiError::Unreadable { about: target.about(), fault: "larger than 16 MiB".to_owned() }
+        }
+        Unread::Broken(error) => ApiError::from_transport(error),
+    }
+}
+
+const JSON: &str = "application/json";
+
+fn request(method: Method, path: &str) -> Result<Request, ApiError> {
+    let request = http::Request::builder().method(method).uri(path).header(header::ACCEPT, JSON);
+    Ok(request.body(Body::empty())?)
+}
+
+fn request_with(
+    method: Method,
+    path: &str,
+    media_type: &'static str,
+    body: &Value,
+) -> Result<Request, ApiError> {
+    let mut request = request(method, path)?;
+    request.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    *request.body_mut() = Body::from(body.to_string().into_bytes());
+    Ok(request)
+}

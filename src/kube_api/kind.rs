@@ -1,0 +1,123 @@
+//! Kinds of objects as their URLs name them.
+//!
+//! Owns the paths below the API server's root. Promises that a path is built from checked names
+//! only ([`Name`]) and that every other character of a name is escaped. Leaves queries to the
+//! callers.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use super::{name::Name, views::View};
+
+/// A kind by group, version and plural name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// API group; empty for the core group.
+    pub group: Cow<'static, str>,
+    /// Version within the group.
+    pub version: Cow<'static, str>,
+    /// The plural name in URLs and metrics: `persistentvolumeclaims`.
+    pub plural: Cow<'static, str>,
+}
+
+impl Kind {
+    /// A kind known by name only, for objects that no view reads.
+    pub const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            version: Cow::Borrowed(version),
+            plural: Cow::Borrowed(plural),
+        }
+    }
+
+    /// The kind that the view `V` reads.
+    pub fn of<V: View>() -> Self {
+        Self { group: V::group(&()), version: V::version(&()), plural: V::plural(&()) }
+    }
+
+    /// The group and resource as messages spell them: `storageclasses.storage.k8s.io`.
+    pub fn resource(&self) -> String {
+        match &*self.group {
+            "" => self.plural.to_string(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// The path of all objects of the kind, or of those in `namespace`.
+    pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
+        let mut path = match &*self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        if let Some(namespace) = namespace {
+            path.push_str("/namespaces/");
+            path.push_str(&escaped(namespace));
+        }
+        path.push('/');
+        path.push_str(&self.plural);
+        path
+    }
+
+    /// The path of one object.
+    pub(crate) fn object(&self, name: Name<'_>) -> String {
+        let mut path = self.collection(name.namespace());
+        path.push('/');
+        path.push_str(&escaped(name.name()));
+        path
+    }
+}
+
+/// One segment of a path, escaped as Go's `net/url` escapes paths.
+pub(crate) fn escaped(segment: &str) -> String {
+    let mut path = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => path.push(char::from(byte)),
+            b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b',' | b':' | b';' | b'=' | b'@' => {
+                path.push(char::from(byte));
+            }
+            // Writing to a string cannot fail.
+            _ => drop(write!(path, "%{byte:02X}")),
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube_api::views::{Claim, StorageClass, Volume};
+
+    #[test]
+    fn paths_are_the_api_servers() {
+        let claim = Name::namespaced("sc", "data").unwrap();
+        assert_eq!(
+            Kind::of::<Claim>().object(claim),
+            "/api/v1/namespaces/sc/persistentvolumeclaims/data"
+        );
+        assert_eq!(Kind::of::<Claim>().collection(None), "/api/v1/persistentvolumeclaims");
+        assert_eq!(
+            Kind::of::<Volume>().object(Name::cluster("pv").unwrap()),
+            "/api/v1/persistentvolumes/pv"
+        );
+        assert_eq!(
+            Kind::of::<StorageClass>().collection(None),
+            "/apis/storage.k8s.io/v1/storageclasses"
+        );
+        assert_eq!(Kind::of::<StorageClass>().resource(), "storageclasses.storage.k8s.io");
+    }
+
+    #[test]
+    fn odd_characters_stay_within_their_segment() {
+        let kind = Kind::new("", "v1", "things");
+        for (name, path) in [
+            ("snap?pretty=1", "/api/v1/things/snap%3Fpretty=1"),
+            ("snap#x", "/api/v1/things/snap%23x"),
+            ("A b", "/api/v1/things/A%20b"),
+            ("schnäppchen", "/api/v1/things/schn%C3%A4ppchen"),
+            ("a\r\nb", "/api/v1/things/a%0D%0Ab"),
+        ] {
+            assert_eq!(kind.object(Name::cluster(name).unwrap()), path);
+            assert!(path.parse::<http::Uri>().is_ok());
+        }
+    }
+}

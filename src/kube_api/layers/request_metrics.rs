@@ -1,0 +1,100 @@
+//! Counts what is sent.
+//!
+//! Promises that every request that leaves is counted once by verb, resource and status code, a
+//! repetition as a request of its own, and one without an answer (also one given up) as `error`.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tower::ServiceExt as _;
+
+use super::{Outcome, Rule};
+use crate::{
+    kube_api::{
+        target::Target,
+        transport::{Request, Transport},
+    },
+    metrics::ApiMetrics,
+};
+
+/// Counts requests.
+pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
+
+impl Rule for RequestMetrics {
+    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
+        let mut count = Count { metrics: self.0.clone(), target: Target::of(&request), code: None };
+        Box::pin(async move {
+            let outcome = next.oneshot(request).await;
+            count.answered(&outcome);
+            outcome
+        })
+    }
+}
+
+/// One request that is counted when it is over, however it ends.
+struct Count {
+    metrics: ApiMetrics,
+    target: Target,
+    code: Option<u16>,
+}
+
+impl Count {
+    fn answered(&mut self, outcome: &Outcome) {
+        self.code = outcome.as_ref().ok().map(|response| response.status().as_u16());
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        let code = self.code.map_or_else(|| "error".to_owned(), |code| code.to_string());
+        self.metrics.requested(self.target.verb.as_str(), &self.target.resource, &code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::{
+        kube_api::{
+            layers::layer,
+            testing::{Answer, Server, request},
+        },
+        metrics::Metrics,
+    };
+
+    async fn count(method: Method, url: &str, answer: Answer) -> String {
+        let metrics = Metrics::new().unwrap();
+        let server = Server::new(move |_, _| answer.clone());
+        let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
+        let sending = service.oneshot(request(method, url));
+        // What is still under way after a second is given up.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
+        let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+        text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_counted_by_verb_resource_and_code() {
+        assert_eq!(
+            count(Method::GET, "/api/v1/persistentvolumes?watch=true", Answer::watch()).await,
+            "provisioner_api_requests_total{code=\"200\",resource=\"persistentvolumes\",verb=\"watch\"} 1"
+        );
+        assert_eq!(
+            count(Method::POST, "/api/v1/namespaces/ns/events", Answer::status(403)).await,
+            "provisioner_api_requests_total{code=\"403\",resource=\"events\",verb=\"create\"} 1"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_is_an_error_also_when_given_up() {
+        let expected =
+            "provisioner_api_requests_total{code=\"error\",resource=\"nodes\",verb=\"list\"} 1";
+        assert_eq!(count(Method::GET, "/api/v1/nodes", Answer::none()).await, expected);
+        assert_eq!(
+            count(Method::GET, "/api/v1/nodes", Answer::status(200).after(2)).await,
+            expected
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! Shows all objects of a kind and every change to them, for ever.
+//!
+//! Owns what kube's watcher lacks: streamed lists with a fall-back to paged ones, recovery from a
+//! version the server has forgotten, waits after errors, and objects that cannot be read. Promises
+//! that sightings come in the server's order, that a list is either told whole
+//! ([`Sighting::Complete`]) or begun anew, that a broken connection is resumed where it broke and
+//! costs no list, and that one bad object costs only itself. Leaves to its observer what is kept;
+//! [`super::cache`] tells what vanished between two lists.
+
+mod backoff;
+mod listing;
+mod teller;
+mod tolerant;
+
+#[cfg(test)]
+mod tests;
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Api,
+    runtime::watcher::{self, Event, watcher},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use self::{
+    backoff::Backoff,
+    listing::{Progress, Step, Strategy},
+    teller::Teller,
+    tolerant::Tolerant,
+};
+use super::{
+    client::Client,
+    kind::escaped,
+    name::{BadName, check_namespace},
+    views::View,
+};
+use crate::{metrics::Metrics, runtime::Random};
+
+/// One thing a reflector shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sighting<V> {
+    /// A new full list begins.
+    Restarted,
+    /// An object in the list.
+    Listed(V),
+    /// The list is whole: what was kept and not seen since [`Sighting::Restarted`] has vanished.
+    Complete,
+    /// An object is new or has changed.
+    Applied(V),
+    /// An object was deleted; this is its last state.
+    Deleted(V),
+    /// An object exists, in the list or changed, but cannot be read.
+    Unreadable {
+        /// Its namespace; empty where it has none.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+}
+
+/// Who is shown things. Called one at a time, in order.
+pub trait Observer<V>: Send {
+    /// Takes in one sighting; must not block.
+    fn observe(&mut self, sighting: Sighting<V>);
+}
+
+impl<V, F: FnMut(Sighting<V>) + Send> Observer<V> for F {
+    fn observe(&mut self, sighting: Sighting<V>) {
+        self(sighting);
+    }
+}
+
+/// Which objects of a kind are shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    namespace: Option<String>,
+    labels: Option<String>,
+    fields: Option<String>,
+}
+
+impl Scope {
+    /// All objects of the kind.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// The objects in `namespace`.
+    ///
+    /// # Errors
+    /// [`BadName`] when that cannot stand in a URL.
+    pub fn namespace(namespace: &str) -> Result<Self, BadName> {
+        check_namespace(namespace)?;
+        Ok(Self { namespace: Some(namespace.to_owned()), ..Self::default() })
+    }
+
+    /// Only objects whose labels fit `selector`.
+    #[must_use]
+    pub fn labelled(self, selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), ..self }
+    }
+
+    /// Only the object called `name`.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { fields: Some(format!("metadata.name={name}")), ..self }
+    }
+}
+
+/// Times and sizes of a reflector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Objects in a page of a list.
+    pub page_size: u32,
+    /// The server ends a watch after this time; one that has been silent a little longer is dead.
+    pub watch_timeout: Duration,
+    /// A streamed list that has been silent so long will never end.
+    pub list_quiet: Duration,
+    /// A streamed list must be whole after this time.
+    pub list_whole: Duration,
+}
+
+impl Default for Settings {
+    /// 500 objects a page; 240 s, which load balancers put up with; 5 s; 60 s.
+    fn default() -> Self {
+        Self {
+            page_size: 500,
+            watch_timeout: Duration::from_secs(240),
+            list_quiet: Duration::from_secs(5),
+            list_whole: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Lists and watches one kind.
+pub struct Reflector<V> {
+    client: Client,
+    scope: Scope,
+    settings: Settings,
+    random: Arc<dyn Random>,
+    metrics: Metrics,
+    view: PhantomData<fn() -> V>,
+}
+
+impl<V> fmt::Debug for Reflector<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector").field("scope", &self.scope).finish_non_exhaustive()
+    }
+}
+
+impl<V: View> Reflector<V> {
+    /// A reflector of the objects in `scope`.
+    pub fn new(
+        client: &Client,
+        scope: Scope,
+        settings: Settings,
+        random: Arc<dyn Random>,
+        metrics: &Metrics,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            scope,
+            settings,
+            random,
+            metrics: metrics.clone(),
+            view: PhantomData,
+        }
+    }
+
+    /// Shows `observer` everything. Never returns; whoever drops the future ends the watch.
+    pub async fn run(self, observer: impl Observer<V>) {
+        let mut strategy =
+            if self.client.streams_lists() { Strategy::Streamed } else { Strategy::Paged };
+        let kube = self.client.kube();
+        let api = match &self.scope.namespace {
+            // kube takes it for a part of the path as it is.
+            Some(namespace) => Api::namespaced(kube, &escaped(namespace)),
+            None => Api::all(kube),
+        };
+        let mut run = Run {
+            teller: Teller::new::<V>(&self.metrics),
+            reflector: self,
+            observer,
+            backoff: Backoff::default(),
+        };
+        loop {
+            strategy = run.follow(api.clone(), strategy).await;
+        }
+    }
+
+    fn watcher_config(&self, strategy: Strategy) -> watcher::Config {
+        let seconds = u32::try_from(self.settings.watch_timeout.as_secs()).unwrap_or(u32::MAX);
+        let mut config =
+            watcher::Config::default().timeout(seconds).page_size(self.settings.page_size);
+        config.label_selector.clone_from(&self.scope.labels);
+        config.field_selector.clone_from(&self.scope.fields);
+        match strategy {
+            Strategy::Streamed => config.streaming_lists(),
+            Strategy::Paged => config,
+        }
+    }
+}
+
+/// A reflector at work.
+struct Run<V, O> {
+    reflector: Reflector<V>,
+    observer: O,
+    backoff: Backoff,
+    teller: Teller,
+}
+
+impl<V: View, O: Observer<V>> Run<V, O> {
+    /// Follows one watcher until it must be replaced; says how the next one is to list.
+    async fn follow(&mut self, api: Api<Tolerant<V>>, strategy: Strategy) -> Strategy {
+        let mut events = watcher(api, self.reflector.watcher_config(strategy)).boxed();
+        let mut progress = Progress::new(strategy, Instant::now());
+        loop {
+            match self.step(&mut events, &mut progress).await {
+                None => {}
+                Some(Step::Recover) => self.wait().await,
+                Some(Step::Relist) => {
+                    self.wait().await;
+                    return strategy;
+                }
+                Some(Step::Page) => return Strategy::Paged,
+            }
+        }
+    }
+
+    /// Takes in what the watcher says next.
+    async fn step(
+        &mut self,
+        events: &mut (impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Unpin),
+        progress: &mut Progress,
+    ) -> Option<Step> {
+        let Settings { list_quiet, list_whole, .. } = self.reflector.settings;
+        let next = match progress.patience(Instant::now(), list_quiet, list_whole) {
+            Some(end) => timeout_at(end, events.next()).await.ok().flatten(),
+            None => events.next().await,
+        };
+        match next {
+            Some(Ok(event)) => self.heard(event, progress),
+            Some(Err(error)) => {
+                let step = progress.failed(&error, Instant::now());
+                self.teller.failed(&error, step);
+                Some(step)
+            }
+            None => {
+                self.teller.silent();
+                self.reflector.client.never_streams_lists();
+                Some(Step::Page)
+            }
+        }
+    }
+
+    fn heard(&mut self, event: Event<Tolerant<V>>, progress: &mut Progress) -> Option<Step> {
+        match &event {
+            Event::Init => {
+                if let Some(step) = progress.restarted(Instant::now()) {
+                    self.teller.silent();
+                    return Some(step);
+                }
+            }
+            Event::InitDone => {
+                progress.complete();
+                self.teller.complete();
+            }
+            Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => {
+                self.teller.shown(object)
+            }
+        }
+        if let Some(sighting) = sighting(event) {
+            self.observer.observe(sighting);
+        }
+        None
+    }
+
+    async fn wait(&mut self) {
+        sleep(self.backoff.wait(Instant::now(), self.reflector.random.unit())).await;
+    }
+}
+
+/// What an event of the watcher means to an observer.
+fn sighting<V: View>(event: Event<Tolerant<V>>) -> Option<Sighting<V>> {
+    Some(match event {
+        Event::Init => Sighting::Restarted,
+        Event::InitDone => Sighting::Complete,
+        Event::InitApply(Tolerant::Read(object)) => Sighting::Listed(object),
+        Event::Apply(Tolerant::Read(object)) => Sighting::Applied(object),
+        Event::Delete(Tolerant::Read(object)) => Sighting::Deleted(object),
+        Event::InitApply(Tolerant::Unreadable { metadata, .. })
+        | Event::Apply(Tolerant::Unreadable { metadata, .. }) => Sighting::Unreadable {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
+        },
+        // For a deletion the names are enough.
+        Event::Delete(Tolerant::Unreadable { metadata, .. }) => Sighting::Deleted(bare(&metadata)?),
+    })
+}
+
+/// A view with names and nothing else.
+fn bare<V: View>(metadata: &ObjectMeta) -> Option<V> {
+    serde_json::from_value(json!({"metadata": metadata})).ok()
+}

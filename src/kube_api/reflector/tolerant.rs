@@ -1,0 +1,88 @@
+//! An object that may not be what its kind promises.
+//!
+//! Promises that reading one never fails: what cannot be read keeps its name, so that it can be
+//! skipped, told and counted instead of breaking the list or watch it came in.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, core::NamespaceResourceScope};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::kube_api::{error::fault, views::View};
+
+/// A `V`, or the name of an object that should have been one.
+#[derive(Debug, Clone)]
+pub(super) enum Tolerant<V> {
+    /// The object.
+    Read(V),
+    /// Its name, UID and version, as far as they can be read, and what is wrong with it.
+    Unreadable { metadata: Box<ObjectMeta>, fault: String },
+}
+
+impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(serde_json::from_str(raw.get()).map_or_else(
+            |error| Self::Unreadable { metadata: Box::new(names(raw.get())), fault: fault(&error) },
+            Self::Read,
+        ))
+    }
+}
+
+/// Reads what identifies an object and nothing else.
+fn names(object: &str) -> ObjectMeta {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Names {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Named {
+        metadata: Names,
+    }
+    let Names { name, namespace, uid, resource_version } =
+        serde_json::from_str(object).map(|named: Named| named.metadata).unwrap_or_default();
+    ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }
+}
+
+impl<V: View> Resource for Tolerant<V> {
+    type DynamicType = ();
+    // Also right for kinds without namespaces: it only opens `Api::namespaced`.
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        V::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        V::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        V::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        V::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta(),
+            Self::Unreadable { metadata, .. } => metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta_mut(),
+            Self::Unreadable { metadata, .. } => metadata,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a request is about, read off its method and URL.
+//!
+//! Owns the reading of API paths for limits, metrics and messages. Promises that every layer
+//! judges a request alike, whoever built it. Leaves building URLs to `kind`.
+
+use http::{Method, Request, Uri};
+
+/// What is done, in RBAC's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Patch,
+    Delete,
+    Other,
+}
+
+impl Verb {
+    /// The verb's name in RBAC rules and metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether the request changes something.
+    pub(crate) fn writes(self) -> bool {
+        !matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// What is done.
+    pub(crate) verb: Verb,
+    /// API group; empty for core.
+    pub(crate) group: String,
+    /// The plural name; empty where the path is not an object's.
+    pub(crate) resource: String,
+    /// The object's name as it stands in the URL; empty for collections.
+    pub(crate) name: String,
+}
+
+impl Target {
+    /// Reads the method and URL of `request`.
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        Self::read(request.method(), request.uri())
+    }
+
+    fn read(method: &Method, uri: &Uri) -> Self {
+        let mut segments = uri.path().split('/').skip(1);
+        let group = match segments.next() {
+            Some("apis") => segments.next().unwrap_or_default(),
+            _ => "",
+        };
+        // After the version: [namespaces/<namespace>/]<resource>[/<name>].
+        let mut rest = segments.skip(1);
+        let (mut resource, mut name) =
+            (rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
+        if resource == "namespaces"
+            && let Some(inner) = rest.next()
+        {
+            (resource, name) = (inner, rest.next().unwrap_or_default());
+        }
+        let verb = verb(method, name, uri.query().unwrap_or_default());
+        Self { verb, group: group.to_owned(), resource: resource.to_owned(), name: name.to_owned() }
+    }
+
+    /// Resource and name for messages: `storageclasses.storage.k8s.io fast`.
+    pub(crate) fn about(&self) -> String {
+        let mut about = self.resource.clone();
+        if !about.is_empty() && !self.group.is_empty() {
+            about.push('.');
+            about.push_str(&self.group);
+        }
+        if !self.name.is_empty() {
+            about.push(' ');
+            about.push_str(&self.name);
+        }
+        about
+    }
+}
+
+fn verb(method: &Method, name: &str, query: &str) -> Verb {
+    let watches =
+        || query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"));
+    match *method {
+        Method::GET if watches() => Verb::Watch,
+        Method::GET if name.is_empty() => Verb::List,
+        Method::GET => Verb::Get,
+        Method::POST => Verb::Create,
+        Method::PUT => Verb::Update,
+        Method::PATCH => Verb::Patch,
+        Method::DELETE => Verb::Delete,
+        _ => Verb::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: Method, uri: &str) -> (Verb, String) {
+        let target = Target::read(&method, &uri.parse().unwrap());
+        (target.verb, target.about())
+    }
+
+    #[test]
+    fn a_request_is_read_off_its_method_and_url() {
+        for (method, uri, verb, about) in [
+            (Method::GET, "/api/v1/persistentvolumes?limit=500", Verb::List, "persistentvolumes"),
+            (
+                Method::GET,
+                "/api/v1/persistentvolumes?a=b&watch=true&c=d",
+                Verb::Watch,
+                "persistentvolumes",
+            ),
+            (Method::GET, "/api/v1/persistentvolumes/pv", Verb::Get, "persistentvolumes pv"),
+            (
+                Method::PUT,
+                "/api/v1/namespaces/ns/persistentvolumeclaims/c",
+                Verb::Update,
+                "persistentvolumeclaims c",
+            ),
+            (Method::POST, "/api/v1/namespaces/ns/events", Verb::Create, "events"),
+            (
+                Method::PATCH,
+                "/apis/storage.k8s.io/v1/storageclasses/s",
+                Verb::Patch,
+                "storageclasses.storage.k8s.io s",
+            ),
+            (Method::DELETE, "/api/v1/persistentvolumes/pv", Verb::Delete, "persistentvolumes pv"),
+            (Method::GET, "/api/v1/namespaces/ns", Verb::Get, "namespaces ns"),
+            (Method::GET, "/version", Verb::List, ""),
+            (Method::OPTIONS, "/", Verb::Other, ""),
+        ] {
+            assert_eq!(read(method, uri), (verb, about.to_owned()), "{uri}");
+        }
+    }
+}
