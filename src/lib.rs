@@ -1,4 +1,39 @@
-#![doc = "x"]
+//! Kubernetes' CSI provisioner: turns PersistentVolumeClaims into volumes of a CSI driver, and
+//! deletes the volumes again. A drop-in for the Go original (external-provisioner v6.3.0).
+//!
+//! # Where everything lives
+//!
+//! Arrows point down only: a room uses those below it, never those above.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `main.rs` | parse, build the runtime, run, exit code |
+//! | [`app`] | the order of start and end, who is wired to whom; takes the outside world as a value |
+//! | [`flags`] | every flag, its default, its check, in the original's spelling |
+//! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
+//! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
+//! | [`leader`] | leader election by a Lease |
+//! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
+//! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
+//! | [`workqueue`] | client-go's rate-limited work queue |
+//! | [`http`], [`logging`] | metrics and health pages; klog-shaped logs |
+//! | [`metrics`] | every metric's name, labels and buckets |
+//! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
+//!
+//! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
+//! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`
+//! holds what is tested from outside, `docs/` what is decided and why.
+//!
+//! # The way of a claim
+//!
+//! A watch shows it → [`controller::claim_book`] keeps it if it is ours → the queue `claims` →
+//! [`controller::claims`] decides what to do now → [`csi_provisioner`] asks the driver → its
+//! [`Outcome`](controller::provisioner::Outcome) moves the claim's
+//! [`ClaimState`](controller::claim_state::ClaimState) → [`controller::pv_store`] saves the
+//! PersistentVolume. A volume's way is the mirror of it, through [`controller::volume_book`] and
+//! [`controller::volumes`].
+
+pub mod app;
 pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;

@@ -1,1 +1,339 @@
-//! To be built.
+//! The provision controller: which claim gets a volume, which volume is deleted, and when.
+//!
+//! Knows nothing of any driver: it asks a [`provisioner::Provisioner`]. A claim walks
+//! `claim_book` (what is known, fed by the watches) → the queue `claims` → `claims` (what to do
+//! now) → the provisioner → `claim_state` (what follows) → `pv_store` (the PersistentVolume). A
+//! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
+//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume.
+//!
+//! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
+//! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
+//! [`Controller::work`] ends only when nothing is in hand any more.
+
+pub mod claim_book;
+pub mod claim_state;
+pub mod claims;
+pub mod classes;
+pub mod events;
+pub mod exclusive;
+pub mod finalizers;
+pub mod open_calls;
+pub mod ownership;
+pub mod provisioner;
+pub mod pv_store;
+pub mod volume_book;
+pub mod volumes;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    claim_book::ClaimBook,
+    claims::ClaimWorker,
+    classes::Classes,
+    events::{ClaimEvents, VolumeEvents},
+    exclusive::Exclusive,
+    ownership::Identity,
+    provisioner::Provisioner,
+    pv_store::PvStore,
+    volume_book::{VolumeBook, Wake},
+    volumes::VolumeWorker,
+};
+use crate::{
+    kube_api::{
+        Client, Reflector, Scope,
+        events::Source,
+        reflector,
+        views::{Claim, StorageClass, Volume},
+    },
+    metrics::Metrics,
+    runtime::{Random, Tasks},
+    workqueue::{self, Limiter, Queue},
+};
+
+/// How many unsaved PersistentVolumes are tried at once, as in the original.
+const SAVERS: usize = 4;
+
+/// How often everything in work is looked at again, as the original's resync does; jittered.
+const AUDIT: Duration = Duration::from_secs(15 * 60);
+
+/// How the controller works.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// `--worker-threads`: claims, and volumes, worked on at once.
+    pub workers: usize,
+    /// `--retry-interval-start`.
+    pub retry_start: Duration,
+    /// `--retry-interval-max`.
+    pub retry_max: Duration,
+}
+
+/// What the controller stands on.
+pub struct Parts<P> {
+    /// Makes and deletes volumes.
+    pub provisioner: Arc<P>,
+    /// The lane for objects.
+    pub client: Client,
+    /// The classes, which the provisioner reads as well.
+    pub classes: Classes,
+    /// Tells users.
+    pub events: Source,
+    /// Counts.
+    pub metrics: Metrics,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
+    /// Runs the work.
+    pub tasks: Tasks,
+    /// How to work.
+    pub settings: Settings,
+}
+
+/// The provision controller.
+pub struct Controller<P> {
+    claims: Arc<ClaimWorker<P>>,
+    volumes: Arc<VolumeWorker<P>>,
+    queues: Queues,
+    classes: Classes,
+    client: Client,
+    metrics: Metrics,
+    random: Arc<dyn Random>,
+    tasks: Tasks,
+    settings: Settings,
+    synced: Synced,
+}
+
+/// The three queues, named as the original's are in metrics.
+#[derive(Clone)]
+struct Queues {
+    /// Claims by UID.
+    claims: Queue<String>,
+    /// Volumes by name.
+    volumes: Queue<String>,
+    /// Unsaved volumes by their claim's UID.
+    unsaved: Queue<String>,
+}
+
+/// Whether the first list of each kind is whole.
+struct Synced {
+    classes: watch::Sender<bool>,
+    claims: watch::Sender<bool>,
+    volumes: watch::Sender<bool>,
+}
+
+impl<P: Provisioner> Controller<P> {
+    /// A controller that does nothing yet.
+    pub fn new(parts: Parts<P>) -> Self {
+        let Parts { provisioner, client, classes, events, metrics, random, tasks, settings } = parts;
+        let identity = Identity {
+            driver: provisioner.name().to_owned(),
+            in_tree: provisioner.in_tree_name().map(str::to_owned),
+        };
+        let queues = Queues::new(&settings, &metrics);
+        let exclusive = Exclusive::default();
+        let naming = Arc::clone(&provisioner);
+        let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
+        let store = PvStore {
+            client: client.clone(),
+            book: book.clone(),
+            events: ClaimEvents::new(events.clone()),
+            metrics: metrics.controller.clone(),
+            exclusive: exclusive.clone(),
+            queue: queues.unsaved.clone(),
+            unsaved: Arc::default(),
+        };
+        let volumes = VolumeWorker {
+            provisioner: Arc::clone(&provisioner),
+            book: VolumeBook::new(identity.clone(), book.clone()),
+            client: client.clone(),
+            events: VolumeEvents::new(events.clone()),
+            metrics: metrics.controller.clone(),
+            exclusive: exclusive.clone(),
+        };
+        let claims = ClaimWorker {
+            provisioner,
+            identity,
+            book,
+            classes: classes.clone(),
+            client: client.clone(),
+            store,
+            events: ClaimEvents::new(events),
+            metrics: metrics.controller.clone(),
+            exclusive,
+            random: Arc::clone(&random),
+            retry_max: settings.retry_max,
+        };
+        let unsynced = || watch::Sender::new(false);
+        Self {
+            claims: Arc::new(claims),
+            volumes: Arc::new(volumes),
+            queues,
+            classes,
+            client,
+            metrics,
+            random,
+            tasks,
+            settings,
+            synced: Synced { classes: unsynced(), claims: unsynced(), volumes: unsynced() },
+        }
+    }
+
+    /// Starts watching. Nothing is written and the driver is not called: a standby does this too.
+    pub fn watch(&self) {
+        self.watch_classes();
+        self.watch_claims();
+        self.watch_volumes();
+    }
+
+    fn watch_classes(&self) {
+        let (book, queue) = (self.claims.book.clone(), self.queues.claims.clone());
+        let wake = move |class: &str| book.of_class(class).into_iter().for_each(|uid| queue.add(uid));
+        let observer = self.classes.observer(self.synced.classes.clone(), Box::new(wake));
+        self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
+    }
+
+    fn watch_claims(&self) {
+        let (book, queue) = (self.claims.book.clone(), self.queues.claims.clone());
+        let synced = self.synced.claims.clone();
+        let observer = move |sighting| {
+            let complete = matches!(sighting, reflector::Sighting::Complete);
+            book.observe(sighting).into_iter().for_each(|uid| queue.add(uid));
+            if complete {
+                synced.send_replace(true);
+            }
+        };
+        self.tasks.vital("watch of PersistentVolumeClaims", self.reflector::<Claim>().run(observer));
+    }
+
+    fn watch_volumes(&self) {
+        let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
+        let synced = self.synced.volumes.clone();
+        let observer = move |sighting| {
+            let complete = matches!(sighting, reflector::Sighting::Complete);
+            let Wake { volumes, claims } = book.observe(sighting);
+            volumes.into_iter().for_each(|name| queues.volumes.add(name));
+            claims.into_iter().for_each(|uid| queues.claims.add(uid));
+            if complete {
+                synced.send_replace(true);
+            }
+        };
+        let mut claims_listed = self.synced.claims.subscribe();
+        let reflector = self.reflector::<Volume>();
+        self.tasks.vital("watch of PersistentVolumes", async move {
+            // Every volume that goes past is compared with our claims: those must be known first.
+            if claims_listed.wait_for(|listed| *listed).await.is_ok() {
+                reflector.run(observer).await;
+            }
+        });
+    }
+
+    fn reflector<V: crate::kube_api::View>(&self) -> Reflector<V> {
+        let random = Arc::clone(&self.random);
+        Reflector::new(&self.client, Scope::all(), reflector::Settings::default(), random, &self.metrics)
+    }
+
+    /// Whether everything has been listed once.
+    pub fn is_synced(&self) -> bool {
+        *self.synced.classes.borrow() && *self.synced.claims.borrow() && *self.synced.volumes.borrow()
+    }
+
+    /// Works until `stop`; then takes nothing new and ends when what is in hand has ended.
+    pub async fn work(&self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = self.listed() => {}
+        }
+        self.claims.book.start_working();
+        let working = futures::future::join3(self.work_claims(), self.work_volumes(), self.work_unsaved());
+        tokio::pin!(working);
+        tokio::select! {
+            _ = &mut working => return,
+            () = stop.cancelled() => {}
+            () = self.audit() => {}
+        }
+        self.queues.shut_down();
+        working.await;
+    }
+
+    /// Waits until everything has been listed once.
+    async fn listed(&self) {
+        for synced in [&self.synced.classes, &self.synced.claims, &self.synced.volumes] {
+            // The sender lives as long as `self`.
+            let _ = synced.subscribe().wait_for(|listed| *listed).await;
+        }
+    }
+
+    async fn work_claims(&self) {
+        let worker = Arc::clone(&self.claims);
+        let (book, metrics) = (worker.book.clone(), self.metrics.controller.clone());
+        let handler = move |uid: String| {
+            let worker = Arc::clone(&worker);
+            async move { worker.sync(&uid).await }
+        };
+        let on_panic = move |uid: &String, panic: &str| {
+            tracing::error!(uid, panic, "working on a claim panicked; this is a bug. The claim is set aside until it changes");
+            metrics.panicked("claims");
+            book.interrupted(uid);
+        };
+        let queue = self.queues.claims.clone();
+        workqueue::work(queue, self.settings.workers, self.tasks.clone(), "claim", handler, on_panic).await;
+    }
+
+    async fn work_volumes(&self) {
+        let worker = Arc::clone(&self.volumes);
+        let metrics = self.metrics.controller.clone();
+        let handler = move |name: String| {
+            let worker = Arc::clone(&worker);
+            async move { worker.sync(&name).await }
+        };
+        let on_panic = move |name: &String, panic: &str| {
+            tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug. The volume is set aside until it changes");
+            metrics.panicked("volumes");
+        };
+        let queue = self.queues.volumes.clone();
+        workqueue::work(queue, self.settings.workers, self.tasks.clone(), "volume", handler, on_panic).await;
+    }
+
+    async fn work_unsaved(&self) {
+        let store = self.claims.store.clone();
+        let metrics = self.metrics.controller.clone();
+        let handler = move |uid: String| {
+            let store = store.clone();
+            async move { store.sync(&uid).await }
+        };
+        let on_panic = move |uid: &String, panic: &str| {
+            tracing::error!(uid, panic, "saving a PersistentVolume panicked; this is a bug. It is tried again at the next start");
+            metrics.panicked("unsavedpvs");
+        };
+        workqueue::work(self.queues.unsaved.clone(), SAVERS, self.tasks.clone(), "unsaved volume", handler, on_panic)
+            .await;
+    }
+
+    /// Queues everything in work again from time to time: the safety net under the watches.
+    async fn audit(&self) {
+        loop {
+            tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
+            self.claims.book.all().into_iter().for_each(|uid| self.queues.claims.add(uid));
+            self.volumes.book.all().into_iter().for_each(|name| self.queues.volumes.add(name));
+        }
+    }
+}
+
+impl Queues {
+    fn new(settings: &Settings, metrics: &Metrics) -> Self {
+        let queue = |name, limiter| Queue::new(limiter, metrics.workqueue.queue(name));
+        let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
+        Self {
+            claims: queue("claims", per_item()),
+            volumes: queue("volumes", per_item()),
+            unsaved: queue("unsavedpvs", Limiter::controller_default()),
+        }
+    }
+
+    fn shut_down(&self) {
+        self.claims.shut_down();
+        self.volumes.shut_down();
+        self.unsaved.shut_down();
+    }
+}

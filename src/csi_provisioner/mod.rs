@@ -1,1 +1,153 @@
-//! To be built.
+//! Provisioning for CSI: claim and class become a CreateVolumeRequest, the answer becomes a
+//! PersistentVolume, and a PersistentVolume becomes a DeleteVolumeRequest.
+//!
+//! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
+//! a concept: `request` (the checks before a call, in order), `parameters`, `secrets`,
+//! `access_modes`, `capabilities`, `data_source`, `persistent_volume`, `deletion`, `errors`,
+//! `names`, and Go's ways with text in `go_text`. Promises that a retry of an open call asks for
+//! the same, and that secrets go to the driver and nowhere else. Leaves when to call to
+//! `controller`, and the connection to `csi`.
+
+mod access_modes;
+mod capabilities;
+mod data_source;
+mod deletion;
+mod errors;
+mod go_text;
+mod names;
+mod parameters;
+mod persistent_volume;
+mod request;
+mod secrets;
+
+use std::sync::Arc;
+
+pub use names::VolumeNaming;
+
+use crate::{
+    controller::{
+        classes::Classes,
+        ownership::class_of_volume,
+        provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
+    },
+    csi::{Capabilities, Driver, created_volume, proto::DeleteVolumeRequest},
+    kube_api::{
+        Client,
+        views::{Claim, Volume},
+    },
+};
+
+/// What flags and driver decide about provisioning, once, at the start.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The driver's name.
+    pub driver_name: String,
+    /// What the driver can do.
+    pub capabilities: Capabilities,
+    /// This process's identity, written into every volume's attributes (reference 2.5).
+    pub identity: String,
+    /// How PersistentVolumes are named.
+    pub naming: VolumeNaming,
+    /// `--default-fstype`.
+    pub default_fs_type: String,
+    /// `--extra-create-metadata`.
+    pub extra_create_metadata: bool,
+    /// `--controller-publish-readonly`.
+    pub controller_publish_readonly: bool,
+    /// The feature gate VolumeAttributesClass.
+    pub volume_attributes_classes: bool,
+}
+
+impl Settings {
+    /// The VolumeAttributesClass that the claim names, where the feature is on.
+    fn attributes_class<'a>(&self, claim: &'a Claim) -> Option<&'a str> {
+        let name = claim.spec.volume_attributes_class_name.as_deref()?;
+        (self.volume_attributes_classes && !name.is_empty()).then_some(name)
+    }
+}
+
+/// Provisions with a CSI driver.
+#[derive(Clone)]
+pub struct CsiProvisioner {
+    driver: Driver,
+    client: Client,
+    classes: Classes,
+    settings: Arc<Settings>,
+}
+
+impl CsiProvisioner {
+    /// Provisions with `driver`; secrets and attribute classes are read through `client`.
+    pub fn new(driver: Driver, client: Client, classes: Classes, settings: Settings) -> Self {
+        Self { driver, client, classes, settings: Arc::new(settings) }
+    }
+
+    async fn create(&self, order: &Order) -> Result<Outcome, Outcome> {
+        data_source::check(&order.claim)?;
+        let prepared = request::prepare(&self.client, &self.settings, order).await?;
+        let answer = self.driver.create_volume(prepared.request.clone()).await.and_then(created_volume);
+        let volume = answer.map_err(|error| errors::create_outcome(&error, false))?;
+        let requested = prepared.request.capacity_range.unwrap_or_default().required_bytes;
+        if volume.capacity_bytes != 0 && volume.capacity_bytes < requested {
+            // Asked again until the driver answers with enough: the call stays open.
+            return Err(Outcome::Background(Failure::new(format!(
+                "created volume capacity {} less than requested capacity {requested}",
+                volume.capacity_bytes
+            ))));
+        }
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
+        Ok(Outcome::Provisioned(Box::new(volume)))
+    }
+
+    async fn remove(&self, volume: &Volume) -> Result<(), Failure> {
+        let source = volume.spec.csi.as_ref().ok_or_else(|| Failure::new("invalid CSI PV"))?;
+        if source.driver != self.settings.driver_name {
+            return Err(Failure::new(format!(
+                "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
+                source.driver, self.settings.driver_name
+            )));
+        }
+        capabilities::check(&self.settings.capabilities)?;
+        let class = self.classes.get(class_of_volume(volume));
+        let credentials = deletion::credentials(&self.client, volume, class.as_deref()).await?;
+        let request =
+            DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets: credentials.expose() };
+        self.driver.delete_volume(request).await.map(drop).map_err(Failure::new)
+    }
+}
+
+impl Provisioner for CsiProvisioner {
+    fn name(&self) -> &str {
+        &self.settings.driver_name
+    }
+
+    fn in_tree_name(&self) -> Option<&str> {
+        None
+    }
+
+    fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
+        self.settings.naming.name(claim_uid)
+    }
+
+    fn supports_block(&self) -> bool {
+        true
+    }
+
+    async fn should_provision(&self, _claim: &Claim) -> bool {
+        true
+    }
+
+    async fn provision(&self, order: Order) -> Outcome {
+        self.create(&order).await.unwrap_or_else(|refused| refused)
+    }
+
+    fn should_delete(&self, _volume: &Volume) -> bool {
+        true
+    }
+
+    async fn delete(&self, volume: Arc<Volume>) -> DeleteOutcome {
+        match self.remove(&volume).await {
+            Ok(()) => DeleteOutcome::Deleted,
+            Err(failure) => DeleteOutcome::Failed(failure),
+        }
+    }
+}

@@ -6,7 +6,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::{
+    ByteString,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
 use kube::{
     Resource,
     core::{ClusterResourceScope, NamespaceResourceScope},
@@ -287,6 +290,42 @@ pub struct VolumeAttachmentSource {
     pub persistent_volume_name: Option<String>,
 }
 
+view! {
+    /// A Secret. Its values can't be printed.
+    Secret: Namespaced "" "v1" "Secret" "secrets" {
+        /// Values by key.
+        data: BTreeMap<String, SecretValue>,
+    }
+}
+
+/// One value of a Secret, decoded; prints as nothing but its being there.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretValue(ByteString);
+
+impl SecretValue {
+    /// The value's bytes: for the driver, never for a log.
+    pub fn expose(&self) -> &[u8] {
+        &self.0.0
+    }
+}
+
+impl std::fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***stripped***")
+    }
+}
+
+view! {
+    /// A VolumeAttributesClass.
+    VolumeAttributesClass: Cluster "storage.k8s.io" "v1" "VolumeAttributesClass" "volumeattributesclasses" {
+        /// The CSI driver it is for.
+        driver_name: String,
+        /// What the driver is told, and may be told anew later.
+        parameters: BTreeMap<String, String>,
+    }
+}
+
 /// Reads of an object's metadata only what this program uses.
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]
@@ -339,6 +378,15 @@ mod tests {
         assert_eq!(claim.metadata.managed_fields, None);
         assert_eq!(claim.spec.resources.requests["storage"], "1Gi");
         assert_eq!(claim.status.phase, "");
+    }
+
+    #[test]
+    fn a_secrets_values_are_decoded_and_never_printed() {
+        let secret: Secret =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": "s"}, "data": {"userKey": "czNjcjN0"}})).unwrap();
+        assert_eq!(secret.data["userKey"].expose(), b"s3cr3t");
+        let printed = format!("{secret:?}");
+        assert!(printed.contains("***stripped***") && !printed.contains("s3cr3t") && !printed.contains("115, 51"), "{printed}");
     }
 
     #[test]

@@ -90,6 +90,16 @@ impl Lease {
         self.metadata("uid")
     }
 
+    /// Its `metadata.name`.
+    pub fn name(&self) -> &str {
+        self.metadata("name")
+    }
+
+    /// Its `metadata.namespace`.
+    pub fn namespace(&self) -> &str {
+        self.metadata("namespace")
+    }
+
     /// Its `metadata.resourceVersion`.
     pub fn resource_version(&self) -> &str {
         self.metadata("resourceVersion")

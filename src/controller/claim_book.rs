@@ -1,0 +1,344 @@
+//! What is known of every claim in work: the claim as last seen, its state, its open request.
+//!
+//! Owns the one map from UID to [`ClaimState`], and feeds it from what the watches show.
+//! Promises that a claim leaves the map only when nothing of it is open, and that a
+//! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    claim_state::{ClaimState, Demand, Next},
+    open_calls,
+    ownership::Identity,
+    provisioner::{Order, Outcome},
+};
+use crate::kube_api::{
+    cache::{Cache, Change},
+    reflector::Sighting,
+    views::{Claim, View as _, Volume},
+};
+
+/// Every claim in work. Clones share it.
+#[derive(Clone)]
+pub struct ClaimBook(Arc<Shared>);
+
+struct Shared {
+    identity: Identity,
+    /// The name of a claim's PersistentVolume, from its UID.
+    volume_name: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Whether this process works, or only watches: what was first seen before that may have a
+    /// PersistentVolume that another process made.
+    working: bool,
+    claims: Cache<Arc<Claim>>,
+    entries: BTreeMap<String, Entry>,
+    /// UIDs by the name of the PersistentVolume that the claim gets.
+    by_volume: BTreeMap<String, String>,
+}
+
+/// One claim in work.
+#[derive(Debug, Default)]
+struct Entry {
+    /// As last seen; kept when the claim is gone, for as long as something is open.
+    claim: Arc<Claim>,
+    /// Whether the claim is still of interest: there, unbound, ours.
+    present: bool,
+    state: ClaimState,
+    /// The name of its PersistentVolume.
+    volume_name: Option<String>,
+    /// What must be read live before the next call that is not a repeat.
+    doubt: Doubt,
+    /// What was asked for, while a call is open: it is asked for again (safety rule 4).
+    order: Option<Order>,
+    /// How often in a row the open call was asked after.
+    polls: u32,
+    /// What the claim's user was last told it waits for.
+    told: Option<String>,
+}
+
+/// What must be read live before a claim's first call (safety rule 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Doubt {
+    /// Nothing: the claim was born under our eyes.
+    #[default]
+    None,
+    /// Whether it has a PersistentVolume already.
+    Volume,
+    /// The same, and whether the claim is still unbound.
+    VolumeAndClaim,
+}
+
+/// One claim as a worker finds it.
+#[derive(Debug, Clone)]
+pub struct Glance {
+    /// The claim as last seen.
+    pub claim: Arc<Claim>,
+    /// Whether anybody still wants its volume.
+    pub demand: Demand,
+    /// Whether the driver may be asked for it now.
+    pub may_call: bool,
+    /// What must be read live first.
+    pub doubt: Doubt,
+    /// The request of the open call.
+    pub order: Option<Order>,
+}
+
+impl ClaimBook {
+    /// An empty book. `volume_name` names the PersistentVolume of the claim with a given UID.
+    pub fn new(identity: Identity, volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        let inner = Mutex::default();
+        Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
+    }
+
+    /// From now on this process works: claims that appear now were born under our eyes.
+    pub fn start_working(&self) {
+        self.0.inner.lock().working = true;
+    }
+
+    /// Takes in what the claim watch shows, and names the claims to look at now.
+    pub fn observe(&self, sighting: Sighting<Claim>) -> Vec<String> {
+        let mut inner = self.0.inner.lock();
+        match sighting {
+            Sighting::Restarted => {
+                inner.claims.restarted();
+                Vec::new()
+            }
+            Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
+            Sighting::Applied(claim) => {
+                let working = inner.working;
+                self.seen(&mut inner, claim, working)
+            }
+            Sighting::Deleted(claim) => {
+                inner.claims.deleted(claim.uid());
+                inner.lost(claim.uid()).into_iter().collect()
+            }
+            Sighting::Unreadable { uid, .. } => {
+                inner.claims.unreadable(&uid);
+                Vec::new()
+            }
+            Sighting::Complete => {
+                let vanished = inner.claims.complete();
+                vanished.iter().filter_map(|claim| inner.lost(claim.uid())).collect()
+            }
+        }
+    }
+
+    fn seen(&self, inner: &mut Inner, claim: Claim, born_under_our_eyes: bool) -> Vec<String> {
+        let claim = Arc::new(claim);
+        let uid = claim.uid().to_owned();
+        let kept = is_of_interest(&self.0.identity, &claim).then(|| Arc::clone(&claim));
+        match inner.claims.seen(&uid, kept) {
+            Change::Entered(_) | Change::Updated { .. } => {}
+            Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
+            Change::Nothing => return Vec::new(),
+        }
+        if !inner.entries.contains_key(&uid) {
+            let name = (self.0.volume_name)(&uid);
+            inner.enter(&uid, name, born_under_our_eyes);
+        }
+        if let Some(entry) = inner.entries.get_mut(&uid) {
+            (entry.claim, entry.present) = (claim, true);
+        }
+        vec![uid]
+    }
+
+    /// Takes in a PersistentVolume that goes past, of whatever driver.
+    pub fn volume_passes(&self, volume: &Volume) {
+        let mut inner = self.0.inner.lock();
+        let for_uid = volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default();
+        if let Some(entry) = inner.entries.get_mut(for_uid) {
+            entry.state = std::mem::take(&mut entry.state).volume_seen();
+        }
+        // The name is taken by a stranger: found out live, with an event, before any call.
+        let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
+        if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
+            entry.doubt = entry.doubt.max(Doubt::Volume);
+        }
+    }
+
+    /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
+    /// waits for the name. A claim that had this volume may get another, but nobody hurries: as
+    /// in the original, its next event or the audit brings it back.
+    pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
+        let mut inner = self.0.inner.lock();
+        let by_claim = volume.spec.claim_ref.as_ref().map(|claim| claim.uid.clone());
+        let uid = by_claim.filter(|uid| inner.entries.contains_key(uid));
+        let uid = uid.or_else(|| inner.by_volume.get(volume.name()).cloned())?;
+        let entry = inner.entries.get_mut(&uid)?;
+        let had_it = entry.state == ClaimState::Done;
+        entry.state = std::mem::take(&mut entry.state).volume_gone();
+        entry.doubt = Doubt::VolumeAndClaim;
+        (!had_it).then_some(uid)
+    }
+
+    /// One claim, as a worker needs it; none when nothing is known of it.
+    pub fn glance(&self, uid: &str) -> Option<Glance> {
+        let inner = self.0.inner.lock();
+        let entry = inner.entries.get(uid)?;
+        Some(Glance {
+            claim: Arc::clone(&entry.claim),
+            demand: entry.demand(),
+            may_call: entry.state.may_call(),
+            doubt: entry.doubt,
+            order: entry.order.clone(),
+        })
+    }
+
+    /// The claims that name this class.
+    pub fn of_class(&self, class: &str) -> Vec<String> {
+        let inner = self.0.inner.lock();
+        let named = inner.entries.iter().filter(|(_, entry)| super::ownership::class_of_claim(&entry.claim) == class);
+        named.map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// Every claim in work.
+    pub fn all(&self) -> Vec<String> {
+        self.0.inner.lock().entries.keys().cloned().collect()
+    }
+
+    /// Whether the claim stands and still waits for its volume.
+    pub fn is_wanted(&self, uid: &str) -> bool {
+        self.0.inner.lock().entries.get(uid).is_some_and(|entry| entry.present)
+    }
+
+    /// A live read has settled what was in doubt; a PersistentVolume of the claim was found or not.
+    pub fn looked_up(&self, uid: &str, has_volume: bool) {
+        self.change(uid, |entry| {
+            entry.doubt = Doubt::None;
+            if has_volume {
+                entry.state = std::mem::take(&mut entry.state).volume_seen();
+            }
+        });
+    }
+
+    /// A call for `order` starts; false when it may not.
+    pub fn called(&self, uid: &str, order: &Order) -> bool {
+        let may_call = |entry: &mut Entry| {
+            let may_call = entry.state.may_call();
+            if may_call {
+                entry.state = std::mem::take(&mut entry.state).called();
+                entry.order = Some(order.clone());
+            }
+            may_call
+        };
+        self.change(uid, may_call).unwrap_or(false)
+    }
+
+    /// The call ended: what to do next, and how often it was asked after in a row.
+    pub fn answered(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
+        let answered = |entry: &mut Entry| {
+            let demand = entry.demand();
+            let (state, next) = std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
+            entry.state = state;
+            entry.polls = if next == Next::Poll { entry.polls.saturating_add(1) } else { 0 };
+            entry.told = None;
+            (next, entry.polls)
+        };
+        self.change(uid, answered).unwrap_or((Next::Drop, 0))
+    }
+
+    /// The claim's PersistentVolume is saved.
+    pub fn saved(&self, uid: &str) {
+        self.change(uid, |entry| entry.state = std::mem::take(&mut entry.state).volume_seen());
+    }
+
+    /// The task that worked on the claim died.
+    pub fn interrupted(&self, uid: &str) {
+        self.change(uid, |entry| entry.state = std::mem::take(&mut entry.state).interrupted());
+    }
+
+    /// Notes what the claim's user is told it waits for; false when that was told already.
+    pub fn tells(&self, uid: &str, what: &str) -> bool {
+        let tells = |entry: &mut Entry| {
+            let news = entry.told.as_deref() != Some(what);
+            entry.told = Some(what.to_owned());
+            news
+        };
+        self.change(uid, tells).unwrap_or(false)
+    }
+
+    /// Changes an entry, and lets it go when nothing holds it any more.
+    fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let mut inner = self.0.inner.lock();
+        let result = change(inner.entries.get_mut(uid)?);
+        inner.tidy(uid);
+        Some(result)
+    }
+
+    /// How many claims are in work.
+    pub fn len(&self) -> usize {
+        self.0.inner.lock().entries.len()
+    }
+
+    /// Whether no claim is in work.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Entry {
+    fn demand(&self) -> Demand {
+        let unbound = self.claim.spec.volume_name.as_deref().unwrap_or_default().is_empty();
+        if self.present && unbound && !self.claim.is_terminating() { Demand::Wanted } else { Demand::Withdrawn }
+    }
+}
+
+impl Inner {
+    fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
+        // A name that does not hold the whole UID may be another claim's as well.
+        let unique = volume_name.as_deref().is_some_and(|name| name.contains(uid));
+        let doubt = if born_under_our_eyes && unique { Doubt::None } else { Doubt::Volume };
+        if let Some(name) = &volume_name {
+            self.by_volume.insert(name.clone(), uid.to_owned());
+        }
+        self.entries.insert(uid.to_owned(), Entry { doubt, volume_name, ..Entry::default() });
+    }
+
+    /// The claim is there, but no longer of interest (bound, handed to another driver).
+    fn left(&mut self, claim: &Arc<Claim>) -> Option<String> {
+        if let Some(entry) = self.entries.get_mut(claim.uid()) {
+            entry.claim = Arc::clone(claim);
+        }
+        self.lost(claim.uid())
+    }
+
+    /// The claim is no longer of interest, or gone: named when it must be followed all the same.
+    fn lost(&mut self, uid: &str) -> Option<String> {
+        self.entries.get_mut(uid)?.present = false;
+        self.tidy(uid);
+        self.entries.contains_key(uid).then(|| uid.to_owned())
+    }
+
+    /// Clears what a closed call leaves; lets a claim go that is of no interest with nothing open.
+    fn tidy(&mut self, uid: &str) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        if !entry.state.is_open() {
+            entry.order = None;
+        }
+        if entry.present || entry.state.is_open() {
+            return;
+        }
+        let name = self.entries.remove(uid).and_then(|entry| entry.volume_name);
+        // Two claims share a name where UIDs are cut short: the other one keeps it.
+        if let Some(name) = name.filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid)) {
+            self.by_volume.remove(&name);
+        }
+    }
+}
+
+/// Whether a claim is kept: ours and unbound, or carrying our mark of an open call (safety rule
+/// 12: a pure function, asked at every event).
+fn is_of_interest(identity: &Identity, claim: &Claim) -> bool {
+    let unbound = claim.spec.volume_name.as_deref().unwrap_or_default().is_empty();
+    (unbound && identity.owns_claim(claim)) || claim.has_finalizer(open_calls::FINALIZER)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::controller::provisioner::Failure;
+
+const DRIVER: &str = "d.example.com";
+
+fn book() -> ClaimBook {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")))
+}
+
+fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
+    let mut claim = json!({
+        "metadata": {"namespace": "ns", "name": uid, "uid": uid,
+                     "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},
+        "spec": {"storageClassName": "fast"},
+    });
+    change(&mut claim);
+    serde_json::from_value(claim).unwrap()
+}
+
+fn claim(uid: &str) -> Claim {
+    claim_with(uid, |_| {})
+}
+
+fn bound(uid: &str) -> Claim {
+    claim_with(uid, |claim| claim["spec"]["volumeName"] = json!("pvc-x"))
+}
+
+fn volume(name: &str, claim_uid: &str) -> Volume {
+    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"claimRef": {"uid": claim_uid}}})).unwrap()
+}
+
+fn order(uid: &str) -> Order {
+    Order {
+        claim: Arc::new(claim(uid)),
+        class: Arc::default(),
+        volume_name: format!("pvc-{uid}"),
+        selected_node: None,
+    }
+}
+
+/// A working book that knows the claim `u`, seen as it was born.
+fn with_claim() -> ClaimBook {
+    let book = book();
+    book.observe(Sighting::Complete);
+    book.start_working();
+    assert_eq!(book.observe(Sighting::Applied(claim("u"))), ["u"]);
+    book
+}
+
+fn background() -> Outcome {
+    Outcome::Background(Failure::new("unknown"))
+}
+
+#[test]
+fn claims_of_others_and_bound_ones_are_not_kept() {
+    let book = book();
+    let foreign = claim_with("f", |claim| claim["metadata"]["annotations"] = json!({}));
+    for dropped in [foreign, bound("b")] {
+        assert!(book.observe(Sighting::Listed(dropped)).is_empty());
+    }
+    assert!(book.is_empty());
+}
+
+#[test]
+fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
+    let book = book();
+    book.observe(Sighting::Listed(claim("listed")));
+    book.observe(Sighting::Complete);
+    book.observe(Sighting::Applied(claim("standby")));
+    book.start_working();
+    book.observe(Sighting::Applied(claim("born")));
+    let doubt = |uid| book.glance(uid).unwrap().doubt;
+    assert_eq!(doubt("listed"), Doubt::Volume);
+    assert_eq!(doubt("standby"), Doubt::Volume);
+    assert_eq!(doubt("born"), Doubt::None);
+    book.looked_up("listed", false);
+    assert_eq!(doubt("listed"), Doubt::None);
+}
+
+#[test]
+fn a_name_without_the_whole_uid_is_always_looked_up() {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
+    book.start_working();
+    book.observe(Sighting::Applied(claim("0a1b")));
+    assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);
+}
+
+#[tokio::test]
+async fn a_bound_claim_is_let_go() {
+    let book = with_claim();
+    assert!(book.called("u", &order("u")));
+    book.answered("u", &Outcome::Provisioned(Box::default()));
+    assert!(book.is_wanted("u"), "its success is still told");
+    book.saved("u");
+    assert!(!book.glance("u").unwrap().may_call);
+    assert!(book.observe(Sighting::Applied(bound("u"))).is_empty());
+    assert!(book.is_empty());
+}
+
+#[tokio::test]
+async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
+    for news in [
+        Sighting::Deleted(claim("u")),
+        Sighting::Applied(bound("u")),
+        Sighting::Applied(claim_with("u", |claim| claim["metadata"]["annotations"] = json!({}))),
+    ] {
+        let book = with_claim();
+        assert!(book.called("u", &order("u")));
+        assert_eq!(book.answered("u", &background()), (Next::Poll, 1));
+        assert_eq!(book.observe(news.clone()), ["u"], "{news:?}");
+        let glance = book.glance("u").unwrap();
+        assert_eq!(glance.demand, Demand::Withdrawn);
+        assert!(glance.may_call && glance.order.is_some(), "it is asked for again, the same");
+        book.called("u", &order("u"));
+        book.answered("u", &Outcome::Provisioned(Box::default()));
+        assert!(!book.is_wanted("u"), "nobody is told of a success");
+        book.saved("u");
+        assert!(book.is_empty(), "{news:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_that_vanished_between_two_lists_is_let_go_or_followed() {
+    let book = with_claim();
+    book.observe(Sighting::Applied(claim("open")));
+    book.called("open", &order("open"));
+    book.answered("open", &background());
+    book.observe(Sighting::Restarted);
+    assert_eq!(book.observe(Sighting::Complete), ["open"]);
+    assert_eq!(book.all(), ["open"]);
+}
+
+#[test]
+fn a_claim_that_cannot_be_read_for_once_has_not_vanished() {
+    let book = with_claim();
+    book.observe(Sighting::Restarted);
+    book.observe(Sighting::Unreadable { namespace: "ns".into(), name: "u".into(), uid: "u".into() });
+    assert!(book.observe(Sighting::Complete).is_empty());
+    assert_eq!(book.all(), ["u"]);
+}
+
+#[tokio::test]
+async fn a_call_starts_once() {
+    let book = with_claim();
+    assert!(book.called("u", &order("u")));
+    assert!(!book.called("u", &order("u")), "while one is in flight");
+    book.answered("u", &Outcome::Final(Failure::new("no")));
+    assert!(book.called("u", &order("u")), "after a failure");
+    assert!(!book.called("unknown", &order("unknown")));
+}
+
+#[tokio::test]
+async fn polls_are_counted_in_a_row() {
+    let book = with_claim();
+    let mut ask = |outcome: &Outcome| {
+        book.called("u", &order("u"));
+        book.answered("u", outcome).1
+    };
+    assert_eq!([ask(&background()), ask(&background())], [1, 2]);
+    assert_eq!(ask(&Outcome::Final(Failure::new("no"))), 0);
+    assert_eq!(ask(&background()), 1);
+}
+
+#[test]
+fn a_volume_for_the_claim_ends_it_whatever_its_name() {
+    let book = with_claim();
+    book.volume_passes(&volume("made-by-another", "u"));
+    assert!(!book.glance("u").unwrap().may_call);
+}
+
+#[test]
+fn a_strangers_volume_under_the_claims_name_is_looked_into() {
+    let book = with_claim();
+    book.volume_passes(&volume("pvc-u", "stranger"));
+    let glance = book.glance("u").unwrap();
+    assert_eq!((glance.may_call, glance.doubt), (true, Doubt::Volume));
+}
+
+#[test]
+fn when_its_volume_goes_a_claim_is_looked_into_before_it_gets_another() {
+    let book = with_claim();
+    book.volume_passes(&volume("pvc-u", "u"));
+    assert_eq!(book.volume_gone(&volume("pvc-u", "u")), None, "nobody hurries");
+    let glance = book.glance("u").unwrap();
+    assert_eq!((glance.may_call, glance.doubt), (true, Doubt::VolumeAndClaim));
+    assert_eq!(book.volume_gone(&volume("pvc-u", "stranger")), Some("u".into()), "the name is free again");
+    assert_eq!(book.volume_gone(&volume("other", "other")), None);
+}
+
+#[tokio::test]
+async fn a_dead_worker_leaves_the_call_open() {
+    let book = with_claim();
+    book.called("u", &order("u"));
+    book.interrupted("u");
+    book.observe(Sighting::Deleted(claim("u")));
+    assert!(book.glance("u").is_some_and(|glance| glance.may_call && glance.order.is_some()));
+}
+
+#[test]
+fn the_same_news_is_told_once() {
+    let book = with_claim();
+    assert!(book.tells("u", "class missing"));
+    assert!(!book.tells("u", "class missing"));
+    assert!(book.tells("u", "class foreign"));
+    assert!(!book.tells("gone", "anything"));
+}
+
+#[test]
+fn claims_are_found_by_their_class() {
+    let book = with_claim();
+    assert_eq!(book.of_class("fast"), ["u"]);
+    assert!(book.of_class("slow").is_empty());
+}
+
+#[test]
+fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
+    book.observe(Sighting::Applied(claim("first")));
+    book.observe(Sighting::Applied(claim("second")));
+    book.observe(Sighting::Deleted(claim("first")));
+    assert_eq!(book.volume_gone(&volume("pvc-cut", "stranger")), Some("second".into()));
+}

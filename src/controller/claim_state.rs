@@ -1,0 +1,292 @@
+//! Where a claim stands, and what follows from what happens to it.
+//!
+//! Owns [`ClaimState`], the one enum that says what is known of a claim's volume, and its
+//! transitions, which are pure functions of the state, the news and the time. Promises that a
+//! call whose end is unknown is never forgotten (safety rules 2 to 4). Leaves acting on it to
+//! `claims` and `pv_store`.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+use tokio::time::{Duration, Instant};
+
+use super::provisioner::Outcome;
+
+/// How many final answers in a row close the open call of a claim that is going away.
+const CLOSING_FINALS: u32 = 3;
+/// The least time between the first and the last of them.
+const CLOSING_TIME: Duration = Duration::from_secs(120);
+
+/// Where one claim stands.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum ClaimState {
+    /// No call is open: the claim may be asked for, given up or rescheduled freely.
+    #[default]
+    Waiting,
+    /// A CreateVolume is under way; `earlier` is the open call it repeats, where there is one.
+    InFlight {
+        /// What was known of an earlier call whose end was not.
+        earlier: Option<Open>,
+    },
+    /// A CreateVolume was sent and may still run at the driver.
+    Background(Open),
+    /// The driver has made the volume; its PersistentVolume is not saved yet.
+    Saving(Box<PersistentVolume>),
+    /// The claim has or had its PersistentVolume: never ask for it again (safety rule 6).
+    Done,
+}
+
+/// A call whose end is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Open {
+    /// Conclusive final answers in a row since.
+    finals: u32,
+    /// When the first of them came.
+    first_final: Option<Instant>,
+}
+
+/// Whether anybody still wants the claim's volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demand {
+    /// The claim stands, unbound.
+    Wanted,
+    /// The claim is deleted, being deleted, replaced or bound to something else.
+    Withdrawn,
+}
+
+/// What to do after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Save the PersistentVolume.
+    Save,
+    /// Try again with back-off.
+    Retry,
+    /// Ask soon how the open call ended.
+    Poll,
+    /// Rest for the longest interval, or until something changes.
+    Rest,
+    /// Give the selected node back to the scheduler.
+    GiveNodeBack,
+    /// Nothing more until an event comes.
+    Drop,
+}
+
+impl ClaimState {
+    /// Whether the driver may be asked now.
+    pub fn may_call(&self) -> bool {
+        matches!(self, Self::Waiting | Self::Background(_))
+    }
+
+    /// Whether the claim must be followed even when nobody wants it any more.
+    pub fn is_open(&self) -> bool {
+        matches!(self, Self::InFlight { .. } | Self::Background(_) | Self::Saving(_))
+    }
+
+    /// A call starts: `Waiting | Background => InFlight`; other states stay, as nobody may call.
+    #[must_use]
+    pub fn called(self) -> Self {
+        match self {
+            Self::Waiting => Self::InFlight { earlier: None },
+            Self::Background(open) => Self::InFlight { earlier: Some(open) },
+            other => other,
+        }
+    }
+
+    /// The call under way ended with `outcome`: `InFlight => Waiting | Background | Saving`.
+    /// An answer in any other state changes nothing.
+    pub fn answered(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
+        let Self::InFlight { earlier } = self else {
+            return (self, Next::Drop);
+        };
+        match outcome {
+            Outcome::Provisioned(volume) => (Self::Saving(volume.clone()), Next::Save),
+            Outcome::Background(_) => (Self::Background(Open::default()), Next::Poll),
+            Outcome::Ignored { .. } => Self::unchanged(earlier, Next::Drop, Next::Poll),
+            Outcome::NoChange(_) => Self::unchanged(earlier, retry(demand), Next::Retry),
+            Outcome::Final(failure) => {
+                Self::ended(earlier, demand, failure.is_inconclusive(), Next::Retry, now)
+            }
+            Outcome::Infeasible(failure) => {
+                Self::ended(earlier, demand, failure.is_inconclusive(), Next::Rest, now)
+            }
+            // A node is given back only when no call can still make a volume for it (rule 4).
+            Outcome::Reschedule(failure) => {
+                let next = if earlier.is_none() { Next::GiveNodeBack } else { Next::Retry };
+                Self::ended(earlier, demand, failure.is_inconclusive(), next, now)
+            }
+        }
+    }
+
+    /// An attempt that did not reach the driver leaves things as they were.
+    fn unchanged(earlier: Option<Open>, without: Next, with_open: Next) -> (Self, Next) {
+        match earlier {
+            None => (Self::Waiting, without),
+            Some(open) => (Self::Background(open), with_open),
+        }
+    }
+
+    /// The driver gave a final answer (rule 3).
+    fn ended(earlier: Option<Open>, demand: Demand, inconclusive: bool, next: Next, now: Instant) -> (Self, Next) {
+        match (earlier, demand) {
+            (None, Demand::Wanted) => (Self::Waiting, next),
+            (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
+            // A final code after an open call says nothing about that call (safety fact 2).
+            (Some(open), Demand::Wanted) => (Self::Background(open), next),
+            (Some(open), Demand::Withdrawn) if inconclusive => (Self::Background(open), Next::Retry),
+            (Some(open), Demand::Withdrawn) => {
+                let open = open.one_more_final(now);
+                if open.is_closed(now) { (Self::Waiting, Next::Drop) } else { (Self::Background(open), Next::Retry) }
+            }
+        }
+    }
+
+    /// A PersistentVolume for this claim was saved or seen: all but `InFlight => Done`. A call
+    /// under way is left to end first; saving its answer finds the PersistentVolume.
+    #[must_use]
+    pub fn volume_seen(self) -> Self {
+        match self {
+            in_flight @ Self::InFlight { .. } => in_flight,
+            _ => Self::Done,
+        }
+    }
+
+    /// The claim's PersistentVolume is gone and a live read showed the claim unbound:
+    /// `Done => Waiting`.
+    #[must_use]
+    pub fn volume_gone(self) -> Self {
+        match self {
+            Self::Done => Self::Waiting,
+            other => other,
+        }
+    }
+
+    /// The task that worked on the claim died at an unknown point: `InFlight => Background`.
+    #[must_use]
+    pub fn interrupted(self) -> Self {
+        match self {
+            Self::InFlight { .. } => Self::Background(Open::default()),
+            other => other,
+        }
+    }
+}
+
+impl Open {
+    fn one_more_final(self, now: Instant) -> Self {
+        Self { finals: self.finals.saturating_add(1), first_final: self.first_final.or(Some(now)) }
+    }
+
+    fn is_closed(self, now: Instant) -> bool {
+        self.finals >= CLOSING_FINALS
+            && self.first_final.is_some_and(|first| now.saturating_duration_since(first) >= CLOSING_TIME)
+    }
+}
+
+/// What follows an attempt that failed without a call.
+fn retry(demand: Demand) -> Next {
+    match demand {
+        Demand::Wanted => Next::Retry,
+        Demand::Withdrawn => Next::Drop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::provisioner::Failure, *};
+    use Demand::{Wanted, Withdrawn};
+
+    fn failure() -> Failure {
+        Failure::new("why")
+    }
+
+    fn fresh() -> Option<Open> {
+        None
+    }
+
+    fn open() -> Option<Open> {
+        Some(Open::default())
+    }
+
+    fn background() -> ClaimState {
+        ClaimState::Background(Open::default())
+    }
+
+    /// Every outcome, with and without an open call before it, wanted and withdrawn.
+    #[tokio::test(start_paused = true)]
+    async fn answers_lead_where_the_table_says() {
+        let now = Instant::now();
+        let waiting = || ClaimState::Waiting;
+        let ignored = || Outcome::Ignored { reason: "r".into() };
+        let finished = || Outcome::Final(failure());
+        let once = || ClaimState::Background(Open { finals: 1, first_final: Some(now) });
+        let table = [
+            (fresh(), Outcome::Background(failure()), Wanted, background(), Next::Poll),
+            (fresh(), Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
+            (open(), Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
+            (fresh(), ignored(), Wanted, waiting(), Next::Drop),
+            (open(), ignored(), Wanted, background(), Next::Poll),
+            (fresh(), Outcome::NoChange(failure()), Wanted, waiting(), Next::Retry),
+            (fresh(), Outcome::NoChange(failure()), Withdrawn, waiting(), Next::Drop),
+            (open(), Outcome::NoChange(failure()), Withdrawn, background(), Next::Retry),
+            (fresh(), finished(), Wanted, waiting(), Next::Retry),
+            (fresh(), finished(), Withdrawn, waiting(), Next::Drop),
+            (open(), finished(), Wanted, background(), Next::Retry),
+            (open(), finished(), Withdrawn, once(), Next::Retry),
+            (open(), Outcome::Final(failure().inconclusive()), Withdrawn, background(), Next::Retry),
+            (fresh(), Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
+            (open(), Outcome::Infeasible(failure()), Wanted, background(), Next::Rest),
+            (open(), Outcome::Infeasible(failure()), Withdrawn, once(), Next::Retry),
+            (fresh(), Outcome::Reschedule(failure()), Wanted, waiting(), Next::GiveNodeBack),
+            (fresh(), Outcome::Reschedule(failure()), Withdrawn, waiting(), Next::Drop),
+            (open(), Outcome::Reschedule(failure()), Wanted, background(), Next::Retry),
+        ];
+        for (earlier, outcome, demand, state, next) in table {
+            let got = ClaimState::InFlight { earlier }.answered(&outcome, demand, now);
+            assert_eq!(got, (state, next), "{earlier:?} {outcome:?} {demand:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_is_saved_whoever_wants_it() {
+        for demand in [Wanted, Withdrawn] {
+            let made = Outcome::Provisioned(Box::default());
+            let (state, next) = ClaimState::Waiting.called().answered(&made, demand, Instant::now());
+            assert_eq!((state, next), (ClaimState::Saving(Box::default()), Next::Save));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_withdrawn_claim_is_closed_by_three_finals_over_two_minutes() {
+        let mut state = background();
+        let mut step = |after: u64| {
+            let now = Instant::now() + Duration::from_secs(after);
+            let (next_state, next) =
+                std::mem::take(&mut state).called().answered(&Outcome::Final(failure()), Withdrawn, now);
+            state = next_state;
+            (state.clone(), next)
+        };
+        for after in [0, 10, 20, 119] {
+            let (state, next) = step(after);
+            assert!(state.is_open() && next == Next::Retry, "after {after} s: {state:?}");
+        }
+        assert_eq!(step(120), (ClaimState::Waiting, Next::Drop));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unknown_end_starts_the_count_of_finals_again() {
+        let counted = ClaimState::Background(Open { finals: 2, first_final: Some(Instant::now()) });
+        let (state, _) = counted.called().answered(&Outcome::Background(failure()), Withdrawn, Instant::now());
+        assert_eq!(state, background());
+    }
+
+    #[test]
+    fn other_news_moves_only_the_states_it_concerns() {
+        let in_flight = ClaimState::Waiting.called();
+        assert_eq!(in_flight.clone().called(), in_flight);
+        assert_eq!(in_flight.clone().volume_seen(), in_flight);
+        assert_eq!(in_flight.interrupted(), background());
+        assert_eq!(background().volume_seen(), ClaimState::Done);
+        assert_eq!(ClaimState::Saving(Box::default()).volume_seen(), ClaimState::Done);
+        assert_eq!(ClaimState::Done.volume_gone(), ClaimState::Waiting);
+        assert_eq!(background().volume_gone(), background());
+        assert_eq!(ClaimState::Done.called(), ClaimState::Done);
+        assert!(!ClaimState::Done.may_call() && background().may_call() && ClaimState::Waiting.may_call());
+    }
+}

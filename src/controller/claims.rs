@@ -1,0 +1,341 @@
+//! One claim, from its queue to its saved PersistentVolume.
+//!
+//! Owns the order of things for a claim: decide by what is known ([`plan`]), look up live what is
+//! in doubt, ask the provisioner, and do what its outcome asks for. Promises one call at a time
+//! for a volume, no call for a claim that has or had its PersistentVolume, and one current event
+//! for whatever a claim waits for. Leaves what is known to `claim_book`, what follows from an
+//! outcome to `claim_state`, and saving to `pv_store`.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{
+    claim_book::{ClaimBook, Doubt, Glance},
+    claim_state::{Demand, Next},
+    classes::Classes,
+    events::ClaimEvents,
+    exclusive::Exclusive,
+    ownership::{self, Identity, SELECTED_NODE},
+    provisioner::{Order, Outcome, Provisioner},
+    pv_store::{PvStore, Unsaved},
+};
+use crate::{
+    kube_api::{
+        ApiError, Client, Edit, Name,
+        views::{Claim, StorageClass, View as _, Volume},
+    },
+    metrics::ControllerMetrics,
+    runtime::Random,
+    workqueue::Verdict,
+};
+
+/// The shortest and the longest wait before an open call is asked after.
+const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+
+/// Works on claims.
+pub struct ClaimWorker<P> {
+    /// Makes the volumes.
+    pub provisioner: Arc<P>,
+    /// Whose claims these are.
+    pub identity: Identity,
+    /// What is known of the claims.
+    pub book: ClaimBook,
+    /// Their classes.
+    pub classes: Classes,
+    /// Reads and writes claims and volumes.
+    pub client: Client,
+    /// Saves what was made.
+    pub store: PvStore,
+    /// Tells users.
+    pub events: ClaimEvents,
+    /// Counts.
+    pub metrics: ControllerMetrics,
+    /// One actor a volume.
+    pub exclusive: Exclusive,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
+    /// `--retry-interval-max`: no wait is longer.
+    pub retry_max: Duration,
+}
+
+/// What to do about a claim now.
+#[derive(Debug, Clone)]
+enum Plan {
+    /// Nothing, until an event comes.
+    Drop,
+    /// It waits for something; its user is told these words.
+    Blocked(String),
+    /// Ask the provisioner.
+    Provision(Arc<StorageClass>),
+}
+
+/// Decides what to do about a claim, whose class is `class` where that exists.
+fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> Plan {
+    if !glance.may_call {
+        return Plan::Drop;
+    }
+    // An open call is followed to its end, whatever has become of claim and class.
+    if let Some(order) = &glance.order {
+        return Plan::Provision(Arc::clone(&order.class));
+    }
+    if glance.demand == Demand::Withdrawn || !identity.owns_claim(&glance.claim) {
+        return Plan::Drop;
+    }
+    let Some(class) = class else {
+        let name = ownership::class_of_claim(&glance.claim);
+        return Plan::Blocked(format!("storageclass.storage.k8s.io \"{name}\" not found"));
+    };
+    if waits_for_a_node(&glance.claim, &class) {
+        return Plan::Drop;
+    }
+    if !identity.knows(&class.provisioner) {
+        return Plan::Blocked(format!(
+            "storage class {:?} is for the provisioner {:?}, but the claim is annotated for {:?}",
+            class.name(),
+            class.provisioner,
+            identity.driver
+        ));
+    }
+    Plan::Provision(class)
+}
+
+/// Whether the class binds late and the scheduler has not chosen a node yet.
+fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
+    let late = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+    late && claim.annotation(SELECTED_NODE).unwrap_or_default().is_empty()
+}
+
+/// How long to wait before asking for the `polls`th time in a row how an open call ended: grows
+/// from half a second to fifteen, jittered, and never beyond the longest retry interval.
+fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
+    let (first, last) = POLL;
+    let grown = first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
+    grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
+}
+
+/// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
+fn source_label(claim: &Claim) -> &'static str {
+    match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
+        None => "",
+        Some("VolumeSnapshot") => "VolumeSnapshot",
+        Some("PersistentVolumeClaim") => "PersistentVolumeClaim",
+        Some(_) => "other",
+    }
+}
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// Brings one claim a step further.
+    pub async fn sync(&self, uid: &str) -> Verdict {
+        let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
+        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+        match plan(&self.identity, &glance, class) {
+            Plan::Drop => Verdict::Done,
+            Plan::Blocked(why) => {
+                if self.book.tells(uid, &why) {
+                    self.events.failed(&glance.claim, &why);
+                }
+                Verdict::Retry
+            }
+            Plan::Provision(class) => self.take(uid, glance, class).await,
+        }
+    }
+
+    /// Takes the claim in hand: nobody else acts on its volume meanwhile.
+    async fn take(&self, uid: &str, glance: Glance, class: Arc<StorageClass>) -> Verdict {
+        let order = match glance.order.clone() {
+            Some(open) => open,
+            None => match self.order(&glance.claim, class) {
+                Ok(order) => order,
+                Err(verdict) => return verdict,
+            },
+        };
+        if glance.order.is_none() && !self.provisioner.should_provision(&order.claim).await {
+            return Verdict::Done;
+        }
+        let _held = self.exclusive.hold(&order.volume_name).await;
+        match self.settle_doubt(uid, glance.doubt, &order).await {
+            Ok(()) => self.provision(uid, order).await,
+            Err(verdict) => verdict,
+        }
+    }
+
+    fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Result<Order, Verdict> {
+        let volume_name = self.provisioner.volume_name(claim.uid()).map_err(|why| {
+            self.events.failed(claim, &why.to_string());
+            Verdict::Retry
+        })?;
+        let selected_node = ownership::selected_node(claim).map(str::to_owned);
+        Ok(Order { claim: Arc::clone(claim), class, volume_name, selected_node })
+    }
+
+    /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
+    async fn settle_doubt(&self, uid: &str, doubt: Doubt, order: &Order) -> Result<(), Verdict> {
+        if doubt == Doubt::None {
+            return Ok(());
+        }
+        match self.look_up(uid, doubt, order).await {
+            Ok(LookUp::Clear) => {
+                self.book.looked_up(uid, false);
+                Ok(())
+            }
+            Ok(LookUp::HasVolume) => {
+                self.book.looked_up(uid, true);
+                Err(Verdict::Done)
+            }
+            Ok(LookUp::Bound) => Err(Verdict::Done),
+            Ok(LookUp::NameTaken(owner)) => {
+                let why = format!("PersistentVolume {:?} exists already and is for {owner}", order.volume_name);
+                if self.book.tells(uid, &why) {
+                    self.events.failed(&order.claim, &why);
+                }
+                Err(Verdict::Retry)
+            }
+            Err(error) => {
+                tracing::warn!(claim = %claim_key(&order.claim), %error, "cannot tell whether the claim has a PersistentVolume");
+                Err(Verdict::Retry)
+            }
+        }
+    }
+
+    async fn look_up(&self, uid: &str, doubt: Doubt, order: &Order) -> Result<LookUp, ApiError> {
+        let default_name = format!("pvc-{uid}");
+        let mut verdict = LookUp::Clear;
+        for name in [Some(&order.volume_name), Some(&default_name).filter(|name| **name != order.volume_name)] {
+            let Some(name) = name else { continue };
+            match judge(self.find(name).await?.as_ref(), uid) {
+                LookUp::HasVolume => return Ok(LookUp::HasVolume),
+                // Only the name that will be used can be in the way.
+                LookUp::NameTaken(owner) if *name == order.volume_name => verdict = LookUp::NameTaken(owner),
+                _ => {}
+            }
+        }
+        if doubt == Doubt::VolumeAndClaim && !self.is_unbound(uid, &order.claim).await? {
+            return Ok(LookUp::Bound);
+        }
+        Ok(verdict)
+    }
+
+    async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
+        match self.client.get::<Volume>(Name::cluster(volume)?).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Whether the claim, read live, is still there under its UID and unbound.
+    async fn is_unbound(&self, uid: &str, claim: &Claim) -> Result<bool, ApiError> {
+        match self.client.get::<Claim>(Name::namespaced(claim.namespace(), claim.name())?).await {
+            Err(error) if error.is_not_found() => Ok(false),
+            found => found.map(|live| live.uid() == uid && live.spec.volume_name.unwrap_or_default().is_empty()),
+        }
+    }
+
+    /// Asks the provisioner, and does what its outcome asks for.
+    async fn provision(&self, uid: &str, order: Order) -> Verdict {
+        if !self.book.called(uid, &order) {
+            return Verdict::Done;
+        }
+        self.events.provisioning(&order.claim);
+        let started = Instant::now();
+        let outcome = self.provisioner.provision(order.clone()).await;
+        let (next, polls) = self.book.answered(uid, &outcome);
+        self.tell(&order, &outcome);
+        match next {
+            Next::Save => self.save(order, outcome, started).await,
+            Next::Retry => Verdict::Retry,
+            Next::Poll => Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max)),
+            Next::Rest => Verdict::RetryAfter(self.retry_max),
+            Next::GiveNodeBack => self.give_node_back(&order.claim).await,
+            Next::Drop => Verdict::Done,
+        }
+    }
+
+    async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Verdict {
+        if let Outcome::Provisioned(volume) = outcome {
+            let source = source_label(&order.claim);
+            self.store.save(Unsaved::new(order, *volume, source, started)).await;
+        }
+        Verdict::Done
+    }
+
+    /// Tells the claim's user and the metrics what came of an attempt.
+    fn tell(&self, order: &Order, outcome: &Outcome) {
+        let key = claim_key(&order.claim);
+        let (failure, infeasible) = match outcome {
+            Outcome::Provisioned(_) => return,
+            Outcome::Ignored { reason } => {
+                tracing::debug!(claim = %key, reason, "left to others");
+                return;
+            }
+            Outcome::Infeasible(failure) => (failure, true),
+            Outcome::Final(failure)
+            | Outcome::Background(failure)
+            | Outcome::NoChange(failure)
+            | Outcome::Reschedule(failure) => (failure, false),
+        };
+        tracing::info!(claim = %key, uid = order.claim.uid(), pv = order.volume_name, error = %failure, "provisioning failed");
+        if infeasible {
+            self.events.infeasible(&order.claim, &failure.to_string());
+        } else {
+            self.events.failed(&order.claim, &failure.to_string());
+        }
+        if !matches!(outcome, Outcome::Reschedule(_)) {
+            let class = order.claim.spec.storage_class_name.as_deref().unwrap_or_default();
+            self.metrics.provision_failed(class, source_label(&order.claim));
+        }
+    }
+
+    /// Takes the selected node off the claim, so that the scheduler chooses again.
+    async fn give_node_back(&self, claim: &Claim) -> Verdict {
+        let remove = |object: &mut serde_json::Value| {
+            let annotations = object.pointer_mut("/metadata/annotations").and_then(serde_json::Value::as_object_mut);
+            match annotations.and_then(|annotations| annotations.remove(SELECTED_NODE)) {
+                Some(_) => Edit::Write,
+                None => Edit::Nothing,
+            }
+        };
+        let edited = match Name::namespaced(claim.namespace(), claim.name()) {
+            Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
+            Err(error) => Err(error.into()),
+        };
+        match edited {
+            Ok(_) => Verdict::Done,
+            Err(error) => {
+                tracing::warn!(claim = %claim_key(claim), %error, "cannot give the selected node back");
+                Verdict::Retry
+            }
+        }
+    }
+}
+
+/// What a live look-up showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum LookUp {
+    /// Nothing is in the way.
+    Clear,
+    /// The claim has its PersistentVolume.
+    HasVolume,
+    /// The claim is gone or bound.
+    Bound,
+    /// The PersistentVolume of that name is somebody else's, described here.
+    NameTaken(String),
+}
+
+/// What a PersistentVolume under the claim's name means for the claim.
+fn judge(found: Option<&Volume>, uid: &str) -> LookUp {
+    let Some(volume) = found else { return LookUp::Clear };
+    match &volume.spec.claim_ref {
+        Some(claim) if claim.uid == uid => LookUp::HasVolume,
+        Some(claim) => LookUp::NameTaken(format!("the claim {}/{}", claim.namespace, claim.name)),
+        None => LookUp::NameTaken("no claim".to_owned()),
+    }
+}
+
+/// `namespace/name`, as logs and events name a claim.
+pub(super) fn claim_key(claim: &Claim) -> String {
+    format!("{}/{}", claim.namespace(), claim.name())
+}
+
+#[cfg(test)]
+mod tests;

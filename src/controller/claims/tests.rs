@@ -1,0 +1,104 @@
+use serde_json::json;
+
+use super::*;
+
+const DRIVER: &str = "d.example.com";
+
+fn identity() -> Identity {
+    Identity { driver: DRIVER.into(), in_tree: None }
+}
+
+fn claim(node: Option<&str>) -> Arc<Claim> {
+    let mut annotations = json!({"volume.kubernetes.io/storage-provisioner": DRIVER});
+    if let Some(node) = node {
+        annotations[SELECTED_NODE] = json!(node);
+    }
+    let claim = json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u", "annotations": annotations},
+                       "spec": {"storageClassName": "fast"}});
+    Arc::new(serde_json::from_value(claim).unwrap())
+}
+
+fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode});
+    Arc::new(serde_json::from_value(class).unwrap())
+}
+
+fn glance(claim: Arc<Claim>) -> Glance {
+    Glance { claim, demand: Demand::Wanted, may_call: true, doubt: Doubt::None, order: None }
+}
+
+/// What is planned: `provision`, `drop`, or the words its user reads.
+fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
+    match plan(&identity(), glance, class) {
+        Plan::Provision(_) => "provision".into(),
+        Plan::Drop => "drop".into(),
+        Plan::Blocked(why) => why,
+    }
+}
+
+#[test]
+fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
+    let immediate = class(DRIVER, "Immediate");
+    let late = class(DRIVER, "WaitForFirstConsumer");
+    let here = glance(claim(None));
+    assert_eq!(planned(&here, Some(immediate.clone())), "provision");
+    assert_eq!(planned(&here, Some(late.clone())), "drop");
+    assert_eq!(planned(&glance(claim(Some(""))), Some(late.clone())), "drop");
+    assert_eq!(planned(&glance(claim(Some("n"))), Some(late)), "provision");
+    assert_eq!(planned(&here, None), r#"storageclass.storage.k8s.io "fast" not found"#);
+    let foreign = planned(&here, Some(class("other", "Immediate")));
+    assert_eq!(foreign, r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#);
+    let withdrawn = Glance { demand: Demand::Withdrawn, ..here.clone() };
+    assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
+    let in_flight = Glance { may_call: false, ..here.clone() };
+    assert_eq!(planned(&in_flight, Some(immediate.clone())), "drop");
+    let mut handed_on = (*here.claim).clone();
+    handed_on.metadata.annotations = None;
+    assert_eq!(planned(&glance(Arc::new(handed_on)), Some(immediate)), "drop");
+}
+
+#[test]
+fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
+    let order = Order {
+        claim: claim(Some("n")),
+        class: class(DRIVER, "Immediate"),
+        volume_name: "pvc-u".into(),
+        selected_node: Some("n".into()),
+    };
+    let open = Glance { demand: Demand::Withdrawn, order: Some(order), ..glance(claim(None)) };
+    for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
+        assert_eq!(planned(&open, class), "provision");
+    }
+}
+
+#[test]
+fn polling_grows_gently_and_stays_below_the_longest_interval() {
+    let max = Duration::from_secs(300);
+    let seconds = |polls| poll_delay(polls, 0.5, max).as_secs_f64();
+    assert_eq!([1, 2, 3, 5, 6, 7, 1000].map(seconds), [0.5, 1.0, 2.0, 8.0, 15.0, 15.0, 15.0]);
+    assert_eq!(poll_delay(9, 0.99, Duration::from_secs(2)), Duration::from_secs(2));
+    for unit in [0.0, 0.999] {
+        let delay = poll_delay(4, unit, max).as_secs_f64();
+        assert!((3.0..5.0).contains(&delay), "{delay}");
+    }
+}
+
+#[test]
+fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
+    let volume = |claim: serde_json::Value| -> Volume { serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap() };
+    assert_eq!(judge(None, "u"), LookUp::Clear);
+    assert_eq!(judge(Some(&volume(json!({"uid": "u"}))), "u"), LookUp::HasVolume);
+    let taken = judge(Some(&volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))), "u");
+    assert_eq!(taken, LookUp::NameTaken("the claim ns/c".into()));
+    assert_eq!(judge(Some(&volume(json!(null))), "u"), LookUp::NameTaken("no claim".into()));
+}
+
+#[test]
+fn the_source_label_is_bounded() {
+    let label = |spec: serde_json::Value| source_label(&serde_json::from_value(json!({"spec": spec})).unwrap());
+    assert_eq!(label(json!({})), "");
+    for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
+        assert_eq!(label(json!({"dataSource": {"kind": kind, "name": "n"}})), kind);
+    }
+    assert_eq!(label(json!({"dataSource": {"kind": "Anything", "name": "n"}})), "other");
+}

@@ -1,0 +1,105 @@
+//! The protection finalizer of PersistentVolumes: when it comes, when it goes, when a volume is
+//! due for deletion.
+//!
+//! Owns the decision, a pure function of the volume (reference 4.3 and 4.4), and the patch bodies.
+//! Leaves sending them to `volumes`.
+
+use serde_json::{Value, json};
+
+use crate::kube_api::views::{View as _, Volume};
+
+/// Keeps a PersistentVolume until its volume is deleted at the driver.
+pub const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// What is due for a volume of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing.
+    Nothing,
+    /// Put the protection finalizer on.
+    Protect,
+    /// Take the protection finalizer off, without touching the volume itself.
+    Unprotect,
+    /// Delete the volume at the driver, then the PersistentVolume.
+    Delete,
+}
+
+/// What is due for `volume`, which is ours.
+pub fn due(volume: &Volume) -> Due {
+    let protected = volume.has_finalizer(PROTECTION);
+    let terminating = volume.is_terminating();
+    match (volume.spec.persistent_volume_reclaim_policy.as_str(), volume.status.phase.as_str()) {
+        ("Delete", "Bound") if !protected && !terminating => Due::Protect,
+        // Somebody who deleted the PersistentVolume before its claim, unprotected, took the
+        // volume's fate into their own hands.
+        ("Delete", "Released") if protected || !terminating => Due::Delete,
+        ("Retain" | "Recycle", _) if protected => Due::Unprotect,
+        _ => Due::Nothing,
+    }
+}
+
+/// The strategic merge patch that puts the protection finalizer on the volume with this UID.
+pub fn protect(uid: &str) -> Value {
+    json!({"metadata": {"uid": uid, "finalizers": [PROTECTION]}})
+}
+
+/// The strategic merge patch that takes it off, and leaves what others put beside it meanwhile.
+pub fn unprotect(uid: &str) -> Value {
+    json!({"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [PROTECTION]}})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(policy: &str, phase: &str, protected: bool, terminating: bool) -> Volume {
+        let mut metadata = json!({"name": "pv"});
+        if protected {
+            metadata["finalizers"] = json!(["kubernetes.io/pv-protection", PROTECTION]);
+        }
+        if terminating {
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        serde_json::from_value(json!({
+            "metadata": metadata,
+            "spec": {"persistentVolumeReclaimPolicy": policy},
+            "status": {"phase": phase},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_is_due_follows_policy_phase_finalizer_and_deletion() {
+        let table = [
+            // policy, phase, protected, terminating
+            ("Delete", "Bound", false, false, Due::Protect),
+            ("Delete", "Bound", false, true, Due::Nothing),
+            ("Delete", "Bound", true, false, Due::Nothing),
+            ("Delete", "Bound", true, true, Due::Nothing),
+            ("Delete", "Pending", false, false, Due::Nothing),
+            ("Delete", "Available", true, true, Due::Nothing),
+            ("Delete", "Released", false, false, Due::Delete),
+            ("Delete", "Released", true, false, Due::Delete),
+            ("Delete", "Released", true, true, Due::Delete),
+            ("Delete", "Released", false, true, Due::Nothing),
+            ("Delete", "Failed", true, false, Due::Nothing),
+            ("Retain", "Bound", true, false, Due::Unprotect),
+            ("Retain", "Released", true, true, Due::Unprotect),
+            ("Recycle", "Available", true, false, Due::Unprotect),
+            ("Retain", "Released", false, false, Due::Nothing),
+            ("", "Released", true, false, Due::Nothing),
+        ];
+        for (policy, phase, protected, terminating, expected) in table {
+            let got = due(&volume(policy, phase, protected, terminating));
+            assert_eq!(got, expected, "{policy} {phase} protected={protected} terminating={terminating}");
+        }
+    }
+
+    #[test]
+    fn patches_name_the_uid_and_touch_only_our_finalizer() {
+        assert_eq!(protect("u"), json!({"metadata": {"uid": "u", "finalizers": [PROTECTION]}}));
+        let off = unprotect("u");
+        assert_eq!(off["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([PROTECTION]));
+        assert_eq!(off["metadata"].get("finalizers"), None);
+    }
+}

@@ -1,0 +1,137 @@
+//! Whose claim, whose volume: decided by annotations and names alone.
+//!
+//! Owns the annotation keys by which claims and volumes name their provisioner, class and node.
+//! Pure; the original's rules to the letter (reference 3.2, 3.3, 4.2).
+
+use crate::kube_api::views::{Claim, View as _, Volume};
+
+/// Who should provision a claim.
+const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
+/// The same under its older name, read only where the newer one is absent.
+const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
+/// The CSI driver that took over from an in-tree plugin.
+const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
+/// The class of a claim or volume under its older name; wins over the field.
+const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// The node that the scheduler chose for a claim.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// The same under its oldest name; read, never removed.
+const ALPHA_SELECTED_NODE: &str = "volume.alpha.kubernetes.io/selected-node";
+/// Who provisioned a volume.
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+
+/// The names under which this process is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The CSI driver's name.
+    pub driver: String,
+    /// The in-tree plugin that the driver took over from, where it did.
+    pub in_tree: Option<String>,
+}
+
+impl Identity {
+    /// Whether `name` is one of ours.
+    pub fn knows(&self, name: &str) -> bool {
+        name == self.driver || self.in_tree.as_deref() == Some(name)
+    }
+
+    /// Whether the claim's annotations name us as its provisioner.
+    pub fn owns_claim(&self, claim: &Claim) -> bool {
+        let Some(provisioner) =
+            claim.annotation(STORAGE_PROVISIONER).or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
+        else {
+            return false;
+        };
+        let for_driver = provisioner == self.driver || claim.annotation(MIGRATED_TO) == Some(&self.driver);
+        for_driver && self.knows(provisioner)
+    }
+
+    /// Whether the volume is ours to look after: we made it, or it is our driver's and nobody's.
+    pub fn owns_volume(&self, volume: &Volume) -> bool {
+        let migrated = volume.annotation(MIGRATED_TO).is_some_and(|name| self.knows(name));
+        match (volume.annotation(PROVISIONED_BY), &volume.spec.csi) {
+            (Some(provisioner), _) => self.knows(provisioner) || migrated,
+            (None, Some(csi)) => self.knows(&csi.driver),
+            (None, None) => migrated,
+        }
+    }
+}
+
+/// The name of the claim's class; empty when it has none.
+pub fn class_of_claim(claim: &Claim) -> &str {
+    claim.annotation(BETA_STORAGE_CLASS).or(claim.spec.storage_class_name.as_deref()).unwrap_or_default()
+}
+
+/// The name of the volume's class; empty when it has none.
+pub fn class_of_volume(volume: &Volume) -> &str {
+    volume.annotation(BETA_STORAGE_CLASS).unwrap_or(&volume.spec.storage_class_name)
+}
+
+/// The node that the scheduler chose for the claim.
+pub fn selected_node(claim: &Claim) -> Option<&str> {
+    claim.annotation(SELECTED_NODE).or_else(|| claim.annotation(ALPHA_SELECTED_NODE))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity { driver: "ebs.csi.aws.com".into(), in_tree: Some("kubernetes.io/aws-ebs".into()) }
+    }
+
+    fn claim(annotations: &serde_json::Value) -> Claim {
+        serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
+    }
+
+    #[test]
+    fn a_claim_is_ours_by_its_annotations() {
+        let new = STORAGE_PROVISIONER;
+        let old = BETA_STORAGE_PROVISIONER;
+        let cases = [
+            (json!({new: "ebs.csi.aws.com"}), true),
+            (json!({old: "ebs.csi.aws.com"}), true),
+            (json!({new: "other", old: "ebs.csi.aws.com"}), false),
+            (json!({new: "", old: "ebs.csi.aws.com"}), false),
+            (json!({new: "kubernetes.io/aws-ebs"}), false),
+            (json!({new: "kubernetes.io/aws-ebs", MIGRATED_TO: "ebs.csi.aws.com"}), true),
+            (json!({new: "other", MIGRATED_TO: "ebs.csi.aws.com"}), false),
+            (json!({MIGRATED_TO: "ebs.csi.aws.com"}), false),
+            (json!({}), false),
+        ];
+        for (annotations, ours) in cases {
+            assert_eq!(identity().owns_claim(&claim(&annotations)), ours, "{annotations}");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_ours_by_who_made_it_or_by_its_driver() {
+        let cases = [
+            (json!({"metadata": {"annotations": {PROVISIONED_BY: "ebs.csi.aws.com"}}}), true),
+            (json!({"metadata": {"annotations": {PROVISIONED_BY: "kubernetes.io/aws-ebs"}}}), true),
+            (json!({"metadata": {"annotations": {PROVISIONED_BY: "other"}}, "spec": {"csi": {"driver": "ebs.csi.aws.com"}}}), false),
+            (json!({"metadata": {"annotations": {PROVISIONED_BY: "other", MIGRATED_TO: "ebs.csi.aws.com"}}}), true),
+            (json!({"spec": {"csi": {"driver": "ebs.csi.aws.com"}}}), true),
+            (json!({"spec": {"csi": {"driver": "other"}}}), false),
+            (json!({"metadata": {"annotations": {MIGRATED_TO: "ebs.csi.aws.com"}}}), true),
+            (json!({}), false),
+        ];
+        for (volume, ours) in cases {
+            let read: Volume = serde_json::from_value(volume.clone()).unwrap();
+            assert_eq!(identity().owns_volume(&read), ours, "{volume}");
+        }
+    }
+
+    #[test]
+    fn the_older_annotations_of_class_and_node_have_their_rank() {
+        let mut both = claim(&json!({BETA_STORAGE_CLASS: "old", ALPHA_SELECTED_NODE: "n1"}));
+        both.spec.storage_class_name = Some("new".into());
+        assert_eq!((class_of_claim(&both), selected_node(&both)), ("old", Some("n1")));
+        both.metadata.annotations = None;
+        assert_eq!((class_of_claim(&both), selected_node(&both)), ("new", None));
+        let newer = claim(&json!({SELECTED_NODE: "n2", ALPHA_SELECTED_NODE: "n1"}));
+        assert_eq!(selected_node(&newer), Some("n2"));
+    }
+}

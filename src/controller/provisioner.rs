@@ -1,0 +1,121 @@
+//! What the controller asks of a storage back end, and what it may answer.
+//!
+//! Owns the [`Provisioner`] trait and its outcomes. Promises that every answer is a variant the
+//! controller decides on, never a string it must read. Leaves the driver's protocol to the
+//! implementation (`csi_provisioner`).
+
+use std::{fmt, future::Future, sync::Arc};
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+
+use crate::kube_api::views::{Claim, StorageClass, Volume};
+
+/// Makes volumes for claims and removes them again.
+pub trait Provisioner: Send + Sync + 'static {
+    /// The driver's name: classes and claims name it.
+    fn name(&self) -> &str;
+
+    /// The in-tree plugin whose volumes the driver took over, where it did.
+    fn in_tree_name(&self) -> Option<&str>;
+
+    /// The name of the PersistentVolume for the claim with this UID, the same for ever.
+    ///
+    /// # Errors
+    /// When the UID cannot make a name; the text tells why.
+    fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
+
+    /// Whether the driver can serve raw block volumes.
+    fn supports_block(&self) -> bool;
+
+    /// Whether this process is the one that should provision for the claim, beyond what its
+    /// annotations say (a node-local driver serves its own node only).
+    fn should_provision(&self, claim: &Claim) -> impl Future<Output = bool> + Send;
+
+    /// Asks the driver for the claim's volume. Asking again is how one learns how an earlier
+    /// call ended; the request is the same then.
+    fn provision(&self, order: Order) -> impl Future<Output = Outcome> + Send;
+
+    /// Whether this process is the one that should delete the volume.
+    fn should_delete(&self, volume: &Volume) -> bool;
+
+    /// Deletes the volume at the driver.
+    fn delete(&self, volume: Arc<Volume>) -> impl Future<Output = DeleteOutcome> + Send;
+}
+
+/// One claim to provision for.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// The claim as last seen.
+    pub claim: Arc<Claim>,
+    /// Its class.
+    pub class: Arc<StorageClass>,
+    /// The PersistentVolume's name, from [`Provisioner::volume_name`].
+    pub volume_name: String,
+    /// The node the scheduler chose, where it did.
+    pub selected_node: Option<String>,
+}
+
+/// How an attempt to provision ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The volume is there; the PersistentVolume still lacks what the controller adds
+    /// (claimRef, class, protection finalizer, who provisioned it).
+    Provisioned(Box<PersistentVolume>),
+    /// Somebody else's claim: nothing to do and nothing to tell.
+    Ignored {
+        /// Why, for the log.
+        reason: String,
+    },
+    /// The attempt failed and is over: no call of it runs any more.
+    Final(Failure),
+    /// The request can't be met as it stands; asking again soon is of no use.
+    Infeasible(Failure),
+    /// A call may still be running at the driver.
+    Background(Failure),
+    /// The attempt failed before its call: whether an earlier call runs is as unknown as before.
+    NoChange(Failure),
+    /// The selected node can't have the volume; the scheduler should choose again.
+    Reschedule(Failure),
+}
+
+/// Why something failed, in the words its user reads in an event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    message: String,
+    /// Codes that never close an open call (safety rule 3): the driver says that the volume is
+    /// there under other terms, or would not say at all.
+    inconclusive: bool,
+}
+
+impl Failure {
+    /// A failure told in these words.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), inconclusive: false }
+    }
+
+    /// A failure that says nothing about whether an earlier call left a volume behind.
+    #[must_use]
+    pub fn inconclusive(self) -> Self {
+        Self { inconclusive: true, ..self }
+    }
+
+    /// Whether the failure says nothing about an earlier call.
+    pub fn is_inconclusive(&self) -> bool {
+        self.inconclusive
+    }
+}
+
+/// How an attempt to delete ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    /// The driver says that the volume is gone.
+    Deleted,
+    /// The volume is still attached; it goes on when the attachment does.
+    Attached {
+        /// The node it is attached to.
+        node: String,
+    },
+    /// The attempt failed.
+    Failed(Failure),
+}

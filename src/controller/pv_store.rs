@@ -1,0 +1,246 @@
+//! Saving PersistentVolumes: a volume that the driver has made is never forgotten.
+//!
+//! Owns what was made and is not saved yet, and the protocol of saving (safety rule 7): POST;
+//! where its outcome is unclear, look before the next POST; where the name is taken, judge by
+//! whose it is. Promises that an unsaved volume is tried again until it is saved or turns out to
+//! have been saved, that its user hears why it waits, and that nothing is deleted here.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    claim_book::ClaimBook, claims::claim_key, events::ClaimEvents, exclusive::Exclusive, finalizers,
+    ownership::{PROVISIONED_BY, class_of_claim}, provisioner::Order,
+};
+use crate::{
+    kube_api::{
+        ApiError, Client, Name,
+        views::{Claim, View as _, Volume},
+    },
+    metrics::ControllerMetrics,
+    workqueue::{Queue, Verdict},
+};
+
+/// Saves PersistentVolumes. Clones share what is unsaved.
+#[derive(Clone)]
+pub struct PvStore {
+    /// Writes them.
+    pub client: Client,
+    /// Learns which claims have theirs.
+    pub book: ClaimBook,
+    /// Tells users.
+    pub events: ClaimEvents,
+    /// Counts.
+    pub metrics: ControllerMetrics,
+    /// One actor a volume.
+    pub exclusive: Exclusive,
+    /// The claims whose PersistentVolume must be tried again.
+    pub queue: Queue<String>,
+    /// What is unsaved, by claim UID.
+    pub unsaved: Arc<Mutex<BTreeMap<String, Arc<Unsaved>>>>,
+}
+
+/// A volume that exists at the driver and has no PersistentVolume yet.
+#[derive(Debug, Clone)]
+pub struct Unsaved {
+    claim: Arc<Claim>,
+    volume: PersistentVolume,
+    /// The label `source` of the metrics.
+    source: &'static str,
+    /// When the attempt that made it started.
+    started: Instant,
+    /// Whether an earlier POST may have been carried out: look before the next.
+    unclear: bool,
+}
+
+impl Unsaved {
+    /// What `order` ended in: `volume`, completed by what the controller adds to it.
+    pub fn new(order: Order, volume: PersistentVolume, source: &'static str, started: Instant) -> Self {
+        let volume = complete(volume, &order);
+        Self { claim: order.claim, volume, source, started, unclear: false }
+    }
+
+    fn name(&self) -> &str {
+        self.volume.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn handle(&self) -> &str {
+        let csi = self.volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+        csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
+    }
+
+    fn class(&self) -> &str {
+        self.claim.spec.storage_class_name.as_deref().unwrap_or_default()
+    }
+}
+
+/// Adds what is the controller's: whose volume it is, of which class, made by whom, protected.
+fn complete(mut volume: PersistentVolume, order: &Order) -> PersistentVolume {
+    let claim = &order.claim;
+    let spec = volume.spec.get_or_insert_default();
+    spec.claim_ref = Some(ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("PersistentVolumeClaim".to_owned()),
+        namespace: Some(claim.namespace().to_owned()),
+        name: Some(claim.name().to_owned()),
+        uid: Some(claim.uid().to_owned()),
+        resource_version: claim.metadata.resource_version.clone(),
+        field_path: None,
+    });
+    spec.storage_class_name = Some(class_of_claim(claim).to_owned()).filter(|class| !class.is_empty());
+    let annotations = volume.metadata.annotations.get_or_insert_default();
+    annotations.insert(PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
+    volume.metadata.finalizers.get_or_insert_default().push(finalizers::PROTECTION.to_owned());
+    volume
+}
+
+/// What came of one attempt to save.
+#[derive(Debug)]
+enum Attempt {
+    /// The PersistentVolume is there, and it is this one.
+    Saved,
+    /// The claim has another PersistentVolume: this volume is one too many.
+    Superseded {
+        /// The handle of the volume that the claim has.
+        handle: String,
+    },
+    /// Not saved now; `unclear` when it may have been.
+    NotYet {
+        /// Why, for the claim's user.
+        why: String,
+        /// Whether to look before the next POST.
+        unclear: bool,
+    },
+}
+
+/// What a PersistentVolume of the name means for the one to be saved; `None`: there is none.
+fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
+    let found = found?;
+    let handle = found.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default();
+    let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == unsaved.claim.uid());
+    let not_yet = |why: String| Attempt::NotYet { why, unclear: true };
+    Some(match (ours, handle == unsaved.handle()) {
+        (true, true) if !found.is_terminating() => Attempt::Saved,
+        (true, true) => not_yet(format!("waiting for PersistentVolume {:?} to go: somebody deleted it", found.name())),
+        (true, false) => Attempt::Superseded { handle: handle.to_owned() },
+        (false, _) => not_yet(format!("PersistentVolume {:?} exists already and is not for this claim", found.name())),
+    })
+}
+
+impl PvStore {
+    /// Saves a PersistentVolume now, or keeps it for [`PvStore::sync`]. The caller holds its key.
+    pub async fn save(&self, unsaved: Unsaved) {
+        let uid = unsaved.claim.uid().to_owned();
+        if self.attempt_and_tell(&uid, &unsaved).await == Verdict::Retry {
+            self.queue.add_rate_limited(uid);
+        }
+    }
+
+    /// Tries again to save the PersistentVolume of the claim with this UID.
+    pub async fn sync(&self, uid: &str) -> Verdict {
+        let Some(unsaved) = self.unsaved.lock().get(uid).cloned() else { return Verdict::Done };
+        let _held = self.exclusive.hold(unsaved.name()).await;
+        self.attempt_and_tell(uid, &unsaved).await
+    }
+
+    /// How many volumes wait to be saved.
+    pub fn len(&self) -> usize {
+        self.unsaved.lock().len()
+    }
+
+    /// Whether nothing waits to be saved.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    async fn attempt_and_tell(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
+        match self.attempt(unsaved).await {
+            Attempt::Saved => self.settled(uid, unsaved),
+            Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
+            Attempt::NotYet { why, unclear } => {
+                tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
+                if self.book.tells(uid, &why) {
+                    self.events.failed(&unsaved.claim, &why);
+                }
+                self.metrics.provision_failed(unsaved.class(), unsaved.source);
+                let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
+                self.unsaved.lock().insert(uid.to_owned(), Arc::new(waiting));
+                Verdict::Retry
+            }
+        }
+    }
+
+    fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
+        tracing::info!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), "volume provisioned");
+        self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
+        if self.book.is_wanted(uid) {
+            self.events.provisioned(&unsaved.claim, unsaved.name());
+        }
+        self.forget(uid)
+    }
+
+    /// The claim has another volume; this one is suspected to be left over (safety rule 14).
+    fn superseded(&self, uid: &str, unsaved: &Unsaved, handle: &str) -> Verdict {
+        let why = format!(
+            "PersistentVolume {:?} has the volume {handle:?} already; the volume {:?} may be left at the driver",
+            unsaved.name(),
+            unsaved.handle()
+        );
+        tracing::error!(claim = %claim_key(&unsaved.claim), uid, error = why, "suspected leak");
+        self.metrics.suspected_leak("superseded");
+        self.events.failed(&unsaved.claim, &why);
+        self.forget(uid)
+    }
+
+    fn forget(&self, uid: &str) -> Verdict {
+        self.unsaved.lock().remove(uid);
+        self.book.saved(uid);
+        Verdict::Done
+    }
+
+    async fn attempt(&self, unsaved: &Unsaved) -> Attempt {
+        let looked = if unsaved.unclear { self.look(unsaved).await } else { None };
+        match looked {
+            Some(attempt) => attempt,
+            None => self.post(unsaved).await,
+        }
+    }
+
+    async fn post(&self, unsaved: &Unsaved) -> Attempt {
+        let body = match serde_json::to_value(&unsaved.volume) {
+            Ok(body) => body,
+            Err(error) => return Attempt::NotYet { why: error.to_string(), unclear: false },
+        };
+        match self.client.create::<Volume>(None, &body).await {
+            Ok(_) => Attempt::Saved,
+            Err(taken) if taken.is_already_exists() => {
+                let gone_again = Attempt::NotYet { why: taken.to_string(), unclear: true };
+                self.look(unsaved).await.unwrap_or(gone_again)
+            }
+            Err(error) => not_yet(&error),
+        }
+    }
+
+    /// Looks whether a PersistentVolume of the name is there, and what it means.
+    async fn look(&self, unsaved: &Unsaved) -> Option<Attempt> {
+        let found = match Name::cluster(unsaved.name()) {
+            Ok(name) => self.client.get::<Volume>(name).await,
+            Err(error) => Err(error.into()),
+        };
+        match found {
+            Ok(found) => judge(Some(&found), unsaved),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => Some(not_yet(&error)),
+        }
+    }
+}
+
+fn not_yet(error: &ApiError) -> Attempt {
+    Attempt::NotYet { why: error.to_string(), unclear: error.is_unclear() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+use std::collections::BTreeMap as Map;
+
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolumeSpec};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn order() -> Order {
+    let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"},
+                       "spec": {"storageClassName": "fast"}});
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "kubernetes.io/in-tree"});
+    Order {
+        claim: Arc::new(serde_json::from_value(claim).unwrap()),
+        class: Arc::new(serde_json::from_value(class).unwrap()),
+        volume_name: "pvc-u".into(),
+        selected_node: None,
+    }
+}
+
+fn made() -> PersistentVolume {
+    let csi = CSIPersistentVolumeSource { volume_handle: "h".into(), ..CSIPersistentVolumeSource::default() };
+    let mut volume = PersistentVolume {
+        spec: Some(PersistentVolumeSpec { csi: Some(csi), ..PersistentVolumeSpec::default() }),
+        ..PersistentVolume::default()
+    };
+    volume.metadata.name = Some("pvc-u".into());
+    volume.metadata.annotations = Some(Map::from([("driver's".into(), "own".into())]));
+    volume
+}
+
+#[test]
+fn a_saved_volume_names_claim_class_maker_and_protection() {
+    let volume = serde_json::to_value(complete(made(), &order())).unwrap();
+    assert_eq!(
+        volume["spec"]["claimRef"],
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"})
+    );
+    assert_eq!(volume["spec"]["storageClassName"], "fast");
+    let annotations = json!({"driver's": "own", "pv.kubernetes.io/provisioned-by": "kubernetes.io/in-tree"});
+    assert_eq!(volume["metadata"]["annotations"], annotations);
+    assert_eq!(volume["metadata"]["finalizers"], json!([finalizers::PROTECTION]));
+}
+
+/// What a PersistentVolume found under the name means: saved, superseded, or the words of the wait.
+fn judged(found: Option<Value>) -> String {
+    let unsaved = Unsaved::new(order(), made(), "", Instant::now());
+    let found: Option<Volume> = found.map(|found| serde_json::from_value(found).unwrap());
+    match judge(found.as_ref(), &unsaved) {
+        None => "post".into(),
+        Some(Attempt::Saved) => "saved".into(),
+        Some(Attempt::Superseded { handle }) => format!("superseded by {handle}"),
+        Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
+    }
+}
+
+#[tokio::test]
+async fn what_stands_under_the_name_decides() {
+    let found = |uid: &str, handle: &str, terminating: bool| {
+        let mut metadata = json!({"name": "pvc-u"});
+        if terminating {
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        Some(json!({"metadata": metadata, "spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}))
+    };
+    assert_eq!(judged(None), "post");
+    assert_eq!(judged(found("u", "h", false)), "saved");
+    assert_eq!(judged(found("u", "h", true)), "waiting for PersistentVolume \"pvc-u\" to go: somebody deleted it (true)");
+    assert_eq!(judged(found("u", "other", false)), "superseded by other");
+    let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim (true)";
+    assert_eq!(judged(found("x", "h", false)), stranger);
+    assert_eq!(judged(found("x", "other", true)), stranger);
+    assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), stranger);
+}

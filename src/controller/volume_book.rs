@@ -1,0 +1,157 @@
+//! What is known of every volume in work.
+//!
+//! Owns the cache of volumes with something due, by name, and the memory of what was deleted at
+//! the driver (by UID, until the PersistentVolume is gone). Promises that volumes with nothing
+//! due cost nothing, and that each one going past is first compared with our claims.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::time::{Duration, Instant};
+
+use super::{
+    claim_book::ClaimBook,
+    finalizers::{Due, due},
+    ownership::Identity,
+};
+use crate::kube_api::{
+    cache::{Cache, Change},
+    reflector::Sighting,
+    views::{View as _, Volume},
+};
+
+/// How old the event that made a deletion due may be for the view to be trusted (safety rule 10).
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Every volume in work. Clones share it.
+#[derive(Clone)]
+pub struct VolumeBook(Arc<Shared>);
+
+struct Shared {
+    identity: Identity,
+    claims: ClaimBook,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    volumes: Cache<Arc<Volume>>,
+    /// When a watch event showed a volume that nobody has looked at since; a list does not tell
+    /// how old its news is.
+    sighted: BTreeMap<String, Instant>,
+    /// UIDs of volumes that the driver has deleted and whose PersistentVolume is still there.
+    deleted: BTreeSet<String>,
+}
+
+/// What a sighting asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Wake {
+    /// Volumes to look at, by name.
+    pub volumes: Vec<String>,
+    /// Claims to look at, by UID.
+    pub claims: Vec<String>,
+}
+
+/// One volume as a worker finds it.
+#[derive(Debug, Clone)]
+pub struct Glance {
+    /// The volume as last seen.
+    pub volume: Arc<Volume>,
+    /// Whether that view may be acted on without reading it live.
+    pub fresh: bool,
+    /// Whether the driver has deleted it already.
+    pub deleted: bool,
+}
+
+impl VolumeBook {
+    /// An empty book, which tells `claims` of the volumes that go past.
+    pub fn new(identity: Identity, claims: ClaimBook) -> Self {
+        Self(Arc::new(Shared { identity, claims, inner: Mutex::default() }))
+    }
+
+    /// Takes in what the volume watch shows.
+    pub fn observe(&self, sighting: Sighting<Volume>) -> Wake {
+        match sighting {
+            Sighting::Restarted => {
+                self.0.inner.lock().volumes.restarted();
+                Wake::default()
+            }
+            Sighting::Listed(volume) => self.seen(volume, None),
+            Sighting::Applied(volume) => self.seen(volume, Some(Instant::now())),
+            Sighting::Deleted(volume) => self.gone(&volume),
+            Sighting::Unreadable { name, .. } => {
+                self.0.inner.lock().volumes.unreadable(&name);
+                Wake::default()
+            }
+            Sighting::Complete => {
+                let vanished = self.0.inner.lock().volumes.complete();
+                let mut wake = Wake::default();
+                for volume in vanished {
+                    wake.claims.extend(self.gone(&volume).claims);
+                }
+                wake
+            }
+        }
+    }
+
+    fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
+        self.0.claims.volume_passes(&volume);
+        let name = volume.name().to_owned();
+        let interesting = self.0.identity.owns_volume(&volume) && due(&volume) != Due::Nothing;
+        let mut inner = self.0.inner.lock();
+        match at.filter(|_| interesting) {
+            Some(at) => inner.sighted.insert(name.clone(), at),
+            None => inner.sighted.remove(&name),
+        };
+        match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
+            Change::Entered(_) | Change::Updated { .. } => Wake { volumes: vec![name], claims: Vec::new() },
+            Change::Left(_) | Change::Gone(_) | Change::Nothing => Wake::default(),
+        }
+    }
+
+    fn gone(&self, volume: &Volume) -> Wake {
+        let mut inner = self.0.inner.lock();
+        inner.volumes.deleted(volume.name());
+        inner.sighted.remove(volume.name());
+        inner.deleted.remove(volume.uid());
+        drop(inner);
+        Wake { volumes: Vec::new(), claims: self.0.claims.volume_gone(volume).into_iter().collect() }
+    }
+
+    /// One volume, as a worker needs it; none when nothing is due for it. The view counts as
+    /// fresh once: whoever comes again has waited.
+    pub fn glance(&self, name: &str) -> Option<Glance> {
+        let mut inner = self.0.inner.lock();
+        let volume = Arc::clone(inner.volumes.get(name)?);
+        let fresh = inner.sighted.remove(name).is_some_and(|at| at.elapsed() < FRESH);
+        let deleted = inner.deleted.contains(volume.uid());
+        Some(Glance { volume, fresh, deleted })
+    }
+
+    /// The driver has deleted the volume; it is not asked again.
+    pub fn deleted_at_driver(&self, volume: &Volume) {
+        self.0.inner.lock().deleted.insert(volume.uid().to_owned());
+    }
+
+    /// The PersistentVolume is known to be gone, whatever the watch has shown so far.
+    pub fn settled(&self, volume: &Volume) {
+        self.0.inner.lock().deleted.remove(volume.uid());
+    }
+
+    /// Every volume in work.
+    pub fn all(&self) -> Vec<String> {
+        self.0.inner.lock().volumes.iter().map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// How many volumes are in work, and how many deleted ones are remembered.
+    pub fn len(&self) -> (usize, usize) {
+        let inner = self.0.inner.lock();
+        (inner.volumes.len(), inner.deleted.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;

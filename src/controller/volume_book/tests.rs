@@ -1,0 +1,91 @@
+use serde_json::json;
+
+use super::*;
+
+const DRIVER: &str = "d.example.com";
+
+fn books() -> (VolumeBook, ClaimBook) {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")));
+    (VolumeBook::new(identity, claims.clone()), claims)
+}
+
+fn volume(name: &str, phase: &str, driver: &str) -> Volume {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}")},
+        "spec": {"csi": {"driver": driver, "volumeHandle": name}, "persistentVolumeReclaimPolicy": "Delete",
+                 "claimRef": {"uid": "u"}},
+        "status": {"phase": phase},
+    }))
+    .unwrap()
+}
+
+fn released(name: &str) -> Volume {
+    volume(name, "Released", DRIVER)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_volumes_of_ours_with_something_due_are_kept() {
+    let (book, _) = books();
+    for (idle, driver) in [("Available", DRIVER), ("Released", "other")] {
+        assert_eq!(book.observe(Sighting::Applied(volume("idle", idle, driver))), Wake::default());
+    }
+    assert_eq!(book.len(), (0, 0));
+    assert_eq!(book.observe(Sighting::Applied(released("pv"))).volumes, ["pv"]);
+    assert_eq!(book.all(), ["pv"]);
+    assert_eq!(book.observe(Sighting::Applied(volume("pv", "Available", DRIVER))), Wake::default());
+    assert_eq!(book.len(), (0, 0), "left, though not deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_is_fresh_once_and_not_for_long() {
+    let (book, _) = books();
+    let fresh = || book.glance("pv").unwrap().fresh;
+    book.observe(Sighting::Listed(released("pv")));
+    assert!(!fresh(), "a list does not tell how old its news is");
+    book.observe(Sighting::Applied(released("pv")));
+    assert!(fresh());
+    assert!(!fresh(), "whoever comes again has waited");
+    book.observe(Sighting::Applied(released("pv")));
+    tokio::time::advance(FRESH).await;
+    assert!(!fresh());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_remembered_until_the_object_is_gone() {
+    let (book, _) = books();
+    let pv = released("pv");
+    book.observe(Sighting::Applied(pv.clone()));
+    book.deleted_at_driver(&pv);
+    assert!(book.glance("pv").unwrap().deleted);
+    let mut successor = released("pv");
+    successor.metadata.uid = Some("another".into());
+    book.observe(Sighting::Applied(successor));
+    assert!(!book.glance("pv").unwrap().deleted, "another volume under the same name");
+    book.observe(Sighting::Deleted(pv));
+    assert_eq!(book.len(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_vanished_between_two_lists_is_gone() {
+    let (book, claims) = books();
+    claims.observe(Sighting::Applied(
+        serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
+    ));
+    book.observe(Sighting::Applied(released("pv")));
+    book.deleted_at_driver(&released("pv"));
+    book.observe(Sighting::Restarted);
+    book.observe(Sighting::Complete);
+    assert_eq!(book.len(), (0, 0));
+    assert!(claims.glance("u").unwrap().may_call, "its claim may get another");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_volume_that_goes_past_is_compared_with_our_claims() {
+    let (book, claims) = books();
+    claims.observe(Sighting::Applied(
+        serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
+    ));
+    book.observe(Sighting::Applied(volume("any-name", "Pending", "another.driver")));
+    assert!(!claims.glance("u").unwrap().may_call);
+}

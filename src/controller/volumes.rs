@@ -1,0 +1,159 @@
+//! One volume, from its queue to its end.
+//!
+//! Owns the order of things for a volume: its protection finalizer, and its deletion, first at
+//! the driver and then of the PersistentVolume. Promises that nothing is deleted on an old view,
+//! that a driver which has deleted a volume is not asked again, and that only our finalizer is
+//! taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{
+    events::VolumeEvents,
+    exclusive::Exclusive,
+    finalizers::{self, Due, due},
+    ownership::class_of_volume,
+    provisioner::{DeleteOutcome, Provisioner},
+    volume_book::{Glance, VolumeBook},
+};
+use crate::{
+    kube_api::{
+        ApiError, Client, Name, Patch,
+        views::{View as _, Volume},
+    },
+    metrics::ControllerMetrics,
+    workqueue::Verdict,
+};
+
+/// Works on volumes.
+pub struct VolumeWorker<P> {
+    /// Deletes at the driver.
+    pub provisioner: Arc<P>,
+    /// What is known of the volumes.
+    pub book: VolumeBook,
+    /// Reads and writes PersistentVolumes.
+    pub client: Client,
+    /// Tells users.
+    pub events: VolumeEvents,
+    /// Counts.
+    pub metrics: ControllerMetrics,
+    /// One actor a volume.
+    pub exclusive: Exclusive,
+}
+
+impl<P: Provisioner> VolumeWorker<P> {
+    /// Brings one volume a step further.
+    pub async fn sync(&self, name: &str) -> Verdict {
+        let _held = self.exclusive.hold(name).await;
+        // Looked at under the key: what another actor has just done is seen.
+        let Some(glance) = self.book.glance(name) else { return Verdict::Done };
+        let volume = Arc::clone(&glance.volume);
+        match due(&volume) {
+            Due::Nothing => Verdict::Done,
+            Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
+            Due::Unprotect => self.finalizer(&volume, finalizers::unprotect(volume.uid())).await,
+            Due::Delete => self.delete(glance).await,
+        }
+    }
+
+    /// Puts the protection finalizer on or takes it off.
+    async fn finalizer(&self, volume: &Volume, patch: serde_json::Value) -> Verdict {
+        match self.patch(volume, patch).await {
+            Ok(()) => Verdict::Done,
+            Err(error) => {
+                tracing::warn!(pv = volume.name(), %error, "failed to change the protection finalizer");
+                Verdict::Retry
+            }
+        }
+    }
+
+    /// Patches the PersistentVolume if it is still the one meant.
+    async fn patch(&self, volume: &Volume, patch: serde_json::Value) -> Result<(), ApiError> {
+        let patched = self.client.patch::<Volume>(Name::cluster(volume.name())?, &Patch::StrategicMerge(patch)).await;
+        match patched {
+            // Gone, or another one under the same name: the UID in the patch conflicts.
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            patched => patched.map(drop),
+        }
+    }
+
+    async fn delete(&self, glance: Glance) -> Verdict {
+        let started = Instant::now();
+        let volume = match self.confirmed(&glance).await {
+            Ok(Some(volume)) => volume,
+            Ok(None) => return Verdict::Done,
+            Err(error) => return self.failed(&glance.volume, &error.to_string()),
+        };
+        if !self.provisioner.should_delete(&volume) {
+            return Verdict::Done;
+        }
+        if !glance.deleted
+            && let Err(why) = self.delete_at_driver(&volume).await
+        {
+            return self.failed(&volume, &why);
+        }
+        match self.remove(&volume).await {
+            Ok(()) => {
+                self.metrics.deleted(class_of_volume(&volume), started.elapsed());
+                tracing::info!(pv = volume.name(), "volume deleted");
+                Verdict::Done
+            }
+            Err(error) => self.failed(&volume, &error.to_string()),
+        }
+    }
+
+    /// The volume on the newest view, if it is still to be deleted (safety rule 10).
+    async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
+        if glance.fresh {
+            return Ok(Some(Arc::clone(&glance.volume)));
+        }
+        match self.client.get::<Volume>(Name::cluster(glance.volume.name())?).await {
+            Err(error) if error.is_not_found() => {
+                self.book.settled(&glance.volume);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+            Ok(live) => {
+                let due = live.uid() == glance.volume.uid() && due(&live) == Due::Delete;
+                Ok(due.then(|| Arc::new(live)))
+            }
+        }
+    }
+
+    async fn delete_at_driver(&self, volume: &Arc<Volume>) -> Result<(), String> {
+        match self.provisioner.delete(Arc::clone(volume)).await {
+            DeleteOutcome::Deleted => {
+                self.book.deleted_at_driver(volume);
+                Ok(())
+            }
+            DeleteOutcome::Attached { node } => {
+                Err(format!("persistentvolume {} is still attached to node {node}", volume.name()))
+            }
+            DeleteOutcome::Failed(failure) => Err(failure.to_string()),
+        }
+    }
+
+    /// Removes the PersistentVolume, whose volume is gone.
+    async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
+        match self.client.delete::<Volume>(Name::cluster(volume.name())?, Some(volume.uid())).await {
+            // Gone, or another one under the same name.
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                self.book.settled(volume);
+                return Ok(());
+            }
+            deleted => deleted?,
+        }
+        if volume.has_finalizer(finalizers::PROTECTION) {
+            self.patch(volume, finalizers::unprotect(volume.uid())).await?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, volume: &Volume, why: &str) -> Verdict {
+        tracing::warn!(pv = volume.name(), error = why, "deleting the volume failed");
+        self.events.failed_delete(volume, why);
+        self.metrics.delete_failed(class_of_volume(volume));
+        Verdict::Retry
+    }
+}

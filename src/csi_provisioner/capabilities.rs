@@ -1,0 +1,50 @@
+//! What the driver must be able to do before it is asked.
+//!
+//! Owns the checks and their texts (reference 3.5). Pure. Leaves finding the capabilities out to
+//! `csi`.
+
+use super::Settings;
+use crate::{
+    controller::provisioner::Failure,
+    csi::{
+        Capabilities,
+        proto::{controller_service_capability::rpc::Type as Rpc, plugin_capability::service::Type as Service},
+    },
+    kube_api::views::Claim,
+};
+
+impl Capabilities {
+    /// Whether access modes of a single node are told apart (SINGLE_NODE_MULTI_WRITER).
+    pub(super) fn single_node_multi_writer(&self) -> bool {
+        self.controller.contains(&Rpc::SingleNodeMultiWriter)
+    }
+}
+
+/// Checks what making or deleting any volume needs.
+///
+/// # Errors
+/// The original's text for what is missing.
+pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
+    let lacks = if !capabilities.plugin.contains(&Service::ControllerService) {
+        "plugin CONTROLLER_SERVICE"
+    } else if !capabilities.controller.contains(&Rpc::CreateDeleteVolume) {
+        "controller CREATE_DELETE_VOLUME"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(format!("CSI driver does not support dynamic provisioning: {lacks} capability is not reported")))
+}
+
+/// Checks what making this claim's volume needs.
+///
+/// # Errors
+/// The original's text for what is missing.
+pub(super) fn check_create(settings: &Settings, claim: &Claim) -> Result<(), Failure> {
+    check(&settings.capabilities)?;
+    if settings.attributes_class(claim).is_some() && !settings.capabilities.controller.contains(&Rpc::ModifyVolume) {
+        return Err(Failure::new(
+            "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! Which secret deletes a volume.
+//!
+//! Owns the order of places where it is named: the volume's own annotations, then its class
+//! (reference 4.5). Pure but for reading the Secret.
+
+use super::{
+    persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
+    secrets::{self, Credentials, SecretKind, SecretReference, TemplateContext},
+};
+use crate::{
+    controller::provisioner::Failure,
+    kube_api::{
+        Client,
+        views::{StorageClass, View as _, Volume},
+    },
+};
+
+/// The credentials for deleting `volume`, whose class is `class` where that still stands.
+///
+/// # Errors
+/// When the class's templates do not resolve, and when the Secret can't be read now. A Secret
+/// that is gone is passed over: the driver then says whether it needs one.
+pub(super) async fn credentials(
+    client: &Client,
+    volume: &Volume,
+    class: Option<&StorageClass>,
+) -> Result<Credentials, Failure> {
+    let reference = reference(volume, class)?;
+    match secrets::read(client, reference.as_ref()).await {
+        Err(gone) if gone.is_missing() => {
+            tracing::warn!(pv = volume.name(), error = %gone, "deleting without credentials");
+            Ok(Credentials::default())
+        }
+        read => read.map_err(Failure::new),
+    }
+}
+
+fn reference(volume: &Volume, class: Option<&StorageClass>) -> Result<Option<SecretReference>, Failure> {
+    let annotated = (volume.annotation(DELETION_SECRET_NAME), volume.annotation(DELETION_SECRET_NAMESPACE));
+    if let (Some(name), Some(namespace)) = annotated {
+        let whole = !name.is_empty() && !namespace.is_empty();
+        return Ok(whole.then(|| SecretReference { namespace: namespace.to_owned(), name: name.to_owned() }));
+    }
+    let (Some(class), Some(claim)) = (class, &volume.spec.claim_ref) else { return Ok(None) };
+    let context = TemplateContext {
+        volume_name: volume.name(),
+        claim_namespace: &claim.namespace,
+        claim_name: &claim.name,
+        claim: None,
+    };
+    secrets::reference(SecretKind::Provisioner, &class.parameters, &context)
+        .map_err(|why| Failure::new(format!("failed to get secretreference for volume {}: {why}", volume.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn named(annotations: &Value, parameters: &Value, claim: bool) -> Result<Option<(String, String)>, String> {
+        let claim = if claim { json!({"namespace": "shop", "name": "data"}) } else { Value::Null };
+        let volume: Volume = serde_json::from_value(json!({
+            "metadata": {"name": "pv", "annotations": annotations}, "spec": {"claimRef": claim}
+        }))
+        .unwrap();
+        let class: Option<StorageClass> =
+            Some(parameters).filter(|p| !p.is_null()).map(|p| serde_json::from_value(json!({"parameters": p})).unwrap());
+        reference(&volume, class.as_ref())
+            .map(|found| found.map(|found| (found.namespace, found.name)))
+            .map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn annotations_come_before_the_class() {
+        let class = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "${pv.name}-${pvc.name}",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+        });
+        let by_class = Ok(Some(("shop".into(), "pv-data".into())));
+        let (name, namespace) = (DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE);
+        assert_eq!(named(&json!({name: "s", namespace: "ns"}), &class, true), Ok(Some(("ns".into(), "s".into()))));
+        assert_eq!(named(&json!({name: "", namespace: ""}), &class, true), Ok(None));
+        assert_eq!(named(&json!({name: "s", namespace: ""}), &class, true), Ok(None));
+        assert_eq!(named(&json!({name: "s"}), &class, true), by_class);
+        assert_eq!(named(&json!({}), &class, true), by_class);
+        assert_eq!(named(&json!({}), &class, false), Ok(None));
+        assert_eq!(named(&json!({}), &Value::Null, true), Ok(None));
+    }
+
+    #[test]
+    fn a_template_with_annotations_cannot_be_resolved_at_deletion() {
+        let class = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['a']}",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "ns",
+        });
+        let text = named(&json!({}), &class, true).unwrap_err();
+        assert_eq!(
+            text,
+            r#"failed to get secretreference for volume pv: error resolving value "${pvc.annotations['a']}": invalid tokens: ["pvc.annotations['a']"]"#
+        );
+    }
+}

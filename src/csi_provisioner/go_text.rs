@@ -1,0 +1,167 @@
+//! Text as Go makes it: `os.Expand` for secret templates and `%q` in the messages about them.
+//!
+//! Owns these two and nothing else. Users' classes and scripts have grown around both, so they
+//! follow Go's rules to the letter; the tables below come from Go's documented behaviour.
+
+use std::fmt::Write as _;
+
+/// Go's `os.Expand`: replaces `${name}` and `$name` by what `lookup` gives for the name.
+///
+/// `$` followed by one of `*#$@!?-` or a digit names that one character; `${}` is dropped with
+/// its braces, an unclosed `${` loses its two characters, a `$` before anything else stays.
+pub(super) fn expand(template: &str, mut lookup: impl FnMut(&str) -> String) -> String {
+    let mut out = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        if after.is_empty() {
+            out.push('$');
+        }
+        let (variable, length) = variable(after);
+        match variable {
+            Variable::Named(name) => out.push_str(&lookup(name)),
+            Variable::Literal if !after.is_empty() => out.push('$'),
+            Variable::Literal | Variable::BadSyntax => {}
+        }
+        rest = after.get(length..).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
+}
+
+/// What stands behind a `$`.
+enum Variable<'a> {
+    /// A name to look up.
+    Named(&'a str),
+    /// Nothing: the `$` means itself.
+    Literal,
+    /// `${` without a name or an end: swallowed.
+    BadSyntax,
+}
+
+/// Reads the variable at the start of `text`, which follows a `$`, and its length in bytes.
+fn variable(text: &str) -> (Variable<'_>, usize) {
+    if let Some(braced) = text.strip_prefix('{') {
+        return braced_variable(braced);
+    }
+    if text.starts_with(is_special) {
+        return (Variable::Named(text.get(..1).unwrap_or_default()), 1);
+    }
+    let length = text.find(|c: char| !is_alphanumeric(c)).unwrap_or(text.len());
+    match text.get(..length) {
+        Some(name) if !name.is_empty() => (Variable::Named(name), length),
+        _ => (Variable::Literal, 0),
+    }
+}
+
+/// The same for what follows `${`; the length counts the opening brace.
+fn braced_variable(text: &str) -> (Variable<'_>, usize) {
+    match text.find('}') {
+        // `${$}` names `$`, `${}` nothing.
+        Some(0) => (Variable::BadSyntax, 2),
+        Some(end) => (Variable::Named(text.get(..end).unwrap_or_default()), end + 2),
+        None => (Variable::BadSyntax, 1),
+    }
+}
+
+/// The one-character names of the shell.
+fn is_special(c: char) -> bool {
+    matches!(c, '*' | '#' | '$' | '@' | '!' | '?' | '-' | '0'..='9')
+}
+
+fn is_alphanumeric(c: char) -> bool {
+    c == '_' || c.is_ascii_alphanumeric()
+}
+
+/// Go's `%q`: the text between double quotes, with Go's escapes.
+pub(super) fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{b}' => out.push_str("\\v"),
+            c if c.is_control() && u32::from(c) < 0x80 => push_escape(&mut out, "\\x", 2, c),
+            c if is_printable(c) => out.push(c),
+            c if u32::from(c) < 0x1_0000 => push_escape(&mut out, "\\u", 4, c),
+            c => push_escape(&mut out, "\\U", 8, c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn push_escape(out: &mut String, prefix: &str, digits: usize, c: char) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{prefix}{:0digits$x}", u32::from(c));
+}
+
+/// Go's `strconv.IsPrint` as far as Rust's own tables tell: what Debug would print as it is, and
+/// no space but the plain one.
+fn is_printable(c: char) -> bool {
+    c == ' ' || (!c.is_whitespace() && (c == '\'' || c.escape_debug().count() == 1))
+}
+
+/// Go's `%q` of a list of strings.
+pub(super) fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = texts.into_iter().map(quote).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expand_follows_os_expand() {
+        let table = [
+            ("", ""),
+            ("plain", "plain"),
+            ("${pv.name}", "<pv.name>"),
+            ("a-${x}-${y}-b", "a-<x>-<y>-b"),
+            ("$x.y", "<x>.y"),
+            ("$x_1-z", "<x_1>-z"),
+            ("$12", "<1>2"),
+            ("$$x", "<$>x"),
+            ("${$}", "<$>"),
+            ("$*$#$@$!$?$-", "<*><#><@><!><?><->"),
+            ("${}x", "x"),
+            ("${x", "x"),
+            ("$", "$"),
+            ("a$", "a$"),
+            ("$.x", "$.x"),
+            ("$ x", "$ x"),
+            ("${pvc.annotations['a/b']}", "<pvc.annotations['a/b']>"),
+            ("${ x }", "< x >"),
+            ("ü$xü", "ü<x>ü"),
+        ];
+        for (template, expected) in table {
+            assert_eq!(expand(template, |name| format!("<{name}>")), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn quote_follows_percent_q() {
+        let table = [
+            ("", r#""""#),
+            ("plain text", r#""plain text""#),
+            ("it's \"so\"\\", r#""it's \"so\"\\""#),
+            ("\n\t\r\u{7}\u{8}\u{b}\u{c}", r#""\n\t\r\a\b\v\f""#),
+            ("\u{0}\u{1b}\u{7f}", r#""\x00\x1b\x7f""#),
+            ("höhe 漢", r#""höhe 漢""#),
+            ("\u{a0}\u{feff}\u{85}", r#""\u00a0\ufeff\u0085""#),
+            ("\u{e0001}", r#""\U000e0001""#),
+        ];
+        for (text, expected) in table {
+            assert_eq!(quote(text), expected, "{text:?}");
+        }
+        assert_eq!(quote_list(["a", "b c"]), r#"["a" "b c"]"#);
+    }
+}

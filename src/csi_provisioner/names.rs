@@ -1,0 +1,105 @@
+//! Names: of PersistentVolumes, and what makes a name valid in Kubernetes.
+
+use crate::controller::provisioner::Failure;
+
+/// How PersistentVolumes are named (`--volume-name-prefix`, `--volume-name-uuid-length`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeNaming {
+    /// What the name starts with, before a dash.
+    pub prefix: String,
+    /// How many characters of the claim's UID without its dashes follow; `None`: all of it,
+    /// dashes kept.
+    pub uuid_length: Option<usize>,
+}
+
+impl VolumeNaming {
+    /// The name for the claim with this UID, the same for ever.
+    ///
+    /// # Errors
+    /// The original's texts for an empty prefix, an empty UID, and a UID shorter than the length.
+    pub(super) fn name(&self, claim_uid: &str) -> Result<String, Failure> {
+        if self.prefix.is_empty() {
+            return Err(Failure::new("volume name prefix cannot be of length 0"));
+        }
+        if claim_uid.is_empty() {
+            return Err(Failure::new("corrupted PVC object, it is missing UID"));
+        }
+        let Some(length) = self.uuid_length else {
+            return Ok(format!("{}-{claim_uid}", self.prefix));
+        };
+        let digits = claim_uid.replace('-', "");
+        let part = digits.get(..length).ok_or_else(|| {
+            Failure::new(format!(
+                "--volume-name-uuid-length is {length}, but the claim's UID {claim_uid} has only {} digits",
+                digits.len()
+            ))
+        })?;
+        Ok(format!("{}-{part}", self.prefix))
+    }
+}
+
+/// Whether `name` is a DNS-1123 label: what a namespace may be called.
+pub(super) fn is_dns_label(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+/// Whether `name` is a DNS-1123 subdomain: what a Secret may be called.
+pub(super) fn is_dns_subdomain(name: &str) -> bool {
+    // A subdomain's parts may be longer than a label, the whole may not exceed 253.
+    let part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+
+    fn name(prefix: &str, uuid_length: Option<usize>, uid: &str) -> Result<String, String> {
+        let naming = VolumeNaming { prefix: prefix.into(), uuid_length };
+        naming.name(uid).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn volume_names_follow_prefix_and_length() {
+        assert_eq!(name("pvc", None, UID), Ok(format!("pvc-{UID}")));
+        assert_eq!(name("pvc", Some(0), UID), Ok("pvc-".into()));
+        assert_eq!(name("k8s", Some(10), UID), Ok("k8s-0a1b2c3d4e".into()));
+        assert_eq!(name("k8s", Some(32), UID), Ok("k8s-0a1b2c3d4e5f60718293a4b5c6d7e8f9".into()));
+        assert_eq!(name("", None, UID), Err("volume name prefix cannot be of length 0".into()));
+        assert_eq!(name("pvc", None, ""), Err("corrupted PVC object, it is missing UID".into()));
+        assert!(name("pvc", Some(33), UID).unwrap_err().contains("has only 32 digits"));
+        assert!(name("pvc", Some(3), "äöü").is_err(), "cut inside a character");
+    }
+
+    #[test]
+    fn dns_names_are_told_from_others() {
+        for (name, label, subdomain) in [
+            ("a", true, true),
+            ("a-1", true, true),
+            ("a.b", false, true),
+            ("", false, false),
+            ("A", false, false),
+            ("-a", false, false),
+            ("a-", false, false),
+            ("a..b", false, false),
+            ("a.-b", false, false),
+            ("a_b", false, false),
+            ("ä", false, false),
+        ] {
+            assert_eq!((is_dns_label(name), is_dns_subdomain(name)), (label, subdomain), "{name:?}");
+        }
+        assert!(is_dns_label(&"a".repeat(63)) && !is_dns_label(&"a".repeat(64)));
+        assert!(is_dns_subdomain(&"a".repeat(253)) && !is_dns_subdomain(&"a".repeat(254)));
+    }
+}

@@ -1,0 +1,109 @@
+//! StorageClass parameters: which are ours, which go to the driver.
+//!
+//! Owns the reserved prefix `csi.storage.k8s.io/`, the file system type and the metadata
+//! parameters (reference 3.10). Pure. Leaves secrets to `secrets`.
+
+use std::collections::BTreeMap;
+
+use super::secrets::SecretKind;
+use crate::{controller::provisioner::Failure, kube_api::views::{Claim, View as _}};
+
+/// Parameters that start so are for this program, never for the driver.
+pub(super) const RESERVED_PREFIX: &str = "csi.storage.k8s.io/";
+const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
+/// The older name of the same, in any case; it goes to the driver as well.
+const OLD_FS_TYPE: &str = "fstype";
+
+const CLAIM_NAME: &str = "csi.storage.k8s.io/pvc/name";
+const CLAIM_NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
+const VOLUME_NAME: &str = "csi.storage.k8s.io/pv/name";
+
+/// The file system type that the class asks for, or `default`.
+///
+/// # Errors
+/// The original's text when the class names it twice.
+pub(super) fn fs_type(parameters: &BTreeMap<String, String>, default: &str) -> Result<String, Failure> {
+    let mut named =
+        parameters.iter().filter(|(key, _)| key.eq_ignore_ascii_case(OLD_FS_TYPE) || *key == FS_TYPE);
+    let first = named.next().map(|(_, value)| value.as_str()).unwrap_or_default();
+    if named.next().is_some() {
+        return Err(Failure::new(format!(
+            "fstype specified in parameters with both \"fstype\" and \"{FS_TYPE}\" keys"
+        )));
+    }
+    Ok(if first.is_empty() { default } else { first }.to_owned())
+}
+
+/// The parameters for the driver: the class's without the reserved ones.
+///
+/// # Errors
+/// The original's text for a reserved key that means nothing.
+pub(super) fn for_driver(parameters: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Failure> {
+    let unknown = parameters.keys().find(|key| key.starts_with(RESERVED_PREFIX) && !is_known(key));
+    if let Some(key) = unknown {
+        return Err(Failure::new(format!(
+            "failed to strip CSI Parameters of prefixed keys: found unknown parameter key \"{key}\" with reserved namespace {RESERVED_PREFIX}"
+        )));
+    }
+    let kept = parameters.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX));
+    Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+fn is_known(key: &str) -> bool {
+    key == FS_TYPE
+        || SecretKind::ALL.iter().any(|kind| {
+            let keys = kind.keys();
+            key == keys.name || key == keys.namespace
+        })
+}
+
+/// The names of claim and volume, which `--extra-create-metadata` tells the driver.
+pub(super) fn metadata(claim: &Claim, volume_name: &str) -> [(String, String); 3] {
+    [(CLAIM_NAME, claim.name()), (CLAIM_NAMESPACE, claim.namespace()), (VOLUME_NAME, volume_name)]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
+        parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_file_system_type_is_named_at_most_once() {
+        let twice = Err("fstype specified in parameters with both \"fstype\" and \"csi.storage.k8s.io/fstype\" keys".to_owned());
+        for (parameters, expected) in [
+            (class(&[]), Ok("xfs")),
+            (class(&[(FS_TYPE, "ext4")]), Ok("ext4")),
+            (class(&[("fstype", "ext3")]), Ok("ext3")),
+            (class(&[("FsType", "ext3")]), Ok("ext3")),
+            (class(&[(FS_TYPE, "")]), Ok("xfs")),
+            (class(&[(FS_TYPE, "ext4"), ("fstype", "ext4")]), Err(())),
+            (class(&[("fsType", "ext4"), ("fstype", "ext4")]), Err(())),
+        ] {
+            let expected = expected.map(str::to_owned).or_else(|()| twice.clone());
+            assert_eq!(fs_type(&parameters, "xfs").map_err(|f| f.to_string()), expected, "{parameters:?}");
+        }
+    }
+
+    #[test]
+    fn reserved_parameters_stay_here_and_unknown_ones_are_refused() {
+        let given = class(&[
+            ("pool", "rbd"),
+            ("fstype", "ext4"),
+            ("csiProvisionerSecretName", "s"),
+            (FS_TYPE, "ext4"),
+            ("csi.storage.k8s.io/secret-name", "s"),
+            ("csi.storage.k8s.io/controller-modify-secret-namespace", "n"),
+        ]);
+        let kept = class(&[("pool", "rbd"), ("fstype", "ext4"), ("csiProvisionerSecretName", "s")]);
+        assert_eq!(for_driver(&given), Ok(kept));
+        let refused = for_driver(&class(&[("csi.storage.k8s.io/resizer-secret-name", "s")])).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "failed to strip CSI Parameters of prefixed keys: found unknown parameter key \"csi.storage.k8s.io/resizer-secret-name\" with reserved namespace csi.storage.k8s.io/"
+        );
+    }
+}

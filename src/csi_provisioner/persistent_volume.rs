@@ -1,0 +1,118 @@
+//! From the driver's answer to a PersistentVolume.
+//!
+//! Owns every field that comes from the driver or the class (reference 3.11). Pure. The
+//! controller adds what is its own: claimRef, class name, protection finalizer, who provisioned.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1 as core,
+    apimachinery::pkg::{api::resource, apis::meta::v1::ObjectMeta},
+};
+
+use super::{
+    Settings,
+    access_modes::is_block,
+    request::{Prepared, SecretReferences},
+    secrets::SecretReference,
+};
+use crate::{
+    controller::provisioner::Order,
+    csi::proto::{CreateVolumeRequest, Volume, volume_capability::access_mode::Mode},
+    kube_api::quantity::Quantity,
+};
+
+/// The volume attribute that names the process which provisioned the volume.
+const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
+/// Which secret deletes the volume; always there, empty without one.
+pub(super) const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
+/// Its namespace.
+pub(super) const DELETION_SECRET_NAMESPACE: &str = "volume.kubernetes.io/provisioner-deletion-secret-namespace";
+/// Which secret modifies the volume; only there with one.
+const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-name";
+/// Its namespace.
+const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
+
+/// The PersistentVolume for `volume`, which the driver made for `order`.
+pub(super) fn build(settings: &Settings, order: &Order, prepared: &Prepared, volume: &Volume) -> core::PersistentVolume {
+    let spec = core::PersistentVolumeSpec {
+        access_modes: Some(order.claim.spec.access_modes.clone()),
+        mount_options: Some(order.class.mount_options.clone()).filter(|options| !options.is_empty()),
+        capacity: Some(BTreeMap::from([("storage".to_owned(), capacity(volume, &prepared.request))])),
+        csi: Some(source(settings, order, prepared, volume)),
+        persistent_volume_reclaim_policy: order.class.reclaim_policy.clone(),
+        volume_mode: order.claim.spec.volume_mode.clone(),
+        volume_attributes_class_name: settings.attributes_class(&order.claim).map(str::to_owned),
+        ..core::PersistentVolumeSpec::default()
+    };
+    core::PersistentVolume {
+        metadata: ObjectMeta {
+            name: Some(order.volume_name.clone()),
+            annotations: Some(annotations(&prepared.secrets)),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+        status: None,
+    }
+}
+
+/// The driver's size, or the size asked for where the driver does not know (zero).
+fn capacity(volume: &Volume, request: &CreateVolumeRequest) -> resource::Quantity {
+    let bytes = match volume.capacity_bytes {
+        0 => request.capacity_range.unwrap_or_default().required_bytes,
+        bytes => bytes,
+    };
+    resource::Quantity(Quantity::from_bytes(bytes).to_string())
+}
+
+fn source(
+    settings: &Settings,
+    order: &Order,
+    prepared: &Prepared,
+    volume: &Volume,
+) -> core::CSIPersistentVolumeSource {
+    let secrets = &prepared.secrets;
+    let mut attributes = BTreeMap::from([(IDENTITY.to_owned(), settings.identity.clone())]);
+    // The driver's own value wins, should it use our key.
+    attributes.extend(volume.volume_context.clone());
+    core::CSIPersistentVolumeSource {
+        driver: settings.driver_name.clone(),
+        volume_handle: volume.volume_id.clone(),
+        volume_attributes: Some(attributes),
+        fs_type: Some(prepared.fs_type.clone()).filter(|fs_type| !is_block(&order.claim) && !fs_type.is_empty()),
+        read_only: is_read_only(settings, &prepared.request).then_some(true),
+        controller_publish_secret_ref: reference(secrets.controller_publish.as_ref()),
+        node_stage_secret_ref: reference(secrets.node_stage.as_ref()),
+        node_publish_secret_ref: reference(secrets.node_publish.as_ref()),
+        controller_expand_secret_ref: reference(secrets.controller_expand.as_ref()),
+        node_expand_secret_ref: reference(secrets.node_expand.as_ref()),
+    }
+}
+
+/// Whether the volume can only ever be read: the claim asks for nothing else and the admin said so.
+fn is_read_only(settings: &Settings, request: &CreateVolumeRequest) -> bool {
+    let [only] = request.volume_capabilities.as_slice() else { return false };
+    let mode = only.access_mode.map(|access| access.mode());
+    settings.controller_publish_readonly && mode == Some(Mode::MultiNodeReaderOnly)
+}
+
+fn annotations(secrets: &SecretReferences) -> BTreeMap<String, String> {
+    let (name, namespace) =
+        secrets.provisioner.as_ref().map(|secret| (&*secret.name, &*secret.namespace)).unwrap_or_default();
+    let mut annotations = BTreeMap::from([
+        (DELETION_SECRET_NAME.to_owned(), name.to_owned()),
+        (DELETION_SECRET_NAMESPACE.to_owned(), namespace.to_owned()),
+    ]);
+    if let Some(secret) = &secrets.controller_modify {
+        annotations.insert(MODIFY_SECRET_NAME.to_owned(), secret.name.clone());
+        annotations.insert(MODIFY_SECRET_NAMESPACE.to_owned(), secret.namespace.clone());
+    }
+    annotations
+}
+
+fn reference(secret: Option<&SecretReference>) -> Option<core::SecretReference> {
+    secret.map(|secret| core::SecretReference {
+        name: Some(secret.name.clone()),
+        namespace: Some(secret.namespace.clone()),
+    })
+}

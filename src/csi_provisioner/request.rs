@@ -1,0 +1,127 @@
+//! From claim and class to a CreateVolumeRequest.
+//!
+//! Owns the checks before a call, in the original's order (reference 3.4), and the request they
+//! end in. Promises that nothing is sent to the driver here: what fails, fails before the call.
+
+use crate::{
+    controller::provisioner::{Failure, Order, Outcome},
+    csi::proto::{CapacityRange, CreateVolumeRequest},
+    kube_api::{
+        ApiError, Client, Name,
+        quantity::Quantity,
+        views::{Claim, View as _, VolumeAttributesClass},
+    },
+};
+
+use super::{
+    Settings, access_modes, capabilities, parameters,
+    secrets::{self, Credentials, SecretKind, SecretReference, TemplateContext},
+};
+
+/// A request, and what of the class goes into the PersistentVolume afterwards.
+#[derive(Debug, Clone)]
+pub(super) struct Prepared {
+    pub(super) request: CreateVolumeRequest,
+    /// For mounted volumes, the file system type; empty lets the driver choose.
+    pub(super) fs_type: String,
+    pub(super) secrets: SecretReferences,
+}
+
+/// The secrets that a class names, resolved for one claim.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SecretReferences {
+    pub(super) provisioner: Option<SecretReference>,
+    pub(super) controller_publish: Option<SecretReference>,
+    pub(super) node_stage: Option<SecretReference>,
+    pub(super) node_publish: Option<SecretReference>,
+    pub(super) controller_expand: Option<SecretReference>,
+    pub(super) node_expand: Option<SecretReference>,
+    pub(super) controller_modify: Option<SecretReference>,
+}
+
+/// Makes the request for an order, or says why there is none.
+pub(super) async fn prepare(client: &Client, settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
+    let mut prepared = draft(settings, order)?;
+    let context = TemplateContext::of_claim(&order.claim, &order.volume_name);
+    let (references, credentials) = resolve_secrets(client, order, &context).await.map_err(Outcome::NoChange)?;
+    prepared.secrets = references;
+    prepared.request.secrets = credentials.expose();
+    let own = parameters::for_driver(&order.class.parameters).map_err(Outcome::Final)?;
+    prepared.request.parameters = own;
+    if settings.extra_create_metadata {
+        prepared.request.parameters.extend(parameters::metadata(&order.claim, &order.volume_name));
+    }
+    if let Some(attributes) = settings.attributes_class(&order.claim) {
+        prepared.request.mutable_parameters = mutable_parameters(client, settings, attributes).await?;
+    }
+    Ok(prepared)
+}
+
+/// The part of the request that needs nothing but the order.
+fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
+    let (claim, class) = (&*order.claim, &*order.class);
+    capabilities::check_create(settings, claim).map_err(Outcome::Final)?;
+    if claim.spec.selector.is_some() {
+        return Err(Outcome::Final(Failure::new("claim Selector is not supported")));
+    }
+    let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type).map_err(Outcome::Final)?;
+    let multi_writer = settings.capabilities.single_node_multi_writer();
+    let request = CreateVolumeRequest {
+        name: order.volume_name.clone(),
+        capacity_range: Some(CapacityRange { required_bytes: required_bytes(claim)?, limit_bytes: 0 }),
+        volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer).map_err(Outcome::Final)?,
+        ..CreateVolumeRequest::default()
+    };
+    Ok(Prepared { request, fs_type, secrets: SecretReferences::default() })
+}
+
+/// The size that the claim asks for, in bytes, rounded up; zero when it asks for none.
+fn required_bytes(claim: &Claim) -> Result<i64, Outcome> {
+    let Some(storage) = claim.spec.resources.requests.get("storage") else { return Ok(0) };
+    let quantity = Quantity::parse(storage).map_err(|why| {
+        Outcome::Final(Failure::new(format!("the claim requests {storage:?} of storage, which is no quantity: {why}")))
+    })?;
+    Ok(quantity.value())
+}
+
+/// Resolves every secret of the class and reads the provisioner's, which fails before the others
+/// are looked at, as in the original.
+async fn resolve_secrets(
+    client: &Client,
+    order: &Order,
+    context: &TemplateContext<'_>,
+) -> Result<(SecretReferences, Credentials), Failure> {
+    let reference = |kind| secrets::reference(kind, &order.class.parameters, context);
+    let provisioner = reference(SecretKind::Provisioner)?;
+    let credentials = secrets::read(client, provisioner.as_ref()).await.map_err(Failure::new)?;
+    let references = SecretReferences {
+        provisioner,
+        controller_publish: reference(SecretKind::ControllerPublish)?,
+        node_stage: reference(SecretKind::NodeStage)?,
+        node_publish: reference(SecretKind::NodePublish)?,
+        controller_expand: reference(SecretKind::ControllerExpand)?,
+        node_expand: reference(SecretKind::NodeExpand)?,
+        controller_modify: reference(SecretKind::ControllerModify)?,
+    };
+    Ok((references, credentials))
+}
+
+/// The parameters of the claim's VolumeAttributesClass, read anew for every attempt.
+async fn mutable_parameters(
+    client: &Client,
+    settings: &Settings,
+    name: &str,
+) -> Result<std::collections::BTreeMap<String, String>, Outcome> {
+    let no_change = |error: ApiError| Outcome::NoChange(Failure::new(error));
+    let object = Name::cluster(name).map_err(|error| no_change(error.into()))?;
+    let class: VolumeAttributesClass = client.get(object).await.map_err(no_change)?;
+    if class.driver_name != settings.driver_name {
+        return Err(Outcome::Final(Failure::new(format!(
+            "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
+            class.name(),
+            class.driver_name,
+            settings.driver_name
+        ))));
+    }
+    Ok(class.parameters)
+}

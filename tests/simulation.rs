@@ -1,0 +1,220 @@
+//! The whole program in simulated time: `app::run` against the in-memory API server and a driver
+//! behind an in-memory pipe, with another client, connector, clock, random source and spawner and
+//! nothing else different.
+
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+
+use world::{Simulation, claim};
+
+/// The way of one claim and its volume, with nothing going wrong.
+#[tokio::test(start_paused = true)]
+async fn a_claim_becomes_a_volume_and_goes_again() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim's volume is saved", |s| s.volumes().len() == 1).await;
+    let volume = simulation.volumes().remove(0);
+    assert_eq!(volume["metadata"]["name"], format!("pvc-{uid}"));
+    assert_eq!(volume["spec"]["claimRef"]["uid"], uid);
+    simulation.until("success is told", |s| s.has_event("data", "ProvisioningSucceeded")).await;
+
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+    assert!(simulation.left_at_driver().is_empty());
+    assert!(simulation.has_event("data", "Provisioning"));
+}
+
+/// The process dies between the driver's answer and the saving of the PersistentVolume, and is
+/// started again: one volume, one PersistentVolume.
+#[tokio::test(start_paused = true)]
+async fn killed_before_the_volume_is_saved_a_restart_saves_it() {
+    for seed in 1..=20 {
+        let simulation = Simulation::new(seed);
+        // The PersistentVolume's POST hangs: the driver has answered, nothing is saved.
+        simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Hang));
+        let process = simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+        simulation.until("the POST is under way", |s| s.left_at_driver().len() == 1).await;
+        simulation.sleep(Duration::from_secs(1)).await;
+        process.kill();
+        simulation.sleep(Duration::from_secs(60)).await;
+        assert!(simulation.volumes().is_empty(), "seed {seed}: the dead process saved nothing");
+
+        simulation.faults().clear();
+        simulation.start();
+        simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+        simulation.sleep(Duration::from_secs(3600)).await;
+        let volumes = simulation.volumes();
+        assert_eq!(volumes.len(), 1, "seed {seed}");
+        assert_eq!(volumes[0]["spec"]["claimRef"]["uid"], uid);
+        assert_eq!(simulation.left_at_driver(), [volumes[0]["spec"]["csi"]["volumeHandle"].as_str().unwrap()]);
+        let requests = simulation.requests("CreateVolume");
+        assert_eq!(requests.len(), 2, "seed {seed}");
+        assert_eq!(requests[0], requests[1], "seed {seed}: asked for the same again");
+    }
+}
+
+/// The same, but the dead process's POST was carried out after all: the restart finds it.
+#[tokio::test(start_paused = true)]
+async fn killed_while_the_volume_is_being_saved_a_restart_does_not_ask_again() {
+    let simulation = Simulation::new(1);
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter));
+    let process = simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
+    process.kill();
+    simulation.faults().clear();
+    simulation.start();
+    simulation.sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(simulation.calls("CreateVolume"), 1, "a claim that has its volume is never asked for");
+}
+
+/// A POST whose answer is lost is looked after, not repeated blindly; its user hears of success.
+#[tokio::test(start_paused = true)]
+async fn an_unclear_save_is_looked_after() {
+    let simulation = Simulation::new(1);
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("success is told", |s| s.has_event("data", "ProvisioningSucceeded")).await;
+    assert_eq!(simulation.api_requests("create", "persistentvolumes"), 1);
+    assert_eq!((simulation.volumes().len(), simulation.calls("CreateVolume")), (1, 1));
+}
+
+/// A PersistentVolume that the API server refuses is told, and saved once it may be.
+#[tokio::test(start_paused = true)]
+async fn a_refused_save_is_told_and_tried_again() {
+    let simulation = Simulation::new(1);
+    let kinds = simulation.api.kinds();
+    let kind = kinds.iter().find(|kind| kind.plural == "persistentvolumes").unwrap();
+    let forbidden = Status::forbidden(kind, "x", "no");
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Answer(forbidden)).times(5));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// A claim deleted while its first call runs gets its PersistentVolume, for the ordinary release.
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 2000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.delete_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert!(simulation.left_at_driver().is_empty());
+    assert!(!simulation.has_event("data", "ProvisioningSucceeded"), "nobody is there to read it");
+}
+
+/// A claim that outlives its volume gets another, but only when it is looked at again.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    simulation.sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+    simulation.sleep(Duration::from_secs(20 * 60)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.volumes().len()), (2, 1));
+}
+
+/// A driver that goes away in mid-call and comes back is asked again.
+#[tokio::test(start_paused = true)]
+async fn a_driver_restart_costs_a_moment() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "times": 1}, {}]}));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.driver.stop();
+    simulation.sleep(Duration::from_secs(30)).await;
+    simulation.driver.start();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert!(simulation.is_running(), "no restart of the process");
+}
+
+/// Two replicas: one leads, and the other takes over when it dies.
+#[tokio::test(start_paused = true)]
+async fn a_standby_takes_over_from_a_dead_leader() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected("a");
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    simulation.create_claim("one");
+    simulation.until("the first works", |s| s.volumes().len() == 1).await;
+    first.kill();
+    simulation.create_claim("two");
+    simulation.until("the second works", |s| s.volumes().len() == 2).await;
+    assert_eq!(simulation.lease_holder().as_deref(), Some("b"));
+    assert_eq!(simulation.calls("CreateVolume"), 2);
+}
+
+/// SIGTERM: the running call ends, its volume is saved, the Lease is given back.
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_order_ends_what_is_in_hand() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let process = simulation.start_elected("a");
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    process.stop();
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert_eq!(process.outcome(), Some(Ok(())));
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(simulation.lease_holder().as_deref(), Some(""));
+}
+
+/// The same seed gives the same run, request by request.
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_trace() {
+    let trace = |seed| async move {
+        let simulation = Simulation::new(seed);
+        simulation.script(json!({"create_volume": [
+            {"error": {"code": "ABORTED"}, "times": 2}, {"error": {"code": "INTERNAL"}, "times": 2}, {}]}));
+        simulation.start();
+        for name in ["a", "b", "c"] {
+            simulation.create_claim(name);
+        }
+        simulation.until("all are saved", |s| s.volumes().len() == 3).await;
+        simulation.trace()
+    };
+    let first = trace(7).await;
+    assert_eq!(first, trace(7).await);
+    assert_ne!(first, trace(8).await, "the seed decides something");
+}
+
+/// The faults are real: without the look-up before a first call, a restart would ask again.
+#[tokio::test(start_paused = true)]
+async fn the_look_up_before_a_first_call_is_made() {
+    let simulation = Simulation::new(1);
+    simulation.api.create(&claim("early")).unwrap();
+    simulation.start();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1);
+    simulation.create_claim("late");
+    simulation.until("the second is saved", |s| s.volumes().len() == 2).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "born under its eyes");
+}
