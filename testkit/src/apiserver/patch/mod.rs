@@ -47,11 +47,13 @@ impl Patch {
         let taken = |patch: PatchKind| !(kind.custom && patch == PatchKind::Strategic);
         let found = TYPES.iter().find(|(patch, name)| *name == content_type && taken(*patch));
         let Some((patch, _)) = found else {
-            let accepted: Vec<&str> = TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
+            let accepted: Vec<&str> =
+                TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
             return Err(Status::unsupported_media_type(&accepted));
         };
         let decoded = if *patch == PatchKind::Apply { yaml(body) } else { json(body) };
-        let body = decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
+        let body =
+            decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
         Ok(Self { kind: *patch, body })
     }
 
@@ -67,10 +69,11 @@ impl Patch {
     pub(crate) fn apply(&self, kind: &Kind, mut object: Value) -> Result<Value, Status> {
         match self.kind {
             PatchKind::Json => apply_operations(&mut object, &self.body)?,
-            PatchKind::Merge => merge(&mut object, &self.body),
+            PatchKind::Merge => json_patch::merge(&mut object, &self.body),
             // Without owners of fields, an apply is a merge that takes nothing away.
-            PatchKind::Strategic => strategic::merge(kind, &mut object, &self.body)?,
-            PatchKind::Apply => strategic::merge(kind, &mut object, &self.body)?,
+            PatchKind::Strategic | PatchKind::Apply => {
+                strategic::merge(kind, &mut object, &self.body)?;
+            }
         }
         Ok(object)
     }
@@ -85,13 +88,9 @@ fn yaml(body: &[u8]) -> Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| error.to_string())
 }
 
-fn merge(object: &mut Value, patch: &Value) {
-    json_patch::merge(object, patch);
-}
-
 fn apply_operations(object: &mut Value, patch: &Value) -> Result<(), Status> {
-    let operations: json_patch::Patch =
-        serde_json::from_value(patch.clone()).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     json_patch::patch(object, &operations).map_err(|error| {
         Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
             .details(serde_json::json!({"causes": [{"reason": "UnexpectedServerResponse", "message": error.to_string()}]}))
