@@ -53,7 +53,7 @@ const EVENT: &str = "
 apiVersion: v1
 kind: Event
 metadata: {name: claim.1, namespace: default}
-involvedObject: {kind: PersistentVolumeClaim, name: claim, namespace: default}
+involvedObject: {kind: PersistentVolumeClaim, name: claim, namespace: default, uid: UID}
 type: Warning
 reason: ProvisioningFailed
 message: no space
@@ -207,9 +207,44 @@ async fn get_prints_the_columns_of_the_real_server() {
 }
 
 #[tokio::test]
+async fn create_makes_objects_from_the_command_line() {
+    for bench in benches().await {
+        bench.run(&["create", "namespace", "sc"]).await;
+        bench.run(&["create", "secret", "generic", "s", "-n", "sc", "--from-literal=k=v"]).await;
+        bench.run(&["create", "serviceaccount", "a", "-n", "sc"]).await;
+        bench.run(&["create", "role", "r", "-n", "sc", "--verb=get", "--resource=pods"]).await;
+        bench
+            .run(&["create", "rolebinding", "b", "-n", "sc", "--role=r", "--serviceaccount=sc:a"])
+            .await;
+        let got = bench.run(&["get", "secret", "s", "-n", "sc", "-o", "jsonpath={.data.k}"]).await;
+        assert_eq!(got, "dg==");
+        let bound = bench
+            .run(&["get", "rolebinding", "b", "-n", "sc", "-o", "jsonpath={.subjects[0].name}"])
+            .await;
+        assert_eq!(bound, "a");
+    }
+}
+
+#[tokio::test]
+async fn events_are_sorted_by_a_field_of_the_whole_object() {
+    for bench in benches().await {
+        let event = |name: &str, time: &str| {
+            EVENT.replace("claim.1", name).replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}")).replace(", uid: UID", "").replace("no space", name)
+        };
+        let both = format!("{}---{}", event("later", "2021"), event("sooner", "2019"));
+        bench.fed(&["create", "-f", "-"], &both).await;
+        let table = bench.run(&["get", "events", "--sort-by=.lastTimestamp"]).await;
+        let sooner = table.find("sooner").expect("sooner");
+        assert!(sooner < table.find("later").expect("later"), "{table}");
+    }
+}
+
+#[tokio::test]
 async fn describe_shows_an_object_with_its_events() {
     for bench in benches().await {
-        bench.fed(&["create", "-f", "-"], &format!("{CLAIM}---{EVENT}---{VOLUME}---{CLASS}")).await;
+        bench.fed(&["create", "-f", "-"], &format!("{CLAIM}---{VOLUME}---{CLASS}")).await;
+        let uid = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.uid}"]).await;
+        bench.fed(&["create", "-f", "-"], &EVENT.replace("UID", &uid)).await;
         let claim = bench.run(&["describe", "pvc", "claim"]).await;
         assert!(claim.contains("StorageClass:  rbd"), "{claim}");
         assert!(claim.contains("ProvisioningFailed") && claim.contains("no space"), "{claim}");

@@ -25,6 +25,7 @@ pub mod object;
 pub mod openapi;
 mod parameters;
 mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod rbac;
 mod representation;
