@@ -12,22 +12,35 @@
 //! kind differ only in name).
 
 pub mod audit;
+pub mod audit_file;
+pub mod auth;
+pub mod authorizer;
 mod chance;
 mod defaults;
+pub mod discovery;
+pub mod documents;
 pub mod faults;
 pub mod hooks;
 pub mod object;
+pub mod openapi;
 mod parameters;
 mod patch;
+pub mod protobuf;
 pub mod quantity;
+pub mod rbac;
 mod representation;
 pub mod request_info;
 pub mod resources;
+pub mod reviews;
 mod selectors;
+pub mod serve;
 mod service;
 pub mod status;
 mod store;
 mod strategy;
+pub mod table;
+pub mod tls;
+pub mod token_request;
 pub mod tree;
 mod validation;
 mod verbs;
