@@ -25,12 +25,15 @@ struct Goldens {
     scenarios: BTreeMap<String, GoldenScenario>,
     norm: Vec<(Value, Value)>,
     diff: Vec<(Outcome, Outcome, Value)>,
-    rules: Vec<(Value, Vec<(String, StringMap, StringMap, i64)>)>,
+    rules: Vec<(Value, Vec<Chosen>)>,
     collect: Vec<(Collected, Value)>,
     wait: Vec<(Collected, Vec<(Value, bool)>)>,
 }
 
 type StringMap = BTreeMap<String, String>;
+
+/// A call by name, parameters and topology, and what the rule it met answers.
+type Chosen = (String, StringMap, StringMap, i64);
 
 #[derive(Deserialize)]
 struct GoldenScenario {
