@@ -1,1 +1,325 @@
-//! To be built.
+//! A Kubernetes API server for a test, whichever the surroundings offer.
+//!
+//! Owns the choice: where `KUBEBUILDER_ASSETS` names a directory with etcd and kube-apiserver,
+//! those are started; where `KUBECONFIG_E2E` names a kubeconfig, its cluster is used; otherwise
+//! the in-memory server of this crate is served over HTTPS. Promises the same directory
+//! ([`Layout`]) and the same objects ([`manifests`]) in all three cases, and that what was started
+//! ends when [`ControlPlane`] is dropped. Leaves what tests create to them: a cluster of
+//! `KUBECONFIG_E2E` keeps it.
+
+pub mod layout;
+pub mod manifests;
+mod processes;
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use http::Request;
+use kube::{
+    Client, Config,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::{Value, json};
+
+pub use self::processes::ProcessError;
+use self::{
+    layout::{CLIENTS, Layout},
+    manifests::ManifestError,
+    processes::Processes,
+};
+use crate::apiserver::{
+    tree::text,
+    serve::{ServeError, Served, Settings},
+};
+
+/// How long a real API server may take until it is ready.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the service accounts' tokens of a cluster are valid: longer than any test run.
+const TOKEN_SECONDS: u64 = 4 * 3600;
+
+/// Why there is no control plane.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The directory or its files can't be written.
+    #[error("can't write the control plane's directory: {0}")]
+    Directory(#[from] io::Error),
+    /// Our own server can't be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// etcd or kube-apiserver can't be started.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The kubeconfig can't be used.
+    #[error("can't use the kubeconfig: {0}")]
+    Kubeconfig(#[from] KubeconfigError),
+    /// The server can't be talked to.
+    #[error("can't talk to the API server: {0}")]
+    Client(Box<kube::Error>),
+    /// The kubeconfig of `KUBECONFIG_E2E` lacks what the layout is made of.
+    #[error("the kubeconfig of KUBECONFIG_E2E has no {0}")]
+    Incomplete(&'static str),
+    /// The server doesn't become ready.
+    #[error("the API server at {0} was not ready after {PATIENCE:?}; see the logs in its directory")]
+    NotReady(String),
+    /// The objects every test needs can't be created.
+    #[error(transparent)]
+    Manifests(#[from] ManifestError),
+}
+
+impl From<kube::Error> for StartError {
+    fn from(error: kube::Error) -> Self {
+        Self::Client(Box::new(error))
+    }
+}
+
+/// Which server stands behind a control plane.
+#[derive(Debug)]
+enum Backing {
+    Embedded(Served),
+    Binaries(Processes),
+    Cluster(String),
+}
+
+/// What the environment asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Choice {
+    Embedded,
+    Binaries(PathBuf),
+    Cluster(PathBuf),
+}
+
+impl Choice {
+    /// Binaries before a cluster before our own server; empty variables count as unset.
+    fn of(assets: Option<PathBuf>, kubeconfig: Option<PathBuf>) -> Self {
+        let set = |path: &PathBuf| !path.as_os_str().is_empty();
+        match (assets.filter(set), kubeconfig.filter(set)) {
+            (Some(assets), _) => Self::Binaries(assets),
+            (None, Some(kubeconfig)) => Self::Cluster(kubeconfig),
+            (None, None) => Self::Embedded,
+        }
+    }
+}
+
+/// An API server with custom kinds, roles and users, ready for a test.
+#[derive(Debug)]
+pub struct ControlPlane {
+    backing: Backing,
+    layout: Layout,
+    audit: PathBuf,
+    // Last, so that the server has ended before its directory goes.
+    _directory: TemporaryDirectory,
+}
+
+impl ControlPlane {
+    /// Starts or finds the server that the environment asks for, and prepares it.
+    ///
+    /// # Errors
+    /// Whatever stands in the way; nothing is left running then.
+    pub async fn start() -> Result<Self, StartError> {
+        let variable = |name| env::var_os(name).map(PathBuf::from);
+        let choice = Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"));
+        let directory = TemporaryDirectory::new()?;
+        let layout = Layout::new(&directory.0);
+        let audit = directory.0.join("audit.log");
+        let backing = match choice {
+            Choice::Embedded => {
+                let settings = Settings { audit: Some(audit.clone()), ..Settings::new(&directory.0) };
+                Backing::Embedded(Served::start(settings).await?)
+            }
+            Choice::Binaries(assets) => {
+                Backing::Binaries(Processes::start(&assets, &layout, &audit)?)
+            }
+            Choice::Cluster(kubeconfig) => Backing::Cluster(adopt(&kubeconfig, &layout).await?),
+        };
+        let plane = Self { backing, layout, audit, _directory: directory };
+        plane.prepare().await?;
+        Ok(plane)
+    }
+
+    /// The server's URL.
+    pub fn url(&self) -> &str {
+        match &self.backing {
+            Backing::Embedded(served) => served.url(),
+            Backing::Binaries(processes) => &processes.url,
+            Backing::Cluster(url) => url,
+        }
+    }
+
+    /// The directory with the authority and the kubeconfigs.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The audit log; `None` where the server is somebody else's.
+    pub fn audit(&self) -> Option<&Path> {
+        match self.backing {
+            Backing::Cluster(_) => None,
+            Backing::Embedded(_) | Backing::Binaries(_) => Some(&self.audit),
+        }
+    }
+
+    /// The in-memory server, where it is that one.
+    pub fn embedded(&self) -> Option<&Served> {
+        match &self.backing {
+            Backing::Embedded(served) => Some(served),
+            Backing::Binaries(_) | Backing::Cluster(_) => None,
+        }
+    }
+
+    /// A client of the user `admin`, `sa` or `ceph`.
+    ///
+    /// # Errors
+    /// When the user's kubeconfig can't be used.
+    pub async fn client(&self, user: &str) -> Result<Client, StartError> {
+        client_of(&self.layout.kubeconfig(user)).await
+    }
+
+    async fn prepare(&self) -> Result<(), StartError> {
+        if matches!(self.backing, Backing::Embedded(_)) {
+            return Ok(()); // `Served` has prepared itself
+        }
+        let client = self.client("admin").await?;
+        ready(&client, self.url()).await?;
+        Ok(manifests::apply(&client, &manifests::embedded()?).await?)
+    }
+}
+
+async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Waits until `/readyz` says ok.
+async fn ready(client: &Client, url: &str) -> Result<(), StartError> {
+    let ask = || {
+        let request = Request::get("/readyz").body(Vec::new()).map_err(kube::Error::HttpError)?;
+        Ok::<_, kube::Error>(client.request_text(request))
+    };
+    let asked = async {
+        while ask()?.await.is_err() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
+    };
+    let answered = tokio::time::timeout(PATIENCE, asked).await;
+    answered.map_err(|_| StartError::NotReady(url.to_owned()))?
+}
+
+// === A cluster that is there already ===
+
+/// Lays out the directory for the cluster of `kubeconfig`; gives its URL.
+async fn adopt(kubeconfig: &Path, layout: &Layout) -> Result<String, StartError> {
+    let config = Kubeconfig::read_from(kubeconfig)?;
+    let options = KubeConfigOptions::default();
+    let resolved = Config::from_custom_kubeconfig(config.clone(), &options).await?;
+    let url = resolved.cluster_url.to_string();
+    let authority = authority_of(&config).ok_or(StartError::Incomplete("certificate authority"))?;
+    layout.write_authority(&authority)?;
+    fs::copy(kubeconfig, layout.kubeconfig("admin"))?;
+    let client = Client::try_from(resolved)?;
+    for user in CLIENTS {
+        if let Some((namespace, name)) = user.account {
+            let token = account_token(&client, namespace, name).await?;
+            layout.write_kubeconfig(user.kubeconfig, &url, &authority, &token)?;
+        }
+    }
+    Ok(url)
+}
+
+/// The authority of the kubeconfig's current context, in PEM.
+fn authority_of(config: &Kubeconfig) -> Option<String> {
+    let context = config.contexts.iter().find(|c| Some(&c.name) == config.current_context.as_ref());
+    let name = &context?.context.as_ref()?.cluster;
+    let cluster = config.clusters.iter().find(|c| &c.name == name)?.cluster.as_ref()?;
+    match (&cluster.certificate_authority_data, &cluster.certificate_authority) {
+        (Some(data), _) => String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok(),
+        (None, Some(file)) => fs::read_to_string(file).ok(),
+        (None, None) => None,
+    }
+}
+
+/// Makes the service account where it is missing, and a token for it.
+async fn account_token(client: &Client, namespace: &str, name: &str) -> Result<String, StartError> {
+    let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+    let account = json!({"metadata": {"name": name}});
+    match post(client, &accounts, &account).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {}
+        Err(error) => return Err(error.into()),
+    }
+    let request = json!({"spec": {"expirationSeconds": TOKEN_SECONDS}});
+    let answer = post(client, &format!("{accounts}/{name}/token"), &request).await?;
+    Ok(text(&answer, &["status", "token"]).to_owned())
+}
+
+async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::Error> {
+    let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
+    let request = kube::core::Request::new(path)
+        .create(&PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
+}
+
+// === TemporaryDirectory ===
+
+/// A directory of its own, removed when dropped.
+#[derive(Debug)]
+struct TemporaryDirectory(PathBuf);
+
+impl TemporaryDirectory {
+    fn new() -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("testkit-{}-{number}", std::process::id());
+        let path = env::temp_dir().join(name);
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        // Nothing depends on it: the system clears its temporary files itself.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binaries_are_preferred_to_a_cluster_and_that_to_our_own_server() {
+        let path = |text: &str| Some(PathBuf::from(text));
+        for (assets, kubeconfig, choice) in [
+            (None, None, Choice::Embedded),
+            (path(""), path(""), Choice::Embedded),
+            (None, path("k"), Choice::Cluster("k".into())),
+            (path("a"), path("k"), Choice::Binaries("a".into())),
+        ] {
+            assert_eq!(Choice::of(assets, kubeconfig), choice);
+        }
+    }
+
+    #[test]
+    fn the_authority_is_that_of_the_current_context() {
+        let data = BASE64_STANDARD.encode("PEM");
+        let config = Kubeconfig::from_yaml(&format!(
+            "current-context: b\n\
+             clusters: [{{name: a, cluster: {{server: x}}}}, \
+                        {{name: c, cluster: {{server: y, certificate-authority-data: {data}}}}}]\n\
+             contexts: [{{name: b, context: {{cluster: c}}}}]\n"
+        ));
+        assert_eq!(authority_of(&config.unwrap()).unwrap(), "PEM");
+        assert_eq!(authority_of(&Kubeconfig::default()), None);
+    }
+}

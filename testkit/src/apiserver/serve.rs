@@ -1,0 +1,273 @@
+//! The in-memory API server over HTTPS.
+//!
+//! Owns the listener, its TLS and HTTP/1.1 connections, the directory clients find it by and the
+//! objects it begins with. Promises that the server answers when [`Served::start`] returns, and
+//! that all its connections and files are closed when [`Served`] is dropped. Leaves what is
+//! answered to [`ApiServer`].
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_rustls::TlsAcceptor;
+
+use super::{
+    ApiServer, Body, Disconnected, Options, WallClock,
+    audit_file::AuditFile,
+    auth::{self, Tokens},
+    authorizer::Rbac,
+    documents::Documents,
+    hooks::{AuditSink, Hooks},
+    refuse,
+    resources::ServerVersion,
+    reviews::Reviews,
+    table::Printer,
+    token_request::TokenRequests,
+    tls::{Identity, TlsError},
+};
+use crate::control_plane::{
+    layout::{CLIENTS, Layout},
+    manifests::{self, ManifestError},
+};
+
+/// The roles every API server begins with.
+const BOOTSTRAP: &str = include_str!("bootstrap.yaml");
+
+/// How long to wait after a connection could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why the server could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The directory or the audit log can't be written.
+    #[error("can't write {path}: {source}")]
+    Write {
+        /// File or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The port is taken.
+    #[error("can't listen on {address}: {source} (port 0 takes a free one)")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Signal handlers can't be installed.
+    #[error("can't listen for signals: {0}")]
+    Signals(#[source] io::Error),
+    /// Certificates can't be made.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The objects the server begins with can't be created.
+    #[error(transparent)]
+    Manifests(#[from] ManifestError),
+}
+
+/// How a server is to be served.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the authority and the kubeconfigs are written.
+    pub dir: PathBuf,
+    /// Port on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+    /// File that gets a line for every request.
+    pub audit: Option<PathBuf>,
+    /// Directory with manifests to create, in place of the built-in ones.
+    pub cluster: Option<PathBuf>,
+    /// The Kubernetes release to behave like.
+    pub version: ServerVersion,
+}
+
+impl Settings {
+    /// A free port, the newest release, the built-in manifests and no audit log.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            port: 0,
+            audit: None,
+            cluster: None,
+            version: ServerVersion::default(),
+        }
+    }
+}
+
+/// A served API server; it ends when dropped.
+#[derive(Debug)]
+pub struct Served {
+    url: String,
+    layout: Layout,
+    api: ApiServer,
+    accepting: JoinSet<()>,
+}
+
+impl Served {
+    /// Serves a fresh API server on 127.0.0.1.
+    ///
+    /// # Errors
+    /// Whatever keeps the port, the files or the first objects from being there.
+    pub async fn start(settings: Settings) -> Result<Self, ServeError> {
+        let Settings { dir, port, audit, cluster, version } = settings;
+        let identity = Identity::generate()?;
+        let (listener, url) = listen(port).await?;
+        let layout = Layout::new(dir);
+        let write_error = |path: PathBuf| move |source| ServeError::Write { path, source };
+        layout
+            .write(&url, &identity.authority_pem)
+            .map_err(write_error(layout.root().to_owned()))?;
+        let audit = match audit {
+            Some(path) => Some(AuditFile::open(&path).map_err(write_error(path.clone()))?),
+            None => None,
+        };
+        let door = Arc::new(Door::new(version, audit));
+        let objects = match cluster {
+            Some(directory) => manifests::from_directory(&directory)?,
+            None => manifests::embedded()?,
+        };
+        let client = door.api.client(auth::admin());
+        manifests::apply(&client, &manifests::parse(BOOTSTRAP)?).await?;
+        manifests::apply(&client, &objects).await?;
+        let api = door.api.clone();
+        let mut accepting = JoinSet::new();
+        accepting.spawn(accept(listener, TlsAcceptor::from(identity.server), door));
+        Ok(Self { url, layout, api, accepting })
+    }
+
+    /// Where it is served.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The directory clients find it by.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The server itself, for faults and direct looks.
+    pub fn api(&self) -> &ApiServer {
+        &self.api
+    }
+
+    /// Closes the port and all connections, and waits until they are closed.
+    pub async fn stop(mut self) {
+        self.accepting.shutdown().await;
+    }
+}
+
+// === Door ===
+
+/// Why a connection is closed without an answer.
+#[derive(Debug, thiserror::Error)]
+enum Closed {
+    /// The client did not send its request to the end.
+    #[error(transparent)]
+    Incomplete(#[from] hyper::Error),
+    /// A fault says so.
+    #[error(transparent)]
+    Cut(#[from] Disconnected),
+}
+
+/// Where requests come in: finds out whose they are.
+#[derive(Debug)]
+struct Door {
+    api: ApiServer,
+    tokens: Arc<Tokens>,
+}
+
+impl Door {
+    /// An API server with every hook in place, and the tokens of [`CLIENTS`].
+    fn new(version: ServerVersion, audit: Option<AuditFile>) -> Self {
+        let (rbac, tokens) = (Arc::new(Rbac::default()), Arc::new(tokens()));
+        let hooks = Hooks {
+            extensions: vec![
+                Arc::new(Documents),
+                Arc::new(Reviews::new(Arc::clone(&rbac))),
+                Arc::new(TokenRequests::new(Arc::clone(&tokens))),
+            ],
+            authorizer: rbac,
+            tables: Some(Arc::new(Printer::new(wall_clock()))),
+            audit: audit.map(|file| Arc::new(file) as Arc<dyn AuditSink>),
+        };
+        let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
+        let options = Options { version, clock: wall_clock(), seed, hooks, ..Options::default() };
+        Self { api: ApiServer::new(options), tokens }
+    }
+
+    /// Answers one request.
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Closed> {
+        let (parts, body) = request.into_parts();
+        let body: Bytes = body.collect().await?.to_bytes();
+        match self.tokens.user(&parts.headers, self.api.now()) {
+            Ok(user) => Ok(self.api.answer(&user, Request::from_parts(parts, body)).await?),
+            Err(status) => Ok(refuse(&status)),
+        }
+    }
+}
+
+/// The machine's own time: clients outside compare it with theirs.
+#[allow(clippy::disallowed_methods)] // a served API is never part of a simulation
+fn wall_clock() -> WallClock {
+    Arc::new(jiff::Timestamp::now)
+}
+
+fn tokens() -> Tokens {
+    let tokens = Tokens::default();
+    for client in CLIENTS {
+        tokens.add(client.token, client.user());
+    }
+    tokens
+}
+
+// === Connections ===
+
+async fn listen(port: u16) -> Result<(TcpListener, String), ServeError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let listen_error = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen_error)?;
+    let port = listener.local_addr().map_err(listen_error)?.port();
+    Ok((listener, format!("https://127.0.0.1:{port}")))
+}
+
+/// Takes connections for ever; those it took end with it.
+async fn accept(listener: TcpListener, tls: TlsAcceptor, door: Arc<Door>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, tls.clone(), Arc::clone(&door)));
+                }
+                // Out of file descriptors, for one: some may be free soon.
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Serves one connection to its end. What goes wrong on it is the client's to notice.
+async fn connection(stream: TcpStream, tls: TlsAcceptor, door: Arc<Door>) {
+    // Only a matter of speed: small answers should not wait for more to fill a packet.
+    let _ = stream.set_nodelay(true);
+    let Ok(stream) = tls.accept(stream).await else { return };
+    let service = service_fn(move |request| {
+        let door = Arc::clone(&door);
+        async move { door.answer(request).await }
+    });
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+}

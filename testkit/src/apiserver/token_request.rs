@@ -1,0 +1,120 @@
+//! `serviceaccounts/NAME/token`: tokens on demand.
+//!
+//! Owns the TokenRequest subresource. Leaves the tokens themselves to `auth`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{
+    ApiServer, Body, User,
+    auth::{Tokens, service_account},
+    hooks::Extension,
+    tree::at,
+    refuse,
+    request_info::RequestInfo,
+    respond,
+    status::{FieldError, Status},
+};
+
+/// How long a token is valid when nothing is said; the real server's default.
+const DEFAULT_SECONDS: i64 = 3600;
+
+/// The shortest time the real server accepts.
+const LEAST_SECONDS: i64 = 600;
+
+/// Makes tokens for service accounts.
+#[derive(Debug)]
+pub struct TokenRequests(Arc<Tokens>);
+
+impl TokenRequests {
+    /// Made tokens become known to `tokens`.
+    pub fn new(tokens: Arc<Tokens>) -> Self {
+        Self(tokens)
+    }
+
+    fn create(
+        &self,
+        server: &ApiServer,
+        info: &RequestInfo,
+        body: &[u8],
+    ) -> Result<Value, Status> {
+        if server.get("ServiceAccount", &info.namespace, &info.name).is_none() {
+            return Err(missing(server, &info.name));
+        }
+        let asked: Value = serde_json::from_slice(body)
+            .map_err(|error| Status::bad_request(format!("invalid JSON: {error}")))?;
+        let seconds = lifetime(&asked)?;
+        let user = service_account(&info.namespace, &info.name);
+        let (token, expires) =
+            self.0.issue(user, SignedDuration::from_secs(seconds), server.now())?;
+        Ok(json!({
+            "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": info.name, "namespace": info.namespace,
+                "creationTimestamp": server.timestamp(),
+            },
+            "spec": {
+                "audiences": at(&asked, &["spec", "audiences"]), "expirationSeconds": seconds,
+                "boundObjectRef": null,
+            },
+            "status": {
+                "token": token,
+                "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            },
+        }))
+    }
+}
+
+fn missing(server: &ApiServer, name: &str) -> Status {
+    let kinds = server.kinds();
+    let account = kinds.iter().find(|kind| kind.is("", "ServiceAccount"));
+    account.map_or_else(Status::no_such_path, |kind| Status::not_found(kind, name))
+}
+
+fn lifetime(asked: &Value) -> Result<i64, Status> {
+    let seconds = at(asked, &["spec", "expirationSeconds"]);
+    let number = seconds.as_i64().unwrap_or(DEFAULT_SECONDS);
+    if number >= LEAST_SECONDS {
+        return Ok(number);
+    }
+    let detail = "may not specify a duration less than 10 minutes";
+    let error = FieldError::invalid("spec.expirationSeconds", seconds, detail);
+    Err(Status::invalid_kind("authentication.k8s.io", "TokenRequest", "", &[error]))
+}
+
+impl Extension for TokenRequests {
+    fn answer(
+        &self,
+        server: &ApiServer,
+        _user: &User,
+        info: &RequestInfo,
+        request: &Request<Bytes>,
+    ) -> Option<Response<Body>> {
+        let asked = (info.resource.as_str(), info.subresource.as_str(), info.verb.as_str());
+        (info.group.is_empty() && asked == ("serviceaccounts", "token", "create")).then(|| {
+            match self.create(server, info, request.body()) {
+                Ok(made) => respond(201, made.to_string()),
+                Err(status) => refuse(&status),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lifetime_is_the_asked_one_or_an_hour_but_never_below_ten_minutes() {
+        let asked = |seconds: Value| json!({"spec": {"expirationSeconds": seconds}});
+        assert_eq!(lifetime(&asked(json!(7200))), Ok(7200));
+        assert_eq!(lifetime(&json!({})), Ok(3600));
+        let refused = lifetime(&asked(json!(599))).unwrap_err();
+        assert_eq!(refused.code, 422);
+        assert!(refused.message().ends_with("may not specify a duration less than 10 minutes"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What stands in a control plane before a test begins: custom kinds, roles and bindings.
+//!
+//! Owns reading `tests/conformance/cluster/*.yaml` (compiled in, or from a directory) and creating
+//! what they hold through any Kubernetes client. Promises that the custom kinds are served when
+//! [`apply`] returns. Leaves starting the server to others.
+
+use std::{fs, io, path::Path, time::Duration};
+
+use kube::{
+    Client,
+    api::{Api, DynamicObject, ListParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use serde_json::Value;
+
+use crate::apiserver::tree::{items, text};
+
+/// The manifests that tests and scenarios rest on.
+const EMBEDDED: [&str; 3] = [
+    include_str!("../../../tests/conformance/cluster/crds.yaml"),
+    include_str!("../../../tests/conformance/cluster/rbac-cephcsi.yaml"),
+    include_str!("../../../tests/conformance/cluster/rbac-full.yaml"),
+];
+
+/// How long a custom kind may take until it is served.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why the manifests could not be created.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A directory or file can't be read.
+    #[error("can't read the cluster's manifests: {0}")]
+    Read(#[from] io::Error),
+    /// A document is no YAML, or no Kubernetes object.
+    #[error("a manifest of the cluster is malformed: {0}")]
+    Malformed(String),
+    /// The server refused an object.
+    #[error("can't create {what} in the cluster: {source}")]
+    Refused {
+        /// Kind and name.
+        what: String,
+        /// What the server or the connection said.
+        source: Box<kube::Error>,
+    },
+    /// A custom kind did not come to be served.
+    #[error("the server does not serve {0} though its definition was created")]
+    NotServed(String),
+}
+
+/// The objects of the compiled-in manifests.
+///
+/// # Errors
+/// [`ManifestError::Malformed`], which a test of this module rules out.
+pub fn embedded() -> Result<Vec<Value>, ManifestError> {
+    EMBEDDED.into_iter().map(parse).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+}
+
+/// The objects of all `*.yaml` in a directory, by file name.
+///
+/// # Errors
+/// What can't be read or parsed.
+pub fn from_directory(directory: &Path) -> Result<Vec<Value>, ManifestError> {
+    let mut files = fs::read_dir(directory)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    let read = |file| parse(&fs::read_to_string(file)?);
+    files.iter().map(read).collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+}
+
+/// The objects of one manifest.
+///
+/// # Errors
+/// [`ManifestError::Malformed`].
+pub fn parse(text: &str) -> Result<Vec<Value>, ManifestError> {
+    serde_saphyr::from_multiple(text).map_err(|error| ManifestError::Malformed(error.to_string()))
+}
+
+/// Creates `objects`; those that exist already stay as they are.
+///
+/// # Errors
+/// The first object that is refused, or custom kind that isn't served in time.
+pub async fn apply(client: &Client, objects: &[Value]) -> Result<(), ManifestError> {
+    for object in objects {
+        create(client, object).await?;
+    }
+    for definition in objects.iter().filter(|o| text(o, &["kind"]) == "CustomResourceDefinition") {
+        served(client, definition).await?;
+    }
+    Ok(())
+}
+
+async fn create(client: &Client, value: &Value) -> Result<(), ManifestError> {
+    let object: DynamicObject = serde_json::from_value(value.clone())
+        .map_err(|error| ManifestError::Malformed(error.to_string()))?;
+    let resource = resource_of(value);
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    match api.create(&PostParams::default(), &object).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
+        Err(source) => Err(ManifestError::Refused {
+            what: format!("{} {:?}", resource.kind, text(value, &["metadata", "name"])),
+            source: Box::new(source),
+        }),
+    }
+}
+
+/// The resource of an object, its plural guessed from the kind as English has it.
+fn resource_of(object: &Value) -> ApiResource {
+    let api_version = text(object, &["apiVersion"]);
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text(object, &["kind"])))
+}
+
+/// Waits until the first version of a custom kind can be listed.
+async fn served(client: &Client, definition: &Value) -> Result<(), ManifestError> {
+    let version = items(definition, &["spec", "versions"])
+        .first()
+        .map(|version| text(version, &["name"]))
+        .unwrap_or_default();
+    let kind = GroupVersionKind::gvk(
+        text(definition, &["spec", "group"]),
+        version,
+        text(definition, &["spec", "names", "kind"]),
+    );
+    let plural = text(definition, &["spec", "names", "plural"]);
+    let api: Api<DynamicObject> =
+        Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural));
+    let listed = async {
+        while api.list(&ListParams::default()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, listed)
+        .await
+        .map_err(|_| ManifestError::NotServed(plural.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_embedded_manifests_define_the_custom_kinds_and_both_accounts_roles() {
+        let objects = embedded().unwrap();
+        let count = |kind| objects.iter().filter(|o| o["kind"] == kind).count();
+        assert_eq!(count("CustomResourceDefinition"), 3);
+        assert_eq!(count("ClusterRole"), 2);
+        assert_eq!(count("ClusterRoleBinding"), 2);
+        assert!(objects.iter().all(|o| !resource_of(o).plural.is_empty()));
+    }
+
+    #[test]
+    fn plurals_are_guessed_right_for_what_manifests_hold() {
+        let plural =
+            |kind| resource_of(&serde_json::json!({"apiVersion": "g/v1", "kind": kind})).plural;
+        assert_eq!(plural("ClusterRoleBinding"), "clusterrolebindings");
+        assert_eq!(plural("StorageClass"), "storageclasses");
+        assert_eq!(plural("CustomResourceDefinition"), "customresourcedefinitions");
+    }
+}

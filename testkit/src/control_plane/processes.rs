@@ -1,0 +1,193 @@
+//! A real etcd and kube-apiserver, found the way Go's envtest finds them.
+//!
+//! Owns starting both from `KUBEBUILDER_ASSETS` on free ports, with the users, the authority and
+//! the audit log that [`Layout`] promises, and ending them when dropped. Admission stands as on
+//! the server the scenarios were recorded on. Leaves creating objects to `manifests`.
+
+use std::{
+    fmt::Write as _,
+    fs, io,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use rcgen::KeyPair;
+use tokio::process::{Child, Command};
+
+use super::layout::{ADMIN_TOKEN, CLIENTS, Layout};
+use crate::apiserver::tls::{Identity, TlsError};
+
+/// Every request once, when it is answered; no bodies.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
+                            omitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
+
+/// Why the processes could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// A file or port is not to be had.
+    #[error("can't prepare the control plane's files and ports: {0}")]
+    Prepare(#[from] io::Error),
+    /// Certificates could not be made.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A binary does not start.
+    #[error("can't start {binary}: {source} (is KUBEBUILDER_ASSETS right?)")]
+    Start {
+        /// The file.
+        binary: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A running etcd and kube-apiserver; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Processes {
+    /// The API server's URL.
+    pub(super) url: String,
+    _etcd: Child,
+    _server: Child,
+}
+
+impl Processes {
+    /// Starts both from `assets` and writes the layout. They may need seconds until they answer.
+    pub(super) fn start(
+        assets: &Path,
+        layout: &Layout,
+        audit: &Path,
+    ) -> Result<Self, ProcessError> {
+        let [clients, peers, server] = free_ports()?;
+        let url = format!("https://127.0.0.1:{server}");
+        let identity = Identity::generate()?;
+        layout.write(&url, &identity.authority_pem)?;
+        write_secrets(layout, &identity)?;
+        let log = |name| fs::File::create(layout.root().join(name));
+        let etcd =
+            spawn(&assets.join("etcd"), &etcd_flags(layout, clients, peers), log("etcd.log")?)?;
+        let flags = server_flags(layout, audit, clients, server);
+        let server = spawn(&assets.join("kube-apiserver"), &flags, log("kube-apiserver.log")?)?;
+        Ok(Self { url, _etcd: etcd, _server: server })
+    }
+}
+
+fn spawn(binary: &Path, flags: &[String], log: fs::File) -> Result<Child, ProcessError> {
+    let start = || {
+        Command::new(binary)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+    };
+    start().map_err(|source| ProcessError::Start { binary: binary.to_owned(), source })
+}
+
+/// Ports nobody listens on now. All are held until all are found, so that they differ.
+fn free_ports() -> io::Result<[u16; 3]> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let held = [bind()?, bind()?, bind()?];
+    let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
+    let [a, b, c] = &held;
+    Ok([port(a)?, port(b)?, port(c)?])
+}
+
+/// The server's certificate, the key that signs service accounts' tokens, users and audit policy.
+fn write_secrets(layout: &Layout, identity: &Identity) -> Result<(), ProcessError> {
+    let accounts = KeyPair::generate().map_err(TlsError::from)?;
+    fs::write(layout.pki("server.crt"), &identity.certificate_pem)?;
+    fs::write(layout.pki("server.key"), &identity.key_pem)?;
+    fs::write(layout.pki("sa.key"), accounts.serialize_pem())?;
+    fs::write(layout.pki("sa.pub"), accounts.public_key_pem())?;
+    fs::write(layout.pki("tokens.csv"), tokens_csv())?;
+    fs::write(layout.pki("audit-policy.yaml"), AUDIT_POLICY)?;
+    Ok(())
+}
+
+/// kube-apiserver's `--token-auth-file`: token, user, uid, groups.
+fn tokens_csv() -> String {
+    let mut csv = String::new();
+    for client in CLIENTS {
+        let user = client.user();
+        // Writing to a String can't fail. The server adds system:authenticated itself.
+        let _ = writeln!(
+            csv,
+            "{},{},{},\"{}\"",
+            client.token,
+            user.name,
+            client.kubeconfig,
+            user.groups.join(",")
+        );
+    }
+    debug_assert!(csv.contains(ADMIN_TOKEN));
+    csv
+}
+
+fn etcd_flags(layout: &Layout, clients: u16, peers: u16) -> Vec<String> {
+    let (client_url, peer_url) =
+        (format!("http://127.0.0.1:{clients}"), format!("http://127.0.0.1:{peers}"));
+    vec![
+        format!("--data-dir={}", layout.root().join("etcd").display()),
+        format!("--listen-client-urls={client_url}"),
+        format!("--advertise-client-urls={client_url}"),
+        format!("--listen-peer-urls={peer_url}"),
+        format!("--initial-advertise-peer-urls={peer_url}"),
+        format!("--initial-cluster=default={peer_url}"),
+        // A test's data need not outlive the machine.
+        "--unsafe-no-fsync".to_owned(),
+    ]
+}
+
+fn server_flags(layout: &Layout, audit: &Path, etcd: u16, port: u16) -> Vec<String> {
+    let pki = |file: &str| layout.pki(file).display().to_string();
+    vec![
+        format!("--etcd-servers=http://127.0.0.1:{etcd}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        format!("--cert-dir={}", layout.root().join("pki").display()),
+        format!("--tls-cert-file={}", pki("server.crt")),
+        format!("--tls-private-key-file={}", pki("server.key")),
+        format!("--token-auth-file={}", pki("tokens.csv")),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        format!("--service-account-key-file={}", pki("sa.pub")),
+        format!("--service-account-signing-key-file={}", pki("sa.key")),
+        "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+        "--authorization-mode=RBAC".to_owned(),
+        // No controller manager makes service accounts here, and the scenarios were recorded
+        // without the finalizers of storage protection.
+        "--disable-admission-plugins=ServiceAccount,StorageObjectInUseProtection".to_owned(),
+        "--feature-gates=CrossNamespaceVolumeDataSource=true".to_owned(),
+        format!("--audit-policy-file={}", pki("audit-policy.yaml")),
+        format!("--audit-log-path={}", audit.display()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ports_are_three_different_ones() {
+        let [a, b, c] = free_ports().unwrap();
+        assert!(a != b && b != c && a != c);
+    }
+
+    #[test]
+    fn the_token_file_names_every_user_with_quoted_groups() {
+        let csv = tokens_csv();
+        assert_eq!(csv.lines().count(), CLIENTS.len());
+        assert!(csv.contains("admintoken,admin,admin,\"system:masters,system:authenticated\"\n"));
+        assert!(csv.contains("satoken,system:serviceaccount:default:csi-provisioner,sa,"));
+    }
+
+    #[tokio::test]
+    async fn a_missing_binary_is_told_by_name() {
+        let root = std::env::temp_dir().join(format!("testkit-processes-{}", std::process::id()));
+        let layout = Layout::new(&root);
+        let audit = root.join("audit.log");
+        let error = Processes::start(Path::new("/nowhere"), &layout, &audit).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/etcd"), "{error}");
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,91 @@
+//! `testkit serve`: the in-memory API server over HTTPS, for kubectl, scenario players and demos.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use testkit::apiserver::{
+    resources::ServerVersion,
+    serve::{ServeError, Served, Settings},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What the tests of csi-provisioner stand on.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serves an empty Kubernetes API over HTTPS until it is told to stop.
+    Serve(Serve),
+}
+
+#[derive(Debug, clap::Args)]
+struct Serve {
+    /// Where the certificate authority and the kubeconfigs are written.
+    #[arg(long)]
+    dir: PathBuf,
+    /// Port on 127.0.0.1; 0 takes a free one.
+    #[arg(long, default_value_t = 16443)]
+    port: u16,
+    /// File that gets a line for every request, as kube-apiserver's audit log.
+    #[arg(long)]
+    audit: Option<PathBuf>,
+    /// Directory with manifests to create at start, in place of the built-in ones.
+    #[arg(long)]
+    cluster: Option<PathBuf>,
+    /// The Kubernetes release to behave like: 1.20 to 1.36.
+    #[arg(long, default_value = "1.36", value_parser = version)]
+    kubernetes_version: ServerVersion,
+}
+
+fn version(text: &str) -> Result<ServerVersion, String> {
+    text.strip_prefix("1.")
+        .and_then(|minor| minor.parse().ok())
+        .filter(|minor| (20..=36).contains(minor))
+        .map(ServerVersion::minor)
+        .ok_or_else(|| format!("{text:?} is not one of 1.20 to 1.36"))
+}
+
+fn main() -> ExitCode {
+    let Command::Serve(arguments) = Arguments::parse().command;
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("testkit: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(arguments: Serve) -> Result<(), ServeError> {
+    let Serve { dir, port, audit, cluster, kubernetes_version } = arguments;
+    let settings = Settings { port, audit, cluster, version: kubernetes_version, ..Settings::new(dir) };
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let served = Served::start(settings).await?;
+    println!("ready {} kubeconfig {}", served.url(), served.layout().kubeconfig("admin").display());
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    served.stop().await;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_from_1_20_to_1_36_are_known() {
+        assert_eq!(version("1.20").unwrap().minor, 20);
+        assert_eq!(version("1.36").unwrap().minor, 36);
+        for text in ["1.19", "1.37", "2.0", "36", "1.x"] {
+            assert!(version(text).is_err(), "{text}");
+        }
+    }
+}

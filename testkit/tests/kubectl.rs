@@ -1,0 +1,361 @@
+//! Unmodified kubectl binaries against the served API server.
+//!
+//! Each test runs with every binary that `TESTKIT_KUBECTL` names (paths, separated by colons), or
+//! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
+//! missing binary fails the test: see `.ci/kubectl` for a way to get one.
+
+use std::{
+    env,
+    fs,
+    path::{Path, PathBuf},
+    process::{Output, Stdio},
+    time::Duration,
+};
+
+use testkit::apiserver::{
+    resources::ServerVersion,
+    serve::{Served, Settings},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    process::Command,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const CLAIM: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claim, namespace: default, labels: {app: a}}
+spec: {accessModes: [ReadWriteOnce], storageClassName: rbd, resources: {requests: {storage: 1Gi}}}
+";
+
+const CLASS: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: rbd}
+provisioner: rbd.csi.ceph.com
+";
+
+const VOLUME: &str = "
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: rbd
+  csi: {driver: rbd.csi.ceph.com, volumeHandle: h}
+";
+
+const EVENT: &str = "
+apiVersion: v1
+kind: Event
+metadata: {name: claim.1, namespace: default}
+involvedObject: {kind: PersistentVolumeClaim, name: claim, namespace: default}
+type: Warning
+reason: ProvisioningFailed
+message: no space
+count: 3
+firstTimestamp: 2020-01-01T00:00:00Z
+lastTimestamp: 2020-01-01T00:00:00Z
+source: {component: test}
+";
+
+/// A kubectl binary, and a server of its own.
+struct Bench {
+    kubectl: PathBuf,
+    served: Served,
+    home: PathBuf,
+}
+
+impl Bench {
+    async fn new(kubectl: &Path, minor: u8, number: usize) -> Self {
+        let name = format!("testkit-kubectl-{}-{minor}-{number}", std::process::id());
+        let home = env::temp_dir().join(name);
+        let settings =
+            Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
+        let served = Served::start(settings).await.unwrap();
+        Self { kubectl: kubectl.to_owned(), served, home }
+    }
+
+    fn command(&self, user: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command
+            .arg("--kubeconfig")
+            .arg(self.served.layout().kubeconfig(user))
+            .args(arguments)
+            .env("HOME", &self.home)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn output(&self, user: &str, arguments: &[&str], input: &str) -> Output {
+        let run = async {
+            let mut child = self.command(user, arguments).spawn().unwrap();
+            child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+            child.wait_with_output().await.unwrap()
+        };
+        tokio::time::timeout(PATIENCE, run)
+            .await
+            .unwrap_or_else(|_| panic!("{} {arguments:?} hangs", self.kubectl.display()))
+    }
+
+    /// What kubectl prints as the admin, with `input` on its standard input.
+    async fn fed(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.output("admin", arguments, input).await;
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{} {arguments:?}: {error}", self.kubectl.display());
+        assert_eq!(error, "", "{} {arguments:?} warns", self.kubectl.display());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    async fn run(&self, arguments: &[&str]) -> String {
+        self.fed(arguments, "").await
+    }
+
+    /// Waits until a claim is marked as deleted.
+    async fn until_deleting(&self, claim: &str) {
+        let deleted = "jsonpath={.metadata.deletionTimestamp}";
+        let marked = async {
+            while self.run(&["get", "pvc", claim, "-o", deleted]).await.is_empty() {}
+        };
+        tokio::time::timeout(PATIENCE, marked).await.expect("the claim is never deleted");
+    }
+
+    /// What kubectl complains of.
+    async fn fails(&self, user: &str, arguments: &[&str], input: &str) -> String {
+        let output = self.output(user, arguments, input).await;
+        assert!(!output.status.success(), "{arguments:?} should fail");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.home);
+    }
+}
+
+/// The binaries to test with.
+fn kubectls() -> Vec<PathBuf> {
+    let found: Vec<PathBuf> = match env::var_os("TESTKIT_KUBECTL") {
+        Some(list) => env::split_paths(&list).collect(),
+        None => env::split_paths(&env::var_os("PATH").unwrap_or_default())
+            .map(|directory| directory.join("kubectl"))
+            .find(|file| file.is_file())
+            .into_iter()
+            .collect(),
+    };
+    assert!(
+        !found.is_empty() && found.iter().all(|file| file.is_file()),
+        "no kubectl: put one on the PATH, or name some in TESTKIT_KUBECTL (see .ci/kubectl); found {found:?}"
+    );
+    found
+}
+
+/// Every binary with a server of the oldest and the newest release.
+async fn benches() -> Vec<Bench> {
+    let mut benches = Vec::new();
+    for kubectl in kubectls() {
+        for minor in [20, 36] {
+            benches.push(Bench::new(&kubectl, minor, benches.len()).await);
+        }
+    }
+    benches
+}
+
+/// The words of the line that starts with `first`.
+fn line<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
+    let line = table.lines().find(|line| line.split_whitespace().next() == Some(first));
+    line.unwrap_or_else(|| panic!("no {first} in:\n{table}")).split_whitespace().collect()
+}
+
+#[tokio::test]
+async fn create_is_accepted_without_turning_validation_off() {
+    for bench in benches().await {
+        let printed = bench.fed(&["create", "-f", "-"], &format!("{CLASS}---{CLAIM}")).await;
+        assert_eq!(
+            printed,
+            "storageclass.storage.k8s.io/rbd created\npersistentvolumeclaim/claim created\n"
+        );
+        let again = bench.fails("admin", &["create", "-f", "-"], CLASS).await;
+        assert!(again.contains("(AlreadyExists)") && again.contains("\"rbd\" already exists"), "{again}");
+    }
+}
+
+#[tokio::test]
+async fn get_prints_the_columns_of_the_real_server() {
+    for bench in benches().await {
+        bench.fed(&["create", "-f", "-"], &format!("{CLASS}---{CLAIM}---{VOLUME}")).await;
+        let volumes = bench.run(&["get", "pv"]).await;
+        assert_eq!(line(&volumes, "NAME")[..3], ["NAME", "CAPACITY", "ACCESS"]);
+        assert_eq!(line(&volumes, "pv")[..4], ["pv", "1Gi", "RWO", "Retain"]);
+        assert!(bench.run(&["get", "pv", "-o", "wide"]).await.contains("VOLUMEMODE"));
+        let claims = bench.run(&["get", "pvc", "-A"]).await;
+        assert_eq!(line(&claims, "default")[..3], ["default", "claim", "Pending"]);
+        let classes = bench.run(&["get", "sc,secrets"]).await;
+        assert!(classes.contains("PROVISIONER") && classes.contains("rbd.csi.ceph.com"), "{classes}");
+        let named = bench.run(&["get", "pvc", "-l", "app=a", "-o", "name"]).await;
+        assert_eq!(named, "persistentvolumeclaim/claim\n");
+        assert_eq!(bench.run(&["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"]).await, "h");
+    }
+}
+
+#[tokio::test]
+async fn describe_shows_an_object_with_its_events() {
+    for bench in benches().await {
+        bench.fed(&["create", "-f", "-"], &format!("{CLAIM}---{EVENT}---{VOLUME}---{CLASS}")).await;
+        let claim = bench.run(&["describe", "pvc", "claim"]).await;
+        assert!(claim.contains("StorageClass:  rbd"), "{claim}");
+        assert!(claim.contains("ProvisioningFailed") && claim.contains("no space"), "{claim}");
+        assert!(bench.run(&["describe", "pv", "pv"]).await.contains("VolumeHandle:      h"));
+        assert!(bench.run(&["describe", "sc", "rbd"]).await.contains("rbd.csi.ceph.com"));
+        let events = bench.run(&["get", "events"]).await;
+        assert!(events.contains("persistentvolumeclaim/claim"), "{events}");
+    }
+}
+
+#[tokio::test]
+async fn apply_merges_on_the_client_side() {
+    for bench in benches().await {
+        let apply = ["apply", "-f", "-"];
+        assert_eq!(bench.fed(&apply, CLAIM).await, "persistentvolumeclaim/claim created\n");
+        assert_eq!(bench.fed(&apply, CLAIM).await, "persistentvolumeclaim/claim unchanged\n");
+        let relabelled = CLAIM.replace("{app: a}", "{role: b}");
+        assert_eq!(bench.fed(&apply, &relabelled).await, "persistentvolumeclaim/claim configured\n");
+        let labels = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels}"]).await;
+        assert_eq!(labels, r#"{"role":"b"}"#);
+        let snapshot = "
+apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshot
+metadata: {name: snap, namespace: default}
+spec: {source: {persistentVolumeClaimName: claim}}
+";
+        assert!(bench.fed(&apply, snapshot).await.ends_with("/snap created\n"));
+        assert!(bench.fed(&apply, snapshot).await.ends_with("/snap unchanged\n"));
+    }
+}
+
+#[tokio::test]
+async fn apply_merges_on_the_server_side() {
+    for bench in benches().await {
+        let apply = ["apply", "--server-side", "-f", "-"];
+        let applied = "persistentvolumeclaim/claim serverside-applied\n";
+        assert_eq!(bench.fed(&apply, CLAIM).await, applied);
+        assert_eq!(bench.fed(&apply, &CLAIM.replace("app: a", "app: b")).await, applied);
+        let label = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels.app}"]).await;
+        assert_eq!(label, "b");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_on_the_server_stores_nothing() {
+    for bench in benches().await {
+        let printed = bench.fed(&["apply", "--dry-run=server", "-f", "-"], CLAIM).await;
+        assert_eq!(printed, "persistentvolumeclaim/claim created (server dry run)\n");
+        let missing = bench.fails("admin", &["get", "pvc", "claim"], "").await;
+        assert!(missing.contains("(NotFound): persistentvolumeclaims \"claim\" not found"), "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn patch_label_and_annotate_change_an_object() {
+    for bench in benches().await {
+        bench.fed(&["create", "-f", "-"], CLAIM).await;
+        for (kind, patch) in [
+            ("merge", r#"{"metadata":{"labels":{"x":"1"}}}"#),
+            ("strategic", r#"{"metadata":{"finalizers":["example.com/a"]}}"#),
+        ] {
+            bench.run(&["patch", "pvc", "claim", "--type", kind, "-p", patch]).await;
+        }
+        bench.run(&["label", "pvc", "claim", "y=2"]).await;
+        bench.run(&["annotate", "pvc", "claim", "z=3"]).await;
+        let got = bench
+            .run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels} {.metadata.finalizers} {.metadata.annotations.z}"])
+            .await;
+        assert_eq!(got, r#"{"app":"a","x":"1","y":"2"} ["example.com/a"] 3"#);
+    }
+}
+
+#[tokio::test]
+async fn delete_waits_until_the_last_finalizer_is_gone() {
+    for bench in benches().await {
+        bench.fed(&["create", "-f", "-"], CLAIM).await;
+        let finalizer = r#"{"metadata":{"finalizers":["example.com/a"]}}"#;
+        bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", finalizer]).await;
+        let mut deleting = bench.command("admin", &["delete", "pvc", "claim"]).spawn().unwrap();
+        bench.until_deleting("claim").await;
+        assert!(deleting.try_wait().unwrap().is_none(), "did not wait");
+        bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).await;
+        let ended = tokio::time::timeout(PATIENCE, deleting.wait()).await.expect("delete hangs");
+        assert!(ended.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn a_watch_shows_changes_as_they_come() {
+    for bench in benches().await {
+        bench.fed(&["create", "-f", "-"], CLAIM).await;
+        let mut watching = bench.command("admin", &["get", "pvc", "-w"]).spawn().unwrap();
+        let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+        let mut next = async || {
+            let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+            line.expect("the watch shows nothing").unwrap().expect("the watch ended")
+        };
+        assert!(next().await.starts_with("NAME"));
+        assert!(next().await.starts_with("claim"));
+        bench.fed(&["create", "-f", "-"], &CLAIM.replace("name: claim", "name: second")).await;
+        assert!(next().await.starts_with("second"));
+        let status = r#"{"metadata":{"labels":{"x":"1"}}}"#;
+        bench.run(&["patch", "pvc", "second", "--type", "merge", "-p", status]).await;
+        assert!(next().await.starts_with("second"));
+        watching.kill().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn wait_ends_when_an_object_is_deleted() {
+    for bench in benches().await {
+        bench.fed(&["create", "-f", "-"], CLAIM).await;
+        let arguments = ["wait", "pvc/claim", "--for=delete", "--timeout=30s"];
+        let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
+        bench.run(&["delete", "pvc", "claim"]).await;
+        let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
+        assert!(ended.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn auth_can_i_answers_by_the_roles() {
+    for bench in benches().await {
+        let can = async |user, arguments: &[&str]| {
+            let output = bench.output(user, &[&["auth", "can-i"], arguments].concat(), "").await;
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        assert_eq!(can("sa", &["create", "persistentvolumes"]).await, "yes");
+        assert_eq!(can("sa", &["create", "secrets", "-n", "default"]).await, "no");
+        assert_eq!(can("ceph", &["update", "leases.coordination.k8s.io", "-n", "default"]).await, "yes");
+        assert_eq!(can("ceph", &["update", "leases.coordination.k8s.io", "-n", "other"]).await, "no");
+        assert_eq!(can("admin", &["*", "*"]).await, "yes");
+        let listed = can("sa", &["--list"]).await;
+        assert!(listed.contains("persistentvolumes") && listed.contains("/version"), "{listed}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_roles_do_not_allow_is_refused_in_the_real_servers_words() {
+    for bench in benches().await {
+        let refused = bench.fails("ceph", &["get", "pods", "-n", "sc"], "").await;
+        assert_eq!(
+            refused,
+            "Error from server (Forbidden): pods is forbidden: User \
+             \"system:serviceaccount:default:ceph-csi-provisioner\" cannot list resource \"pods\" \
+             in API group \"\" in the namespace \"sc\"\n"
+        );
+    }
+}
