@@ -6,7 +6,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use super::{tree, quantity, resources::Kind};
+use super::{quantity, resources::Kind, tree};
 
 /// Fills in what a new or changed object lacks.
 pub(crate) fn apply(kind: &Kind, object: &mut Value) {
@@ -48,7 +48,8 @@ fn data_sources(object: &mut Value) {
         tree::remove(object, &source);
     }
     let spec = tree::at(object, &["spec"]);
-    let (has_source, has_reference) = (spec.get("dataSource").is_some(), spec.get("dataSourceRef").is_some());
+    let (has_source, has_reference) =
+        (spec.get("dataSource").is_some(), spec.get("dataSourceRef").is_some());
     let elsewhere = !tree::text(spec, &["dataSourceRef", "namespace"]).is_empty();
     match (has_source, has_reference) {
         (true, false) => {
@@ -110,18 +111,31 @@ mod tests {
 
     #[test]
     fn a_secrets_plain_strings_become_data() {
-        let secret = defaulted("Secret", json!({"stringData": {"b": "new"}, "data": {"a": "eA==", "b": "b2xk"}}));
+        let secret = defaulted(
+            "Secret",
+            json!({"stringData": {"b": "new"}, "data": {"a": "eA==", "b": "b2xk"}}),
+        );
         assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "eA==", "b": "bmV3"}}));
     }
 
     #[test]
     fn storage_kinds_get_their_defaults() {
         let class = defaulted("StorageClass", json!({"provisioner": "p"}));
-        assert_eq!((&class["reclaimPolicy"], &class["volumeBindingMode"]), (&json!("Delete"), &json!("Immediate")));
-        let volume = defaulted("PersistentVolume", json!({"spec": {"capacity": {"storage": "1500000000"}}}));
-        assert_eq!(volume["spec"], json!({"capacity": {"storage": "1500M"}, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}));
+        assert_eq!(
+            (&class["reclaimPolicy"], &class["volumeBindingMode"]),
+            (&json!("Delete"), &json!("Immediate"))
+        );
+        let volume =
+            defaulted("PersistentVolume", json!({"spec": {"capacity": {"storage": "1500000000"}}}));
+        assert_eq!(
+            volume["spec"],
+            json!({"capacity": {"storage": "1500M"}, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
+        );
         assert_eq!(volume["status"]["phase"], "Pending");
-        assert_eq!(defaulted("CSIStorageCapacity", json!({"capacity": "1073741824"}))["capacity"], "1073741824");
+        assert_eq!(
+            defaulted("CSIStorageCapacity", json!({"capacity": "1073741824"}))["capacity"],
+            "1073741824"
+        );
     }
 
     #[test]
@@ -132,7 +146,8 @@ mod tests {
             let spec = defaulted("PersistentVolumeClaim", json!({"spec": spec}))["spec"].clone();
             (spec["dataSource"].clone(), spec["dataSourceRef"].clone())
         };
-        let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
+        let snapshot =
+            json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
         let populator = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
         assert_eq!(claim(snapshot.clone(), Value::Null), (snapshot.clone(), snapshot.clone()));
         assert_eq!(claim(Value::Null, populator.clone()), (populator.clone(), populator.clone()));

@@ -64,7 +64,11 @@ impl StreamFault {
     /// How many events still come before it.
     pub fn after(self) -> usize {
         match self {
-            Self::End { after } | Self::Cut { after } | Self::Stall { after } | Self::Swallow { after } | Self::Expire { after } => after,
+            Self::End { after }
+            | Self::Cut { after }
+            | Self::Stall { after }
+            | Self::Swallow { after }
+            | Self::Expire { after } => after,
         }
     }
 }
@@ -93,8 +97,13 @@ impl Match {
     }
 
     fn fits(&self, user: &User, info: &RequestInfo) -> bool {
-        let is = |wanted: &Option<String>, actual: &str| wanted.as_deref().is_none_or(|wanted| wanted == actual);
-        let verb = self.verb.as_deref().is_none_or(|verb| verb == info.verb || verb == "write" && writes(info));
+        let is = |wanted: &Option<String>, actual: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == actual)
+        };
+        let verb = self
+            .verb
+            .as_deref()
+            .is_none_or(|verb| verb == info.verb || verb == "write" && writes(info));
         verb && is(&self.resource, &info.resource)
             && is(&self.subresource, &info.subresource)
             && is(&self.namespace, &info.namespace)
@@ -173,7 +182,8 @@ impl Faults {
     /// What happens to a request; counts it.
     pub(super) fn strike(&self, user: &User, info: &RequestInfo) -> Option<Effect> {
         let mut rules = self.0.lock();
-        let struck = rules.iter_mut().filter(|rule| rule.when.fits(user, info)).find_map(Rule::take);
+        let struck =
+            rules.iter_mut().filter(|rule| rule.when.fits(user, info)).find_map(Rule::take);
         rules.retain(|rule| rule.times != Some(0));
         struck
     }
@@ -199,14 +209,21 @@ mod tests {
     use super::*;
 
     fn info(verb: &str, resource: &str, name: &str) -> RequestInfo {
-        RequestInfo { is_resource: true, verb: verb.to_owned(), resource: resource.to_owned(), name: name.to_owned(), ..RequestInfo::default() }
+        RequestInfo {
+            is_resource: true,
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            name: name.to_owned(),
+            ..RequestInfo::default()
+        }
     }
 
     #[test]
     fn a_rule_strikes_what_it_matches_as_often_as_it_says() {
         let (faults, user) = (Faults::default(), User::new("me"));
         faults.add(Rule::on("create", "events", Effect::CutBefore).skip(1).times(2));
-        let strikes: Vec<bool> = (0..5).map(|_| faults.strike(&user, &info("create", "events", "")).is_some()).collect();
+        let strikes: Vec<bool> =
+            (0..5).map(|_| faults.strike(&user, &info("create", "events", "")).is_some()).collect();
         assert_eq!(strikes, [false, true, true, false, false]);
         faults.add(Rule::on("write", "pods", Effect::CutAfter).named("a").of_user("me"));
         assert_eq!(faults.strike(&user, &info("get", "pods", "a")), None);

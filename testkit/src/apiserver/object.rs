@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::{tree, resources::Kind};
+use super::{resources::Kind, tree};
 
 /// Where an object stands among those of its kind; the order is the one lists come in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +83,10 @@ impl Object {
 
     /// Appends the JSON with the TypeMeta of `kind`.
     pub fn write_typed(&self, kind: &Kind, out: &mut BytesMut) {
-        out.put_slice(format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version()).as_bytes());
+        out.put_slice(
+            format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
+                .as_bytes(),
+        );
         // There is always `metadata`: the braces are never empty.
         out.put_slice(self.json().get(1..).unwrap_or_default());
     }

@@ -27,9 +27,20 @@ pub struct Quantity {
 
 const NANO: i128 = 1_000_000_000;
 const MAX_BINARY: i128 = i64::MAX as i128 * NANO;
-const DECIMAL: [(&str, i32); 10] =
-    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
-const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const DECIMAL: [(&str, i32); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", 18),
+];
+const BINARY: [(&str, u32); 6] =
+    [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
     /// Reads a quantity.
@@ -69,7 +80,8 @@ impl Quantity {
     /// The canonical spelling.
     pub fn canonical(self) -> String {
         let whole = self.nanos / NANO;
-        let binary = self.format == Format::Binary && self.is_whole() && whole.unsigned_abs() >= 1024;
+        let binary =
+            self.format == Format::Binary && self.is_whole() && whole.unsigned_abs() >= 1024;
         if self.nanos == 0 {
             "0".to_owned()
         } else if binary {

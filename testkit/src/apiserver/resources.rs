@@ -126,7 +126,11 @@ impl Kind {
 
     /// `v1`, `storage.k8s.io/v1`: what stands in an object's `apiVersion`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// `persistentvolumes`, `storageclasses.storage.k8s.io`: how error messages name the resource.
@@ -271,7 +275,11 @@ fn core() -> Vec<Kind> {
         core("Namespace", "namespaces").short(&["ns"]).status().named(NameRule::Label),
         core("Node", "nodes").short(&["no"]).status(),
         core("PersistentVolume", "persistentvolumes").short(&["pv"]).status().returns_deleted(),
-        core("PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).namespaced().status().returns_deleted(),
+        core("PersistentVolumeClaim", "persistentvolumeclaims")
+            .short(&["pvc"])
+            .namespaced()
+            .status()
+            .returns_deleted(),
         core("Pod", "pods").short(&["po"]).namespaced().status().generation().returns_deleted(),
         core("Secret", "secrets").namespaced(),
         core("ConfigMap", "configmaps").short(&["cm"]).namespaced(),
@@ -289,16 +297,23 @@ fn storage(version: ServerVersion) -> Vec<Kind> {
         storage("VolumeAttachment", "volumeattachments").status().conditional(),
     ];
     kinds.extend(version.capacity_versions().iter().map(|v| {
-        Kind::new(STORAGE, v, "CSIStorageCapacity", "csistoragecapacities").namespaced().conditional().returns_deleted()
+        Kind::new(STORAGE, v, "CSIStorageCapacity", "csistoragecapacities")
+            .namespaced()
+            .conditional()
+            .returns_deleted()
     }));
     kinds.extend(version.attributes_class_versions().iter().map(|v| {
-        Kind::new(STORAGE, v, "VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]).returns_deleted()
+        Kind::new(STORAGE, v, "VolumeAttributesClass", "volumeattributesclasses")
+            .short(&["vac"])
+            .returns_deleted()
     }));
     kinds
 }
 
 fn workloads() -> Vec<Kind> {
-    let apps = |kind, plural, short| Kind::new(APPS, "v1", kind, plural).short(&[short]).namespaced().status().generation();
+    let apps = |kind, plural, short| {
+        Kind::new(APPS, "v1", kind, plural).short(&[short]).namespaced().status().generation()
+    };
     vec![
         apps("DaemonSet", "daemonsets", "ds"),
         apps("Deployment", "deployments", "deploy"),
@@ -319,7 +334,10 @@ fn access() -> Vec<Kind> {
 
 fn others() -> Vec<Kind> {
     vec![
-        Kind::new("coordination.k8s.io", "v1", "Lease", "leases").namespaced().conditional().create_on_update(),
+        Kind::new("coordination.k8s.io", "v1", "Lease", "leases")
+            .namespaced()
+            .conditional()
+            .create_on_update(),
         Kind::new(EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions")
             .short(&["crd", "crds"])
             .status()
@@ -332,12 +350,18 @@ fn others() -> Vec<Kind> {
 fn custom(definition: &Value) -> Vec<Kind> {
     let spec = tree::at(definition, &["spec"]);
     let served = |v: &&Value| tree::at(v, &["served"]).as_bool().unwrap_or(false);
-    tree::items(spec, &["versions"]).iter().filter(served).map(|version| custom_version(spec, version)).collect()
+    tree::items(spec, &["versions"])
+        .iter()
+        .filter(served)
+        .map(|version| custom_version(spec, version))
+        .collect()
 }
 
 fn custom_version(spec: &Value, version: &Value) -> Kind {
     let names = tree::at(spec, &["names"]);
-    let strings = |field| tree::items(names, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let strings = |field| {
+        tree::items(names, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
     let or = |field, default: String| match tree::text(names, &[field]) {
         "" => default,
         text => text.to_owned(),
@@ -369,11 +393,25 @@ mod tests {
 
     #[test]
     fn old_servers_lack_what_came_later() {
-        let served = |minor, version, plural| Kinds::of(ServerVersion::minor(minor)).served(STORAGE, version, plural).is_some();
-        assert!(!served(23, "v1", "csistoragecapacities") && served(23, "v1beta1", "csistoragecapacities"));
-        assert!(served(24, "v1", "csistoragecapacities") && served(24, "v1beta1", "csistoragecapacities"));
-        assert!(served(36, "v1", "csistoragecapacities") && !served(36, "v1beta1", "csistoragecapacities"));
-        assert!(!served(33, "v1", "volumeattributesclasses") && served(34, "v1", "volumeattributesclasses"));
+        let served = |minor, version, plural| {
+            Kinds::of(ServerVersion::minor(minor)).served(STORAGE, version, plural).is_some()
+        };
+        assert!(
+            !served(23, "v1", "csistoragecapacities")
+                && served(23, "v1beta1", "csistoragecapacities")
+        );
+        assert!(
+            served(24, "v1", "csistoragecapacities")
+                && served(24, "v1beta1", "csistoragecapacities")
+        );
+        assert!(
+            served(36, "v1", "csistoragecapacities")
+                && !served(36, "v1beta1", "csistoragecapacities")
+        );
+        assert!(
+            !served(33, "v1", "volumeattributesclasses")
+                && served(34, "v1", "volumeattributesclasses")
+        );
         let streaming = |minor| ServerVersion::minor(minor).streaming_lists;
         assert_eq!(streaming(26), StreamingLists::Ignored);
         assert_eq!(streaming(27), StreamingLists::Refused);

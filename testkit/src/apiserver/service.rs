@@ -44,9 +44,13 @@ pub struct Disconnected;
 
 /// A JSON answer.
 pub fn respond(code: u16, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut response =
+        Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -63,7 +67,8 @@ pub fn refuse(status: &Status) -> Response<Body> {
 fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
     response.map(|body| {
         body.map_frame(move |frame| {
-            let bytes = frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+            let bytes =
+                frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
             count.fetch_add(bytes, Ordering::Relaxed);
             frame
         })
@@ -84,7 +89,11 @@ impl ApiServer {
     ///
     /// # Errors
     /// [`Disconnected`] when a fault cuts the connection: close it without an answer.
-    pub async fn answer(&self, user: &User, request: Request<Bytes>) -> Result<Response<Body>, Disconnected> {
+    pub async fn answer(
+        &self,
+        user: &User,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, Disconnected> {
         let info = RequestInfo::parse(request.method(), request.uri());
         let (received, bytes_in) = (self.now(), request.body().len());
         let answer = self.with_faults(user, &info, request).await;
@@ -105,7 +114,12 @@ impl ApiServer {
         answer.map(|response| counted(response, bytes_out))
     }
 
-    async fn with_faults(&self, user: &User, info: &RequestInfo, request: Request<Bytes>) -> Result<Response<Body>, Disconnected> {
+    async fn with_faults(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, Disconnected> {
         match self.faults().strike(user, info) {
             None => Ok(self.serve(user, info, &request, None)),
             Some(Effect::Delay(time)) => {
@@ -127,14 +141,23 @@ impl ApiServer {
         }
     }
 
-    fn serve(&self, user: &User, info: &RequestInfo, request: &Request<Bytes>, fault: Option<StreamFault>) -> Response<Body> {
-        let answer = self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
+    fn serve(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        request: &Request<Bytes>,
+        fault: Option<StreamFault>,
+    ) -> Response<Body> {
+        let answer =
+            self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
         answer.unwrap_or_else(|status| refuse(&status))
     }
 
     fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
         let verdict = self.hooks().authorizer.authorize(self, user, info);
-        verdict.map_err(|denied| Status::forbidden_resource(&info.group, &info.resource, &info.name, &denied.message))
+        verdict.map_err(|denied| {
+            Status::forbidden_resource(&info.group, &info.resource, &info.name, &denied.message)
+        })
     }
 
     fn dispatch(
@@ -144,11 +167,13 @@ impl ApiServer {
         request: &Request<Bytes>,
         fault: Option<StreamFault>,
     ) -> Result<Response<Body>, Status> {
-        let kind = self.state().lock().kinds.served(&info.group, &info.version, &info.resource).cloned();
+        let kind =
+            self.state().lock().kinds.served(&info.group, &info.version, &info.resource).cloned();
         let stored = kind.filter(|kind| info.is_resource && serves(kind, info));
         let Some(kind) = stored else {
             let mut extensions = self.hooks().extensions.iter();
-            let answer = extensions.find_map(|extension| extension.answer(self, user, info, request));
+            let answer =
+                extensions.find_map(|extension| extension.answer(self, user, info, request));
             return answer.ok_or_else(Status::no_such_path);
         };
         let call = Call::new(self, kind, info, request)?;
@@ -189,14 +214,23 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(server: &'a ApiServer, kind: Arc<Kind>, info: &RequestInfo, request: &'a Request<Bytes>) -> Result<Self, Status> {
+    fn new(
+        server: &'a ApiServer,
+        kind: Arc<Kind>,
+        info: &RequestInfo,
+        request: &'a Request<Bytes>,
+    ) -> Result<Self, Status> {
         let query = Query::parse(request.uri().query());
         let tables = server.hooks().tables.clone();
         let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
         let representation = Representation::negotiate(accept, tables.is_some())?;
         let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
         // A list by name is authorized like a get, but stays a list.
-        let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") { "" } else { info.name.as_str() };
+        let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
+            ""
+        } else {
+            info.name.as_str()
+        };
         let target = Target {
             key: Key::new(namespace, name),
             kind: Arc::clone(&kind),
@@ -219,17 +253,21 @@ impl<'a> Call<'a> {
         }
         let media = self.media_type();
         match media.as_str() {
-            "" | "application/json" | "*/*" => serde_json::from_slice(bytes).map_err(|error| Status::bad_request(format!("invalid JSON: {error}"))),
+            "" | "application/json" | "*/*" => serde_json::from_slice(bytes)
+                .map_err(|error| Status::bad_request(format!("invalid JSON: {error}"))),
             "application/yaml" => {
-                let text = std::str::from_utf8(bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-                serde_saphyr::from_str(text).map_err(|error| Status::bad_request(format!("invalid YAML: {error}")))
+                let text = std::str::from_utf8(bytes)
+                    .map_err(|error| Status::bad_request(error.to_string()))?;
+                serde_saphyr::from_str(text)
+                    .map_err(|error| Status::bad_request(format!("invalid YAML: {error}")))
             }
             _ => Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
         }
     }
 
     fn media_type(&self) -> String {
-        let header = self.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let header =
+            self.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned()
     }
 
@@ -272,7 +310,9 @@ impl<'a> Call<'a> {
     }
 
     fn create(&self) -> Result<Response<Body>, Status> {
-        if !self.target.key.name.is_empty() || self.target.kind.namespaced && self.target.key.namespace.is_empty() {
+        if !self.target.key.name.is_empty()
+            || self.target.kind.namespaced && self.target.key.namespace.is_empty()
+        {
             return Err(Status::method_not_allowed());
         }
         let body = self.body()?;
@@ -329,7 +369,10 @@ impl tower::Service<Request<kube::client::Body>> for ApiService {
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), BoxError>> {
         std::task::Poll::Ready(Ok(()))
     }
 

@@ -56,7 +56,12 @@ struct Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), changes: VecDeque::new(), compacted: 0, latest: watch::Sender::new(0) }
+        Self {
+            objects: BTreeMap::new(),
+            changes: VecDeque::new(),
+            compacted: 0,
+            latest: watch::Sender::new(0),
+        }
     }
 }
 
@@ -104,7 +109,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Compacted`] when history does not reach back so far.
-    pub(crate) fn at(&self, resource: &GroupResource, revision: u64) -> Result<Snapshot, Compacted> {
+    pub(crate) fn at(
+        &self,
+        resource: &GroupResource,
+        revision: u64,
+    ) -> Result<Snapshot, Compacted> {
         let Some(table) = self.tables.get(resource) else { return Ok(Snapshot::default()) };
         let since = table.since(revision)?;
         let mut undone = BTreeMap::new();
@@ -118,7 +127,12 @@ impl Store {
     ///
     /// # Errors
     /// [`Compacted`] when history does not reach back so far.
-    pub(crate) fn changes(&self, resource: &GroupResource, revision: u64, limit: usize) -> Result<Vec<Change>, Compacted> {
+    pub(crate) fn changes(
+        &self,
+        resource: &GroupResource,
+        revision: u64,
+        limit: usize,
+    ) -> Result<Vec<Change>, Compacted> {
         match self.tables.get(resource) {
             Some(table) => Ok(table.since(revision)?.take(limit).cloned().collect()),
             None => Ok(Vec::new()),
@@ -282,10 +296,15 @@ mod tests {
     /// `state` of `revision` with all later changes done to it.
     fn replay(store: &Store, revision: u64, state: &[Value]) -> Vec<Value> {
         let name = |value: &Value| value["metadata"]["name"].as_str().unwrap().to_owned();
-        let mut objects: BTreeMap<String, Value> = state.iter().map(|v| (name(v), v.clone())).collect();
+        let mut objects: BTreeMap<String, Value> =
+            state.iter().map(|v| (name(v), v.clone())).collect();
         for change in store.changes(&resource(), revision, usize::MAX).unwrap() {
             let value = change.object.value().clone();
-            if change.gone { objects.remove(&name(&value)) } else { objects.insert(name(&value), value) };
+            if change.gone {
+                objects.remove(&name(&value))
+            } else {
+                objects.insert(name(&value), value)
+            };
         }
         objects.into_values().collect()
     }
@@ -296,7 +315,10 @@ mod tests {
         let first = store.put(&resource(), thing(1, 1)).revision();
         store.put(&resource(), thing(1, 2));
         store.put(&resource(), thing(1, 3));
-        assert_eq!(store.changes(&resource(), first - 1, 10).unwrap_err(), Compacted { oldest: first });
+        assert_eq!(
+            store.changes(&resource(), first - 1, 10).unwrap_err(),
+            Compacted { oldest: first }
+        );
         assert_eq!(store.changes(&resource(), first, 10).unwrap().len(), 2);
         store.compact();
         assert!(store.changes(&resource(), first, 10).is_err());

@@ -6,7 +6,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Secret};
 use kube::{
     Api, Client,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent, WatchParams},
+    api::{
+        DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent,
+        WatchParams,
+    },
 };
 use serde_json::{Value, json};
 
@@ -57,9 +60,20 @@ fn refusal(error: kube::Error) -> (u16, String) {
 }
 
 /// A request without a client in between.
-async fn send(server: &ApiServer, method: &str, uri: &str, content_type: &str, body: &Value) -> (u16, Value) {
+async fn send(
+    server: &ApiServer,
+    method: &str,
+    uri: &str,
+    content_type: &str,
+    body: &Value,
+) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
-    let request = http::Request::builder().method(method).uri(uri).header("content-type", content_type).body(body.into()).unwrap();
+    let request = http::Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("content-type", content_type)
+        .body(body.into())
+        .unwrap();
     let response = server.handle(&User::new("tester"), request).await;
     let code = response.status().as_u16();
     let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
@@ -78,10 +92,14 @@ async fn a_created_object_has_what_the_server_gives_it() {
     let created = claims(&server).create(&PostParams::default(), &typed(claim("c"))).await.unwrap();
     assert_eq!(created.metadata.namespace.as_deref(), Some("sc"));
     assert_eq!(created.metadata.uid.as_deref().map(str::len), Some(36));
-    assert!(created.metadata.creation_timestamp.is_some() && created.metadata.resource_version.is_some());
+    assert!(
+        created.metadata.creation_timestamp.is_some()
+            && created.metadata.resource_version.is_some()
+    );
     assert_eq!(created.status.unwrap().phase.as_deref(), Some("Pending"));
     assert_eq!(created.spec.unwrap().volume_mode.as_deref(), Some("Filesystem"));
-    let again = claims(&server).create(&PostParams::default(), &typed(claim("c"))).await.unwrap_err();
+    let again =
+        claims(&server).create(&PostParams::default(), &typed(claim("c"))).await.unwrap_err();
     assert_eq!(refusal(again), (409, "persistentvolumeclaims \"c\" already exists".to_owned()));
     let missing = claims(&server).get("x").await.unwrap_err();
     assert_eq!(refusal(missing), (404, "persistentvolumeclaims \"x\" not found".to_owned()));
@@ -98,9 +116,17 @@ async fn an_outdated_update_conflicts_and_one_that_changes_nothing_is_none() {
     changed.metadata.labels = Some([("a".to_owned(), "1".to_owned())].into());
     let second = api.replace("c", &PostParams::default(), &changed).await.unwrap();
     assert_ne!(second.metadata.resource_version, first.metadata.resource_version);
-    let (code, message) = refusal(api.replace("c", &PostParams::default(), &changed).await.unwrap_err());
+    let (code, message) =
+        refusal(api.replace("c", &PostParams::default(), &changed).await.unwrap_err());
     assert_eq!(code, 409);
-    assert_eq!(message, Status::modified(server.kinds().iter().find(|k| k.kind == "PersistentVolumeClaim").unwrap(), "c").message());
+    assert_eq!(
+        message,
+        Status::modified(
+            server.kinds().iter().find(|k| k.kind == "PersistentVolumeClaim").unwrap(),
+            "c"
+        )
+        .message()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,11 +142,18 @@ async fn finalizers_hold_a_deleted_object_until_the_last_goes() {
     let version = waiting.metadata.resource_version.clone();
     let again = api.delete("v", &DeleteParams::default()).await.unwrap().left().unwrap();
     assert_eq!(again.metadata.resource_version, version, "a second delete changes nothing");
-    let added = json!({"metadata": {"finalizers": ["example.com/a", "example.com/b", "example.com/c"]}});
-    let (code, message) = refusal(api.patch("v", &PatchParams::default(), &Patch::Merge(added)).await.unwrap_err());
+    let added =
+        json!({"metadata": {"finalizers": ["example.com/a", "example.com/b", "example.com/c"]}});
+    let (code, message) =
+        refusal(api.patch("v", &PatchParams::default(), &Patch::Merge(added)).await.unwrap_err());
     assert_eq!(code, 422);
-    assert!(message.contains("no new finalizers can be added if the object is being deleted"), "{message}");
-    let remove = |name| Patch::Strategic(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [name]}}));
+    assert!(
+        message.contains("no new finalizers can be added if the object is being deleted"),
+        "{message}"
+    );
+    let remove = |name| {
+        Patch::Strategic(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [name]}}))
+    };
     api.patch("v", &PatchParams::default(), &remove("example.com/a")).await.unwrap();
     assert!(server.get("PersistentVolume", "", "v").is_some());
     api.patch("v", &PatchParams::default(), &remove("example.com/b")).await.unwrap();
@@ -133,10 +166,19 @@ async fn a_delete_keeps_to_its_preconditions() {
     let api = volumes(&server);
     let uid = api.create(&PostParams::default(), &typed(volume("v"))).await.unwrap().metadata.uid;
     let other = Preconditions { uid: Some("other".to_owned()), resource_version: None };
-    let (code, message) = refusal(api.delete("v", &DeleteParams::default().preconditions(other)).await.unwrap_err());
+    let (code, message) =
+        refusal(api.delete("v", &DeleteParams::default().preconditions(other)).await.unwrap_err());
     assert_eq!(code, 409);
-    assert!(message.contains("the UID in the precondition (other) does not match the UID in record"), "{message}");
-    api.delete("v", &DeleteParams::default().preconditions(Preconditions { uid, resource_version: None })).await.unwrap();
+    assert!(
+        message.contains("the UID in the precondition (other) does not match the UID in record"),
+        "{message}"
+    );
+    api.delete(
+        "v",
+        &DeleteParams::default().preconditions(Preconditions { uid, resource_version: None }),
+    )
+    .await
+    .unwrap();
     assert_eq!(server.count("PersistentVolume"), 0);
 }
 
@@ -148,7 +190,9 @@ async fn a_watch_tells_what_happened_since_its_version() {
     let api = volumes(&server);
     let since = server.revision().to_string();
     server.create(&volume("a")).unwrap();
-    server.merge("PersistentVolume", "", "a", &json!({"metadata": {"labels": {"x": "1"}}})).unwrap();
+    server
+        .merge("PersistentVolume", "", "a", &json!({"metadata": {"labels": {"x": "1"}}}))
+        .unwrap();
     server.delete("PersistentVolume", "", "a").unwrap();
     let mut events = api.watch(&WatchParams::default(), &since).await.unwrap().boxed();
     let mut seen = Vec::new();

@@ -28,7 +28,10 @@ pub fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
 }
 
 /// The members of the object at `path`; none when absent.
-pub fn members<'a>(value: &'a Value, path: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+pub fn members<'a>(
+    value: &'a Value,
+    path: &[&str],
+) -> impl Iterator<Item = (&'a String, &'a Value)> {
     at(value, path).as_object().into_iter().flatten()
 }
 

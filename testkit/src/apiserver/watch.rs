@@ -54,7 +54,11 @@ pub struct Watches(Mutex<Vec<std::sync::Weak<Handle>>>);
 
 impl Watches {
     fn open(&self, resource: &str) -> Arc<Handle> {
-        let handle = Arc::new(Handle { resource: resource.to_owned(), cut: AtomicBool::new(false), notify: Notify::new() });
+        let handle = Arc::new(Handle {
+            resource: resource.to_owned(),
+            cut: AtomicBool::new(false),
+            notify: Notify::new(),
+        });
         let mut watches = self.0.lock();
         watches.retain(|watch| watch.strong_count() > 0);
         watches.push(Arc::downgrade(&handle));
@@ -63,7 +67,12 @@ impl Watches {
 
     /// How many watches of a resource run.
     pub fn count(&self, resource: &str) -> usize {
-        self.0.lock().iter().filter_map(std::sync::Weak::upgrade).filter(|watch| watch.resource == resource).count()
+        self.0
+            .lock()
+            .iter()
+            .filter_map(std::sync::Weak::upgrade)
+            .filter(|watch| watch.resource == resource)
+            .count()
     }
 
     /// Cuts the connections of all watches, or of those of one resource.
@@ -187,7 +196,8 @@ impl Watcher {
     /// Reads what the history has to tell next.
     fn read_changes(&mut self) {
         self.latest.borrow_and_update();
-        let changes = self.state.lock().store.changes(&self.target.kind.group_resource(), self.seen, BATCH);
+        let changes =
+            self.state.lock().store.changes(&self.target.kind.group_resource(), self.seen, BATCH);
         let changes = match changes {
             Ok(changes) => changes,
             Err(Compacted { oldest }) => return self.expire(oldest),
@@ -222,7 +232,9 @@ impl Watcher {
         };
         // What leaves the selection is told as it last was in it, at the revision it left.
         match (&change.before, after) {
-            (Some(before), false) => Some((name, Arc::new(Object::new(before.value().clone(), change.revision())))),
+            (Some(before), false) => {
+                Some((name, Arc::new(Object::new(before.value().clone(), change.revision()))))
+            }
             _ => Some((name, Arc::clone(&change.object))),
         }
     }
@@ -304,7 +316,11 @@ impl Watcher {
 }
 
 /// What a watch starts with, if it starts with what there is, and the revision it goes on from.
-fn beginning(state: &State, target: &Target, options: &ListOptions) -> (Option<VecDeque<Arc<Object>>>, u64) {
+fn beginning(
+    state: &State,
+    target: &Target,
+    options: &ListOptions,
+) -> (Option<VecDeque<Arc<Object>>>, u64) {
     let resume = match (options.initial_events, options.since) {
         (Some(true), _) => None,
         (Some(false), Since::Latest | Since::Any) => Some(state.store.revision()),

@@ -13,8 +13,10 @@ use kube::config::{
     NamedCluster, NamedContext,
 };
 
-/// The token that the API server knows as an admin's.
-const ADMIN_TOKEN: &str = "admintoken";
+use crate::{
+    apiserver::serve::{Served, Settings},
+    control_plane::layout::ADMIN_TOKEN,
+};
 
 /// An API server with the port and the files of one run.
 pub struct Cluster {
@@ -59,15 +61,15 @@ pub enum ClusterError {
 }
 
 impl Cluster {
-    /// The API server at `https://127.0.0.1:{port}` whose files are in `directory`: `pki/ca.crt`
+    /// The API server at `url` whose files are in `directory`: `pki/ca.crt`
     /// and the kubeconfigs. `keep` is held until the run ends.
     pub async fn at(
         directory: &Path,
-        port: u16,
+        url: &str,
         http: u16,
         keep: impl Any + Send,
     ) -> Result<Self, ClusterError> {
-        let admin = admin(directory, port)
+        let admin = admin(directory, url)
             .await
             .map_err(|source| ClusterError::Client { directory: directory.to_owned(), source })?;
         Ok(Self { admin, directory: directory.to_owned(), http, _keep: Box::new(keep) })
@@ -75,17 +77,22 @@ impl Cluster {
 
     /// An in-memory API server of its own, served over HTTPS until the run ends.
     pub async fn embedded(http: u16) -> Result<Self, ClusterError> {
-        Err(ClusterError::Server("not yet merged".into()))
+        let scratch = Scratch::new()?;
+        let served = Served::start(Settings::new(scratch.path())).await;
+        let served = served.map_err(|error| ClusterError::Server(error.into()))?;
+        let directory = scratch.path().to_owned();
+        let url = served.url().to_owned();
+        Self::at(&directory, &url, http, (served, scratch)).await
     }
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A client with the admin's token.
-async fn admin(directory: &Path, port: u16) -> Result<kube::Client, AnyError> {
+async fn admin(directory: &Path, url: &str) -> Result<kube::Client, AnyError> {
     let name = || "admin".to_owned();
     let cluster = KubeconfigCluster {
-        server: Some(format!("https://127.0.0.1:{port}")),
+        server: Some(url.to_owned()),
         certificate_authority: Some(directory.join("pki/ca.crt").display().to_string()),
         ..KubeconfigCluster::default()
     };

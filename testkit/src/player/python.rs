@@ -52,7 +52,7 @@ fn write_text(out: &mut String, text: &str) {
             Some('\t') => out.push_str("\\t"),
             Some('\u{8}') => out.push_str("\\b"),
             Some('\u{c}') => out.push_str("\\f"),
-            Some(c @ (' '..='~' | '\u{7f}')) => out.push(c),
+            Some(c @ ' '..='~') => out.push(c),
             _ => {
                 // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{unit:04x}");
@@ -116,9 +116,7 @@ mod tests {
     fn dumps_is_pythons() {
         let value =
             json!({"b": [1, 2.5, null, true], "a": {"é\u{1f600}": "\"\\\n\u{1}\u{7f}"}, "c": []});
-        let expected = r#"{"a": {"\u00e9\ud83d\ude00": "\"\\\n\u0001"#.to_owned()
-            + "\u{7f}"
-            + r#""}, "b": [1, 2.5, null, true], "c": []}"#;
+        let expected = r#"{"a": {"\u00e9\ud83d\ude00": "\"\\\n\u0001\u007f"}, "b": [1, 2.5, null, true], "c": []}"#;
         assert_eq!(dumps(&value), expected);
     }
 

@@ -47,11 +47,13 @@ impl Patch {
         let taken = |patch: PatchKind| !(kind.custom && patch == PatchKind::Strategic);
         let found = TYPES.iter().find(|(patch, name)| *name == content_type && taken(*patch));
         let Some((patch, _)) = found else {
-            let accepted: Vec<&str> = TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
+            let accepted: Vec<&str> =
+                TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
             return Err(Status::unsupported_media_type(&accepted));
         };
         let decoded = if *patch == PatchKind::Apply { yaml(body) } else { json(body) };
-        let body = decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
+        let body =
+            decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
         Ok(Self { kind: *patch, body })
     }
 
@@ -90,8 +92,8 @@ fn merge(object: &mut Value, patch: &Value) {
 }
 
 fn apply_operations(object: &mut Value, patch: &Value) -> Result<(), Status> {
-    let operations: json_patch::Patch =
-        serde_json::from_value(patch.clone()).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     json_patch::patch(object, &operations).map_err(|error| {
         Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
             .details(serde_json::json!({"causes": [{"reason": "UnexpectedServerResponse", "message": error.to_string()}]}))

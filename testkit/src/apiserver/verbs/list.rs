@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{State, Target};
 use crate::apiserver::{
-    tree,
     object::{Key, Object},
     parameters::{ListOptions, Since},
     status::Status,
     store::Compacted,
+    tree,
 };
 
 /// One page of a list.
@@ -60,10 +60,21 @@ impl State {
         let resource = target.kind.group_resource();
         let now = self.store.range(&resource, namespace, start.after.as_ref());
         let Some(revision) = start.revision else {
-            return Ok(page(now.map(|(_, object)| object), options, start.limit, self.store.revision()));
+            return Ok(page(
+                now.map(|(_, object)| object),
+                options,
+                start.limit,
+                self.store.revision(),
+            ));
         };
-        let then = self.store.at(&resource, revision).map_err(|Compacted { .. }| too_old(start.after.as_ref()))?;
-        let wanted = |key: &Key| namespace.is_none_or(|ns| ns == key.namespace) && start.after.as_ref().is_none_or(|after| key > after);
+        let then = self
+            .store
+            .at(&resource, revision)
+            .map_err(|Compacted { .. }| too_old(start.after.as_ref()))?;
+        let wanted = |key: &Key| {
+            namespace.is_none_or(|ns| ns == key.namespace)
+                && start.after.as_ref().is_none_or(|after| key > after)
+        };
         let objects = then.of(now, wanted);
         Ok(page(objects.map(|(_, object)| object), options, start.limit, revision))
     }
@@ -87,13 +98,19 @@ impl State {
     }
 }
 
-fn page<'a>(objects: impl Iterator<Item = &'a Arc<Object>>, options: &ListOptions, limit: usize, revision: u64) -> Page {
+fn page<'a>(
+    objects: impl Iterator<Item = &'a Arc<Object>>,
+    options: &ListOptions,
+    limit: usize,
+    revision: u64,
+) -> Page {
     let mut selected = objects.filter(|object| options.selection.matches(object.value()));
     let limit = if limit == 0 { usize::MAX } else { limit };
     let objects: Vec<Arc<Object>> = selected.by_ref().take(limit).cloned().collect();
     let after = selected.next().and(objects.last()).map(|last| last.key());
     // What is left is counted only where that costs no look at each object, as etcd does.
-    let remaining = after.as_ref().filter(|_| options.selection.is_all()).map(|_| selected.count() + 1);
+    let remaining =
+        after.as_ref().filter(|_| options.selection.is_all()).map(|_| selected.count() + 1);
     let continue_token = after.map(|after| encode(&after, Some(revision)));
     Page { objects, revision, continue_token, remaining }
 }
@@ -116,7 +133,8 @@ fn too_old(after: Option<&Key>) -> Status {
 fn encode(after: &Key, revision: Option<u64>) -> String {
     let revision = revision.map_or(json!(-1), |revision| json!(revision));
     let start = json!([after.namespace, after.name]);
-    BASE64_URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+    BASE64_URL_SAFE_NO_PAD
+        .encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
 }
 
 fn decode(token: &str) -> Result<(Key, Option<u64>), Status> {
