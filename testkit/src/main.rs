@@ -1,11 +1,15 @@
-//! `testkit serve`: the in-memory API server over HTTPS, for kubectl, scenario players and demos.
+//! `testkit serve`: the in-memory API server over HTTPS, for kubectl, scenario players and demos;
+//! `testkit play`: the scenario player.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{error::Error, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
-use testkit::apiserver::{
-    resources::ServerVersion,
-    serve::{ServeError, Served, Settings},
+use testkit::{
+    apiserver::{
+        resources::ServerVersion,
+        serve::{ServeError, Served, Settings},
+    },
+    player,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,6 +24,8 @@ struct Arguments {
 enum Command {
     /// Serves an empty Kubernetes API over HTTPS until it is told to stop.
     Serve(Serve),
+    /// Plays recorded scenarios on a provisioner.
+    Play(player::cli::Play),
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,20 +56,25 @@ fn version(text: &str) -> Result<ServerVersion, String> {
 }
 
 fn main() -> ExitCode {
-    let Command::Serve(arguments) = Arguments::parse().command;
-    match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("testkit: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    run(Arguments::parse().command).unwrap_or_else(|error| {
+        eprintln!("testkit: {error}");
+        ExitCode::FAILURE
+    })
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(arguments: Serve) -> Result<(), ServeError> {
+async fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
+    match command {
+        Command::Serve(arguments) => serve(arguments).await?,
+        Command::Play(arguments) => return Ok(player::cli::run(arguments).await?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(arguments: Serve) -> Result<(), ServeError> {
     let Serve { dir, port, audit, cluster, kubernetes_version } = arguments;
-    let settings = Settings { port, audit, cluster, version: kubernetes_version, ..Settings::new(dir) };
+    let settings =
+        Settings { port, audit, cluster, version: kubernetes_version, ..Settings::new(dir) };
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let served = Served::start(settings).await?;

@@ -5,8 +5,7 @@
 //! missing binary fails the test: see `.ci/kubectl` for a way to get one.
 
 use std::{
-    env,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     time::Duration,
@@ -74,8 +73,7 @@ impl Bench {
     async fn new(kubectl: &Path, minor: u8, number: usize) -> Self {
         let name = format!("testkit-kubectl-{}-{minor}-{number}", std::process::id());
         let home = env::temp_dir().join(name);
-        let settings =
-            Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
+        let settings = Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
         let served = Served::start(settings).await.unwrap();
         Self { kubectl: kubectl.to_owned(), served, home }
     }
@@ -121,9 +119,8 @@ impl Bench {
     /// Waits until a claim is marked as deleted.
     async fn until_deleting(&self, claim: &str) {
         let deleted = "jsonpath={.metadata.deletionTimestamp}";
-        let marked = async {
-            while self.run(&["get", "pvc", claim, "-o", deleted]).await.is_empty() {}
-        };
+        let marked =
+            async { while self.run(&["get", "pvc", claim, "-o", deleted]).await.is_empty() {} };
         tokio::time::timeout(PATIENCE, marked).await.expect("the claim is never deleted");
     }
 
@@ -184,7 +181,10 @@ async fn create_is_accepted_without_turning_validation_off() {
             "storageclass.storage.k8s.io/rbd created\npersistentvolumeclaim/claim created\n"
         );
         let again = bench.fails("admin", &["create", "-f", "-"], CLASS).await;
-        assert!(again.contains("(AlreadyExists)") && again.contains("\"rbd\" already exists"), "{again}");
+        assert!(
+            again.contains("(AlreadyExists)") && again.contains("\"rbd\" already exists"),
+            "{again}"
+        );
     }
 }
 
@@ -199,10 +199,16 @@ async fn get_prints_the_columns_of_the_real_server() {
         let claims = bench.run(&["get", "pvc", "-A"]).await;
         assert_eq!(line(&claims, "default")[..3], ["default", "claim", "Pending"]);
         let classes = bench.run(&["get", "sc,secrets"]).await;
-        assert!(classes.contains("PROVISIONER") && classes.contains("rbd.csi.ceph.com"), "{classes}");
+        assert!(
+            classes.contains("PROVISIONER") && classes.contains("rbd.csi.ceph.com"),
+            "{classes}"
+        );
         let named = bench.run(&["get", "pvc", "-l", "app=a", "-o", "name"]).await;
         assert_eq!(named, "persistentvolumeclaim/claim\n");
-        assert_eq!(bench.run(&["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"]).await, "h");
+        assert_eq!(
+            bench.run(&["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"]).await,
+            "h"
+        );
     }
 }
 
@@ -262,7 +268,10 @@ async fn apply_merges_on_the_client_side() {
         assert_eq!(bench.fed(&apply, CLAIM).await, "persistentvolumeclaim/claim created\n");
         assert_eq!(bench.fed(&apply, CLAIM).await, "persistentvolumeclaim/claim unchanged\n");
         let relabelled = CLAIM.replace("{app: a}", "{role: b}");
-        assert_eq!(bench.fed(&apply, &relabelled).await, "persistentvolumeclaim/claim configured\n");
+        assert_eq!(
+            bench.fed(&apply, &relabelled).await,
+            "persistentvolumeclaim/claim configured\n"
+        );
         let labels = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels}"]).await;
         assert_eq!(labels, r#"{"role":"b"}"#);
         let snapshot = "
@@ -283,7 +292,8 @@ async fn apply_merges_on_the_server_side() {
         let applied = "persistentvolumeclaim/claim serverside-applied\n";
         assert_eq!(bench.fed(&apply, CLAIM).await, applied);
         assert_eq!(bench.fed(&apply, &CLAIM.replace("app: a", "app: b")).await, applied);
-        let label = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels.app}"]).await;
+        let label =
+            bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels.app}"]).await;
         assert_eq!(label, "b");
     }
 }
@@ -294,7 +304,10 @@ async fn a_dry_run_on_the_server_stores_nothing() {
         let printed = bench.fed(&["apply", "--dry-run=server", "-f", "-"], CLAIM).await;
         assert_eq!(printed, "persistentvolumeclaim/claim created (server dry run)\n");
         let missing = bench.fails("admin", &["get", "pvc", "claim"], "").await;
-        assert!(missing.contains("(NotFound): persistentvolumeclaims \"claim\" not found"), "{missing}");
+        assert!(
+            missing.contains("(NotFound): persistentvolumeclaims \"claim\" not found"),
+            "{missing}"
+        );
     }
 }
 
@@ -311,7 +324,13 @@ async fn patch_label_and_annotate_change_an_object() {
         bench.run(&["label", "pvc", "claim", "y=2"]).await;
         bench.run(&["annotate", "pvc", "claim", "z=3"]).await;
         let got = bench
-            .run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels} {.metadata.finalizers} {.metadata.annotations.z}"])
+            .run(&[
+                "get",
+                "pvc",
+                "claim",
+                "-o",
+                "jsonpath={.metadata.labels} {.metadata.finalizers} {.metadata.annotations.z}",
+            ])
             .await;
         assert_eq!(got, r#"{"app":"a","x":"1","y":"2"} ["example.com/a"] 3"#);
     }
@@ -326,7 +345,17 @@ async fn delete_waits_until_the_last_finalizer_is_gone() {
         let mut deleting = bench.command("admin", &["delete", "pvc", "claim"]).spawn().unwrap();
         bench.until_deleting("claim").await;
         assert!(deleting.try_wait().unwrap().is_none(), "did not wait");
-        bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).await;
+        bench
+            .run(&[
+                "patch",
+                "pvc",
+                "claim",
+                "--type",
+                "merge",
+                "-p",
+                r#"{"metadata":{"finalizers":null}}"#,
+            ])
+            .await;
         let ended = tokio::time::timeout(PATIENCE, deleting.wait()).await.expect("delete hangs");
         assert!(ended.unwrap().success());
     }
@@ -374,8 +403,14 @@ async fn auth_can_i_answers_by_the_roles() {
         };
         assert_eq!(can("sa", &["create", "persistentvolumes"]).await, "yes");
         assert_eq!(can("sa", &["create", "secrets", "-n", "default"]).await, "no");
-        assert_eq!(can("ceph", &["update", "leases.coordination.k8s.io", "-n", "default"]).await, "yes");
-        assert_eq!(can("ceph", &["update", "leases.coordination.k8s.io", "-n", "other"]).await, "no");
+        assert_eq!(
+            can("ceph", &["update", "leases.coordination.k8s.io", "-n", "default"]).await,
+            "yes"
+        );
+        assert_eq!(
+            can("ceph", &["update", "leases.coordination.k8s.io", "-n", "other"]).await,
+            "no"
+        );
         assert_eq!(can("admin", &["*", "*"]).await, "yes");
         let listed = can("sa", &["--list"]).await;
         assert!(listed.contains("persistentvolumes") && listed.contains("/version"), "{listed}");

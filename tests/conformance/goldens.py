@@ -70,14 +70,14 @@ def value(rnd, depth=3):
 
 def norms(rnd):
     r = run(); out = []
-    for _ in range(400):
+    for _ in range(150):
         x = value(rnd); out.append([x, r.norm(x)])
     return out
 
 
 def diffs(rnd):
     out = []; small = lambda: rnd.choice([1, 2, 2.0, "a", {"k": 1}, {"k": 1.0}, [1, "x"], None])
-    for _ in range(300):
+    for _ in range(120):
         sides = [{k: rnd.choice([None, "x", 0, 0.0]) if k == "exit" else [small() for _ in range(rnd.randint(0, 3))] for k in player["STABLE"] if rnd.random() < 0.8} for _ in range(2)]
         exp, got = sides if rnd.random() < 0.7 else (sides[0], {**json.loads(json.dumps(sides[0])), **{k: v for k, v in sides[1].items() if rnd.random() < 0.1}})
         if rnd.random() < 0.5: exp["unstable"] = rnd.sample(player["STABLE"], rnd.randint(1, 4))
@@ -88,7 +88,7 @@ def diffs(rnd):
 def rules(rnd):
     """which of the rules each of a row of calls meets"""
     Driver = player["Driver"]; out = []
-    for _ in range(200):
+    for _ in range(100):
         def rule(i):
             r = {"available_capacity": i + 1}; m = {}
             if rnd.random() < 0.4: r["times"] = rnd.randint(0, 2)
@@ -147,7 +147,7 @@ METRICS = ["# HELP controller_x y", "controller_persistentvolumeclaim_provision_
 
 def collects(rnd):
     out = []
-    for _ in range(60):
+    for _ in range(30):
         lists = objects(rnd); page = "\n".join(rnd.sample(METRICS, 6)) + "\n"
         sc = {"unordered": rnd.sample(["CreateVolume", "DeleteVolume"], rnd.randint(0, 2)), "keep_order": rnd.random() < .2, "skip": rnd.sample(["csi", "pvs", "leases"], rnd.randint(0, 2))}
         calls = [[rnd.choice(["Probe", "CreateVolume", "DeleteVolume"]), rnd.choice([{}, {"name": texts(rnd)}, {"volume_id": texts(rnd), "secrets": {"k": "v"}}])] for _ in range(rnd.randint(0, 8))]
@@ -162,7 +162,7 @@ def collects(rnd):
 
 def waits(rnd):
     out = []
-    for _ in range(80):
+    for _ in range(20):
         lists = objects(rnd); r = run(Api(lists, "\n".join(METRICS))); calls = [["CreateVolume", {"name": rnd.choice("ab"), "parameters": rnd.choice([{}, {"name": "p"}])}] for _ in range(rnd.randint(0, 5))]
         d = player["Driver"].__new__(player["Driver"]); d.calls, d.count = calls, {"CreateVolume": len(calls)}; r.d = d; r.a = types.SimpleNamespace(http=1); r.path = player["path"]; tried = []
         for w in [{"csi": "CreateVolume", "n": 2}, {"csi": "Probe"}, {"csi": "CreateVolume", "by": "name", "n": 2, "of": 1}, {"csi": "CreateVolume", "by": "", "of": 1}, {"pv": 2}, {"no_pv": True}, {"event": "Provisioning"}, {"event": "Provisioning", "on": "a", "n": 3}, {"event": "LeaderElection", "text": "pvc-", "n": 2}, {"metric": "^go_threads [0-9]$"}, {"metric": "^go_threads$"}, {"capacities": 2}, {"kind": "VolumeSnapshot", "name": "s4", "gone": True}, {"kind": "VolumeSnapshot", "name": "s4", "path": ["metadata", "finalizers"]}, {"kind": "VolumeSnapshot", "name": "s4", "path": ["metadata", "labels", "l"], "absent": True}, {"kind": "Lease", "name": "lease4", "path": ["spec"], "equals": {"holderIdentity": "x"}}, {"kind": "PersistentVolume", "name": "pv-of:a", "path": ["spec", "claimRef"]}, {"kind": "PersistentVolume", "name": "pv-of:z", "gone": True}]:

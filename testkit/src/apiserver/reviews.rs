@@ -13,12 +13,12 @@ use super::{
     ApiServer, Body, User,
     authorizer::Rbac,
     hooks::Extension,
-    tree::{at, set, text},
     rbac::{Attempt, Decision, Policy, Rule, Subject},
     refuse,
     request_info::RequestInfo,
     respond,
     status::Status,
+    tree::{at, set, text},
 };
 
 /// Answers clients' questions about themselves.

@@ -35,8 +35,8 @@ use super::{
     resources::ServerVersion,
     reviews::Reviews,
     table::Printer,
-    token_request::TokenRequests,
     tls::{Identity, TlsError},
+    token_request::TokenRequests,
 };
 use crate::control_plane::{
     layout::{CLIENTS, Layout},

@@ -36,7 +36,11 @@ pub struct Journal(Mutex<Vec<Record>>);
 impl Journal {
     /// Writes a call down.
     pub(super) fn note<M: Message>(&self, method: &'static str, request: &M) {
-        let request = as_json(&format!("csi.v1.{method}Request"), request);
+        self.note_json(method, as_json(&format!("csi.v1.{method}Request"), request));
+    }
+
+    /// Writes a call down whose request is JSON already.
+    pub(crate) fn note_json(&self, method: &'static str, request: Value) {
         self.0.lock().push(Record { method, request, at: Instant::now() });
     }
 

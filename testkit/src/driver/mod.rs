@@ -20,6 +20,8 @@ mod tests;
 
 pub use host::Host;
 pub use journal::{Journal, Record};
+#[cfg(test)]
+pub(crate) use rules::{Chooser, Subject};
 pub use rules::{
     Code, CodeName, Failure, Match, NodeSpec, Ready, Rule, Script, UnknownCode, VolumeSpec,
 };

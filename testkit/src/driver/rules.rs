@@ -184,13 +184,13 @@ impl Script {
 
 /// What a rule's `match` looks at.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Subject<'a> {
+pub(crate) struct Subject<'a> {
     /// The volume's name or id; empty where a call has neither.
-    pub(super) key: &'a str,
+    pub(crate) key: &'a str,
     /// The request's parameters.
-    pub(super) parameters: Option<&'a BTreeMap<String, String>>,
+    pub(crate) parameters: Option<&'a BTreeMap<String, String>>,
     /// The request's topology segments.
-    pub(super) topology: Option<&'a BTreeMap<String, String>>,
+    pub(crate) topology: Option<&'a BTreeMap<String, String>>,
 }
 
 impl Match {
@@ -208,27 +208,35 @@ impl Match {
     }
 }
 
-/// How often each rule served each volume: (method, rule's place, name or id) to calls.
-pub(super) type Used = BTreeMap<(&'static str, usize, String), u32>;
+/// Chooses rules, and remembers how often each served each volume.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Chooser {
+    /// (method, rule's place, volume's name or id) to calls.
+    used: BTreeMap<(&'static str, usize, String), u32>,
+}
 
-/// The rule a call meets: the first fitting one that has calls left, else the last fitting one.
-pub(super) fn choose(
-    rules: &[Rule],
-    method: &'static str,
-    subject: Subject<'_>,
-    used: &mut Used,
-) -> Rule {
-    let fitting = rules.iter().enumerate().filter(|(_, rule)| rule.matching.fits(subject));
-    let mut last = None;
-    for (place, rule) in fitting {
-        let served = used.entry((method, place, subject.key.to_owned())).or_default();
-        if rule.times.is_none_or(|times| *served < times) {
-            *served += 1;
-            return rule.clone();
+impl Chooser {
+    /// The rule a call meets: the first fitting one that has calls left, else the last fitting.
+    pub(crate) fn choose(
+        &mut self,
+        rules: &[Rule],
+        method: &'static str,
+        subject: Subject<'_>,
+    ) -> Rule {
+        let mut last = None;
+        for (place, rule) in rules.iter().enumerate() {
+            if !rule.matching.fits(subject) {
+                continue;
+            }
+            let served = self.used.entry((method, place, subject.key.to_owned())).or_default();
+            if rule.times.is_none_or(|times| *served < times) {
+                *served += 1;
+                return rule.clone();
+            }
+            last = Some(rule);
         }
-        last = Some(rule);
+        last.cloned().unwrap_or_default()
     }
-    last.cloned().unwrap_or_default()
 }
 
 // === Reading ===

@@ -20,7 +20,7 @@ use super::{
         controller_service_capability::{self, Rpc, rpc},
         plugin_capability::{self, Service, service},
     },
-    rules::{Ready, Rule, Script, Subject, Used, VolumeSpec, choose},
+    rules::{Chooser, Ready, Rule, Script, Subject, VolumeSpec},
 };
 
 /// What the driver is called unless its script says otherwise.
@@ -35,7 +35,7 @@ pub struct Scripted {
 #[derive(Debug, Default)]
 struct State {
     script: Script,
-    used: Used,
+    chooser: Chooser,
     flights: BTreeMap<&'static str, Flight>,
     volumes: BTreeSet<String>,
 }
@@ -61,7 +61,7 @@ impl Scripted {
     pub fn amend(&self, script: Script) {
         let mut state = self.state.lock();
         state.script.amend(script);
-        state.used.clear();
+        state.chooser = Chooser::default();
     }
 
     /// Ids of the volumes the driver holds.
@@ -76,8 +76,8 @@ impl Scripted {
     }
 
     fn rule(&self, method: &'static str, subject: Subject<'_>) -> Rule {
-        let State { script, used, .. } = &mut *self.state.lock();
-        choose(script.rules(method), method, subject, used)
+        let State { script, chooser, .. } = &mut *self.state.lock();
+        chooser.choose(script.rules(method), method, subject)
     }
 
     /// Finds the rule of a call that is about no volume, and does what it says.

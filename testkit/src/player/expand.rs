@@ -7,7 +7,7 @@ use super::{
 
 /// Replaces, in every list outside `expect`, an entry with `each: [...]` or `each: N` by one entry
 /// per value, with `{x}` standing for the value and `{lx}` for it in lower case with dashes.
-pub fn expand(node: Node) -> Result<Node, YamlError> {
+pub(super) fn expand(node: Node) -> Result<Node, YamlError> {
     Ok(match node {
         Node::Map(entries) => {
             let expanded = entries.into_iter().map(|(key, value)| {
@@ -76,9 +76,9 @@ impl Placeholder {
         match node {
             Node::Text(text) => Node::Text(self.fill(text)),
             Node::List(items) => Node::List(items.iter().map(|i| self.fill_node(i)).collect()),
-            Node::Map(entries) => Node::Map(
-                entries.iter().map(|(k, v)| (self.fill(k), self.fill_node(v))).collect(),
-            ),
+            Node::Map(entries) => {
+                Node::Map(entries.iter().map(|(k, v)| (self.fill(k), self.fill_node(v))).collect())
+            }
             plain => plain.clone(),
         }
     }

@@ -1,5 +1,44 @@
-//! To be filled.
-pub mod expand;
-pub mod python;
-pub mod scenario;
-pub mod yaml;
+//! The scenario player: replays recorded scenarios on a provisioner and judges what comes of it.
+//!
+//! Owns the scenario files' meaning, which is that of the reference player
+//! (`tests/conformance/play.py`): steps, waits, notes, the normalised outcome and its comparison
+//! with the recorded one, the differences that a ruling allows, and playing several at once.
+//! Promises the reference player's verdicts, held by answers of its own functions (`goldens`).
+//! Leaves the API server to `apiserver` and the CSI driver to `driver`.
+
+mod api;
+pub mod cli;
+mod cluster;
+mod due;
+mod expand;
+mod invocation;
+mod names;
+mod note;
+mod outcome;
+mod process;
+mod python;
+mod rights;
+mod rulings;
+mod run;
+mod runner;
+mod scenario;
+mod verdict;
+mod wait;
+mod web;
+mod yaml;
+
+#[cfg(test)]
+mod goldens;
+
+pub use api::ApiError;
+pub use cluster::{Cluster, ClusterError};
+pub use due::{due, scenario_files};
+pub use outcome::Outcome;
+pub use process::ProcessError;
+pub use rights::RightsError;
+pub use rulings::{Ruled, RulingError, Rulings};
+pub use run::RunError;
+pub use runner::{Options, PlayError, Played, Summary, Verdict, play, play_all};
+pub use scenario::{Scenario, ScenarioError};
+pub use verdict::{Detail, Difference};
+pub use yaml::YamlError;

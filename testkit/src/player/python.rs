@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 /// `json.dumps(value, sort_keys=True)`: `", "` and `": "` between parts, only ASCII.
-pub fn dumps(value: &Value) -> String {
+pub(super) fn dumps(value: &Value) -> String {
     let mut out = String::new();
     write_value(&mut out, value);
     out
@@ -52,7 +52,7 @@ fn write_text(out: &mut String, text: &str) {
             Some('\t') => out.push_str("\\t"),
             Some('\u{8}') => out.push_str("\\b"),
             Some('\u{c}') => out.push_str("\\f"),
-            Some(c @ ' '..='~') | Some(c @ '\u{7f}') => out.push(c),
+            Some(c @ ' '..='~') => out.push(c),
             _ => {
                 // Writing to a String cannot fail.
                 let _ = write!(out, "\\u{unit:04x}");
@@ -63,27 +63,28 @@ fn write_text(out: &mut String, text: &str) {
 }
 
 /// Whether two values are equal to Python, to which `3` and `3.0` are the same.
-pub fn equal(a: &Value, b: &Value) -> bool {
+pub(super) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64()),
+        (Value::Number(a), Value::Number(b)) => {
+            a == b || a.as_f64() == b.as_f64() && (a.is_f64() || b.is_f64())
+        }
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
         }
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
         }
         _ => a == b,
     }
 }
 
 /// `item in list`
-pub fn contains(list: &[Value], item: &Value) -> bool {
+pub(super) fn contains(list: &[Value], item: &Value) -> bool {
     list.iter().any(|known| equal(known, item))
 }
 
 /// Whether Python takes a value for true: not empty, zero or `None`.
-pub fn truthy(value: &Value) -> bool {
+pub(super) fn truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::Bool(value) => *value,
@@ -95,7 +96,7 @@ pub fn truthy(value: &Value) -> bool {
 }
 
 /// `str(value)` of a scalar or, closely, of anything else.
-pub fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
@@ -113,10 +114,9 @@ mod tests {
 
     #[test]
     fn dumps_is_pythons() {
-        let value = json!({"b": [1, 2.5, null, true], "a": {"é\u{1f600}": "\"\\\n\u{1}\u{7f}"}, "c": []});
-        let expected = r#"{"a": {"\u00e9\ud83d\ude00": "\"\\\n\u0001"#.to_owned()
-            + "\u{7f}"
-            + r#""}, "b": [1, 2.5, null, true], "c": []}"#;
+        let value =
+            json!({"b": [1, 2.5, null, true], "a": {"é\u{1f600}": "\"\\\n\u{1}\u{7f}"}, "c": []});
+        let expected = r#"{"a": {"\u00e9\ud83d\ude00": "\"\\\n\u0001\u007f"}, "b": [1, 2.5, null, true], "c": []}"#;
         assert_eq!(dumps(&value), expected);
     }
 
@@ -136,8 +136,9 @@ mod tests {
         for full in [json!(true), json!(-1), json!("0"), json!([0]), json!({"a": null})] {
             assert!(truthy(&full), "{full}");
         }
-        assert_eq!([json!(true), json!(null), json!("x"), json!(2)].map(|v| text(&v)), [
-            "True", "None", "x", "2"
-        ]);
+        assert_eq!(
+            [json!(true), json!(null), json!("x"), json!(2)].map(|v| text(&v)),
+            ["True", "None", "x", "2"]
+        );
     }
 }

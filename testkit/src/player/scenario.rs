@@ -3,7 +3,7 @@
 //! Owns the form of scenario files; the reference player's docstrings (`play.py`, `steps.py`)
 //! define it. Promises that a key nobody knows is an error, not silence.
 
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{collections::BTreeMap, fmt, fs, io, path::Path};
 
 use regex::Regex;
 use serde::{Deserialize, Deserializer, de, de::Error as _};
@@ -19,6 +19,7 @@ use crate::driver::Script;
 /// One scenario: a cluster's objects, a driver, steps, and what came of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools)] // the files have as many
 pub struct Scenario {
     /// Its name, that of the file.
     pub name: String,
@@ -68,9 +69,9 @@ pub struct Scenario {
     #[serde(default)]
     pub(super) skip: Vec<String>,
     /// The quirk of the reference it shows; for readers.
-    pub(super) quirk: Option<Value>,
+    pub quirk: Option<Value>,
     /// Feature gates of the API server it needs; for readers.
-    pub(super) needs: Option<Value>,
+    pub needs: Option<Value>,
     /// The outcome of the reference.
     #[serde(default)]
     pub(super) expect: Map<String, Value>,
@@ -142,6 +143,15 @@ pub(super) enum ProcessName {
     Main,
     /// The one started under this name.
     Named(String),
+}
+
+impl fmt::Display for ProcessName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Main => f.write_str("main"),
+            Self::Named(name) => f.write_str(name),
+        }
+    }
 }
 
 /// `delete:`
@@ -421,7 +431,9 @@ impl<'de> Deserialize<'de> for ProcessName {
         match Value::deserialize(from)? {
             Value::Bool(true) => Ok(Self::Main),
             Value::String(name) => Ok(Self::Named(name)),
-            other => Err(D::Error::custom(format!("{other} names no process; write true or a name"))),
+            other => {
+                Err(D::Error::custom(format!("{other} names no process; write true or a name")))
+            }
         }
     }
 }
@@ -477,7 +489,8 @@ impl<'de> Deserialize<'de> for Wait {
         let source = Value::deserialize(from)?;
         let raw: RawWait = serde_json::from_value(source.clone()).map_err(D::Error::custom)?;
         let timeout = raw.timeout.unwrap_or(15.0);
-        let until = raw.condition().ok_or_else(|| D::Error::custom(format!("no wait: {source}")))?;
+        let until =
+            raw.condition().ok_or_else(|| D::Error::custom(format!("no wait: {source}")))?;
         Ok(Self { until, timeout, source })
     }
 }
@@ -486,9 +499,12 @@ impl RawWait {
     fn condition(self) -> Option<Condition> {
         let calls = usize::try_from(self.n.unwrap_or(1)).ok()?;
         Some(match self {
-            Self { csi: Some(method), by: Some(by), of, .. } => {
-                Condition::CallsBy { method, by: Some(by).filter(|by| !by.is_empty()), n: calls, of: of? }
-            }
+            Self { csi: Some(method), by: Some(by), of, .. } => Condition::CallsBy {
+                method,
+                by: Some(by).filter(|by| !by.is_empty()),
+                n: calls,
+                of: of?,
+            },
             Self { csi: Some(method), .. } => Condition::Calls { method, n: calls },
             Self { exit: Some(process), .. } => Condition::Exit(process),
             Self { pv: Some(n), .. } => Condition::Volumes(n),
@@ -614,7 +630,7 @@ impl<'de> Deserialize<'de> for Ordered {
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = Ordered;
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a mapping")
             }
 

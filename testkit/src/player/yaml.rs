@@ -1,4 +1,4 @@
-//! YAML as the reference player reads it: PyYAML's, which follows YAML 1.1.
+//! YAML as the reference player reads it: as `PyYAML` does, which follows YAML 1.1.
 //!
 //! Owns the reading of scenario files into [`Node`]s: a bare `yes` or `on` is a boolean, `010` is
 //! eight, `1:30` is ninety, and mappings keep their order (a note is named by its keys in order).
@@ -58,7 +58,7 @@ pub enum YamlError {
 }
 
 /// All documents of a file.
-pub fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
+pub(super) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
     let mut reader = Reader { parser: Parser::new_from_str(text), anchors: BTreeMap::new() };
     let mut documents = Vec::new();
     loop {
@@ -71,7 +71,7 @@ pub fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
 }
 
 /// The only document of a file.
-pub fn document(text: &str) -> Result<Node, YamlError> {
+pub(super) fn document(text: &str) -> Result<Node, YamlError> {
     documents(text)?.into_iter().next().ok_or(YamlError::Incomplete)
 }
 
@@ -178,7 +178,7 @@ fn scalar(
     }
 }
 
-/// An unquoted scalar by the rules of YAML 1.1, as PyYAML applies them.
+/// An unquoted scalar by the rules of YAML 1.1, as `PyYAML` applies them.
 fn plain(text: &str) -> Result<Node, String> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Node::Null,
@@ -226,20 +226,28 @@ fn number(text: &str) -> Result<Option<Number>, String> {
         return Err(format!("{text} is a number that JSON cannot hold"));
     }
     if let Some(magnitude) = integer(digits) {
-        let value = magnitude.map(|m| if negative { -m } else { m });
+        let value = magnitude.ok().map(|m| if negative { -m } else { m });
         let fits = value.and_then(|value| {
-            i64::try_from(value).map(Number::from).or_else(|_| u64::try_from(value).map(Number::from)).ok()
+            i64::try_from(value)
+                .map(Number::from)
+                .or_else(|_| u64::try_from(value).map(Number::from))
+                .ok()
         });
         return fits.map(Some).ok_or_else(|| format!("{text} does not fit 64 bits"));
     }
     fraction(text, digits)
 }
 
-/// An integer without its sign: `None` when it is none, `Some(None)` when it is too large.
-fn integer(digits: &str) -> Option<Option<i128>> {
+/// The magnitude does not even fit 128 bits.
+struct TooLarge;
+
+/// An integer without its sign, or `None` when it is none.
+fn integer(digits: &str) -> Option<Result<i128, TooLarge>> {
     let in_base = |text: &str, base: u32, allowed: fn(&u8) -> bool| {
-        let well_formed = !text.is_empty() && text.as_bytes().iter().all(|b| *b == b'_' || allowed(b));
-        well_formed.then(|| i128::from_str_radix(&text.replace('_', ""), base).ok())
+        let well_formed =
+            !text.is_empty() && text.as_bytes().iter().all(|b| *b == b'_' || allowed(b));
+        well_formed
+            .then(|| i128::from_str_radix(&text.replace('_', ""), base).map_err(|_| TooLarge))
     };
     if let Some(bits) = digits.strip_prefix("0b") {
         return in_base(bits, 2, |b| matches!(b, b'0' | b'1'));
@@ -248,7 +256,7 @@ fn integer(digits: &str) -> Option<Option<i128>> {
         return in_base(hex, 16, u8::is_ascii_hexdigit);
     }
     if digits == "0" {
-        return Some(Some(0));
+        return Some(Ok(0));
     }
     if let Some(octal) = digits.strip_prefix('0') {
         return in_base(octal, 8, |b| matches!(b, b'0'..=b'7'));
@@ -260,7 +268,7 @@ fn integer(digits: &str) -> Option<Option<i128>> {
 }
 
 /// `1:30:00`: each part after the first is below sixty.
-fn sexagesimal(digits: &str) -> Option<Option<i128>> {
+fn sexagesimal(digits: &str) -> Option<Result<i128, TooLarge>> {
     let (first, rest) = digits.split_once(':')?;
     let decimal = |part: &str| part.bytes().all(|b| b.is_ascii_digit() || b == b'_');
     let minute = |part: &str| {
@@ -277,7 +285,7 @@ fn sexagesimal(digits: &str) -> Option<Option<i128>> {
         let part = part.parse::<i128>().ok();
         total = total.and_then(|t| t.checked_mul(60)).zip(part).and_then(|(t, p)| t.checked_add(p));
     }
-    Some(total)
+    Some(total.ok_or(TooLarge))
 }
 
 /// A number with a point: an exponent needs its sign, and digits before or after the point.
@@ -298,9 +306,9 @@ fn fraction(text: &str, digits: &str) -> Result<Option<Number>, String> {
         && (starts_with_digit(whole)
             || whole.is_empty() && starts_with_digit(decimals) && text.starts_with('.'));
     let exponent_fits = exponent.is_none_or(|exponent| {
-        exponent.strip_prefix(['+', '-']).is_some_and(|digits| {
-            !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
-        })
+        exponent
+            .strip_prefix(['+', '-'])
+            .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
     });
     if !mantissa || !exponent_fits {
         return Ok(None);
@@ -386,9 +394,21 @@ impl<'de> Deserializer<'de> for Node {
         visitor.visit_newtype_struct(self)
     }
 
+    fn deserialize_enum<V: de::Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, YamlError> {
+        match self {
+            Self::Text(variant) => visitor.visit_enum(variant.into_deserializer()),
+            other => Err(YamlError::Shape(format!("a word is wanted, not {}", Value::from(other)))),
+        }
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct seq tuple tuple_struct map struct enum identifier ignored_any
+        unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 
@@ -437,17 +457,15 @@ mod tests {
             ("1.2.3", json!("1.2.3")),
             ("2026-11-2", json!("2026-11-2")),
             ("10Gi", json!("10Gi")),
-            ("-", Value::Null),
         ] {
-            if text != "-" {
-                assert_eq!(read(text), Ok(expected), "{text}");
-            }
+            assert_eq!(read(text), Ok(expected), "{text}");
         }
     }
 
     #[test]
     fn what_json_cannot_hold_is_refused_with_its_line() {
-        for text in ["2026-11-21", "2026-11-21 10:00:00", ".inf", "-.INF", "1:30.5", "!x y", "<<: 1"]
+        for text in
+            ["2026-11-21", "2026-11-21 10:00:00", ".inf", "-.INF", "1:30.5", "!x y", "<<: 1"]
         {
             let refused = read(&format!("# first\na:\n - {text}"));
             assert!(matches!(refused, Err(YamlError::Unsupported { line: 3, .. })), "{refused:?}");
@@ -457,8 +475,6 @@ mod tests {
 
     #[test]
     fn quoted_and_tagged_scalars_are_text() {
-        let text = "[\"yes\", 'no', !!str 12, |\n  on\n]";
-        assert!(read(text).is_ok());
         assert_eq!(read("['no', \"1\", !!str 12]"), Ok(json!(["no", "1", "12"])));
         assert_eq!(read("a: |\n  on\n"), Ok(json!({"a": "on\n"})));
     }
@@ -476,6 +492,9 @@ mod tests {
     fn aliases_repeat_their_anchor_and_documents_are_told_apart() {
         assert_eq!(read("a: &x {k: [1]}\nb: *x\n"), Ok(json!({"a": {"k": [1]}, "b": {"k": [1]}})));
         let all = documents("a: 1\n---\nb: 2\n").unwrap();
-        assert_eq!(all.into_iter().map(Value::from).collect::<Value>(), json!([{"a": 1}, {"b": 2}]));
+        assert_eq!(
+            all.into_iter().map(Value::from).collect::<Value>(),
+            json!([{"a": 1}, {"b": 2}])
+        );
     }
 }

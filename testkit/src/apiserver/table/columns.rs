@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::age;
 use crate::apiserver::{
-    tree::{at, items, members, text},
     resources::Kind,
+    tree::{at, items, members, text},
 };
 
 /// What stands in a cell.

@@ -1,0 +1,320 @@
+//! The API server as a scenario uses it: as an admin, object by object.
+//!
+//! Owns the paths of the kinds that scenarios speak of, and the few requests made on them. Works
+//! with any API server that the [`kube::Client`] reaches, in process or over HTTPS.
+
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// A request that failed or was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server refused it.
+    #[error("{method} {path}: {code} {answer}")]
+    Refused {
+        /// HTTP method.
+        method: Method,
+        /// Request path.
+        path: String,
+        /// HTTP status.
+        code: u16,
+        /// What it answered.
+        answer: Value,
+    },
+    /// There was no answer.
+    #[error("no answer from the API server: {0}")]
+    NoAnswer(String),
+    /// The scenario names a kind that the player has no path for.
+    #[error("unknown kind {0:?}: add it to the player's table of kinds")]
+    UnknownKind(String),
+}
+
+/// Where a kind's objects live.
+struct Kind {
+    name: &'static str,
+    base: &'static str,
+    plural: &'static str,
+    namespaced: bool,
+}
+
+const fn kind(name: &'static str, base: &'static str, plural: &'static str) -> Kind {
+    Kind { name, base, plural, namespaced: true }
+}
+
+const fn cluster(name: &'static str, base: &'static str, plural: &'static str) -> Kind {
+    Kind { name, base, plural, namespaced: false }
+}
+
+const CORE: &str = "/api/v1";
+const APPS: &str = "/apis/apps/v1";
+const STORAGE: &str = "/apis/storage.k8s.io/v1";
+const SNAPSHOT: &str = "/apis/snapshot.storage.k8s.io/v1";
+
+/// Every kind a scenario may name, in the order in which a used cluster is cleaned.
+const KINDS: [Kind; 20] = [
+    kind("PersistentVolumeClaim", CORE, "persistentvolumeclaims"),
+    cluster("PersistentVolume", CORE, "persistentvolumes"),
+    cluster("VolumeAttachment", STORAGE, "volumeattachments"),
+    cluster("StorageClass", STORAGE, "storageclasses"),
+    cluster("CSINode", STORAGE, "csinodes"),
+    cluster("Node", CORE, "nodes"),
+    cluster("VolumeAttributesClass", STORAGE, "volumeattributesclasses"),
+    kind("VolumeSnapshot", SNAPSHOT, "volumesnapshots"),
+    cluster("VolumeSnapshotContent", SNAPSHOT, "volumesnapshotcontents"),
+    kind("CSIStorageCapacity", STORAGE, "csistoragecapacities"),
+    kind("Lease", "/apis/coordination.k8s.io/v1", "leases"),
+    kind("ReferenceGrant", "/apis/gateway.networking.k8s.io/v1beta1", "referencegrants"),
+    kind("Secret", CORE, "secrets"),
+    kind("Pod", CORE, "pods"),
+    kind("ReplicaSet", APPS, "replicasets"),
+    kind("DaemonSet", APPS, "daemonsets"),
+    kind("Deployment", APPS, "deployments"),
+    kind("StatefulSet", APPS, "statefulsets"),
+    kind("Event", CORE, "events"),
+    cluster("Namespace", CORE, "namespaces"),
+];
+
+/// Kinds whose status is written through a subresource.
+const WITH_STATUS: [&str; 6] = [
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "VolumeSnapshot",
+    "VolumeSnapshotContent",
+    "Node",
+    "Pod",
+];
+
+/// Namespaces that scenarios play in; `sc` is the usual one.
+pub(super) const NAMESPACE: &str = "sc";
+const NAMESPACES: [&str; 2] = [NAMESPACE, "other"];
+
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+fn find(name: &str) -> Result<&'static Kind, ApiError> {
+    KINDS
+        .iter()
+        .find(|kind| kind.name == name)
+        .ok_or_else(|| ApiError::UnknownKind(name.to_owned()))
+}
+
+/// An object's address.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Address<'a> {
+    /// Its kind.
+    pub(super) kind: &'a str,
+    /// Its namespace; not looked at for kinds that have none.
+    pub(super) namespace: Option<&'a str>,
+    /// Its name.
+    pub(super) name: &'a str,
+}
+
+impl Address<'_> {
+    fn path(self) -> Result<String, ApiError> {
+        Ok(format!("{}/{}", collection(find(self.kind)?, self.namespace), self.name))
+    }
+}
+
+fn collection(kind: &Kind, namespace: Option<&str>) -> String {
+    match namespace.filter(|_| kind.namespaced) {
+        Some(namespace) => format!("{}/namespaces/{namespace}/{}", kind.base, kind.plural),
+        None => format!("{}/{}", kind.base, kind.plural),
+    }
+}
+
+/// The API server, with all rights.
+#[derive(Clone)]
+pub(super) struct Api {
+    client: kube::Client,
+}
+
+impl Api {
+    pub(super) fn new(client: kube::Client) -> Self {
+        Self { client }
+    }
+
+    /// Sends a request; the answer's status and, where it is JSON, its body.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&Value, &str)>,
+    ) -> Result<(u16, Value), ApiError> {
+        let lost = |error: &dyn std::fmt::Display| ApiError::NoAnswer(error.to_string());
+        let mut request = Request::builder().method(method).uri(path);
+        if let Some((_, content_type)) = body {
+            request = request.header(http::header::CONTENT_TYPE, content_type);
+        }
+        let bytes = body.map(|(value, _)| value.to_string().into_bytes()).unwrap_or_default();
+        let request = request.body(Body::from(bytes)).map_err(|e| lost(&e))?;
+        let response = self.client.send(request).await.map_err(|e| lost(&e))?;
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.map_err(|e| lost(&e))?.to_bytes();
+        Ok((code, serde_json::from_slice(&body).unwrap_or_else(|_| json!({}))))
+    }
+
+    /// Sends a request that must succeed.
+    pub(super) async fn demand(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&Value, &str)>,
+    ) -> Result<Value, ApiError> {
+        match self.send(method.clone(), path, body).await? {
+            (code, answer) if code < 300 => Ok(answer),
+            (code, answer) => {
+                Err(ApiError::Refused { method, path: path.to_owned(), code, answer })
+            }
+        }
+    }
+
+    /// POSTs an object that may be there already.
+    pub(super) async fn ensure(&self, path: &str, object: &Value) -> Result<(), ApiError> {
+        self.send(Method::POST, path, Some((object, JSON))).await.map(|_| ())
+    }
+
+    /// POSTs an object.
+    pub(super) async fn post(&self, path: &str, object: &Value) -> Result<Value, ApiError> {
+        self.demand(Method::POST, path, Some((object, JSON))).await
+    }
+
+    /// Merge-patches whatever is at `path`.
+    pub(super) async fn patch(&self, path: &str, change: &Value) -> Result<Value, ApiError> {
+        self.demand(Method::PATCH, path, Some((change, MERGE_PATCH))).await
+    }
+
+    /// All objects of a kind; none where they cannot be listed.
+    pub(super) async fn list(&self, name: &str) -> Result<Vec<Value>, ApiError> {
+        let path = collection(find(name)?, None);
+        let (_, mut answer) = self.send(Method::GET, &path, None).await?;
+        Ok(match answer.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+
+    /// An object, or the server's word on it.
+    pub(super) async fn get(&self, address: Address<'_>) -> Result<(u16, Value), ApiError> {
+        self.send(Method::GET, &address.path()?, None).await
+    }
+
+    /// Deletes an object; when `maybe`, it need not be there.
+    pub(super) async fn delete(&self, address: Address<'_>, maybe: bool) -> Result<(), ApiError> {
+        let path = address.path()?;
+        if maybe {
+            self.send(Method::DELETE, &path, None).await.map(|_| ())
+        } else {
+            self.demand(Method::DELETE, &path, None).await.map(|_| ())
+        }
+    }
+
+    /// Merge-patches an object or a subresource of it.
+    pub(super) async fn merge(
+        &self,
+        address: Address<'_>,
+        subresource: Option<&str>,
+        change: &Value,
+    ) -> Result<(), ApiError> {
+        let path = address.path()?;
+        let path = subresource.map_or_else(|| path.clone(), |sub| format!("{path}/{sub}"));
+        self.patch(&path, change).await.map(|_| ())
+    }
+
+    /// Makes an object as a scenario writes it: without `apiVersion` and, often, namespace, but
+    /// with its status.
+    pub(super) async fn create(&self, mut object: Value) -> Result<Value, ApiError> {
+        let kind = find(object.get("kind").and_then(Value::as_str).unwrap_or_default())?;
+        complete(&mut object, kind);
+        let status = object.as_object_mut().and_then(|fields| fields.remove("status"));
+        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        let made = self.post(&collection(kind, namespace), &object).await?;
+        if let Some(status) = status {
+            let name = made.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            let subresource = WITH_STATUS.contains(&kind.name).then_some("status");
+            let address = Address { kind: kind.name, namespace, name };
+            self.merge(address, subresource, &json!({"status": status})).await?;
+        }
+        Ok(made)
+    }
+
+    /// Takes away what earlier scenarios left, and makes the namespaces.
+    pub(super) async fn clean(&self) -> Result<(), ApiError> {
+        for kind in KINDS.iter().filter(|kind| kind.name != "Namespace") {
+            for object in self.list(kind.name).await? {
+                self.wipe(kind, &object).await?;
+            }
+        }
+        for name in NAMESPACES {
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            self.ensure("/api/v1/namespaces", &namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object with its finalizers; those of the system's own namespaces stay.
+    async fn wipe(&self, kind: &Kind, object: &Value) -> Result<(), ApiError> {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
+        let namespace = text("/metadata/namespace");
+        if namespace.is_some_and(|namespace| namespace.starts_with("kube-")) {
+            return Ok(());
+        }
+        let name = text("/metadata/name").unwrap_or_default();
+        let path = Address { kind: kind.name, namespace, name }.path()?;
+        if object.pointer("/metadata/finalizers").is_some() {
+            let bare = json!({"metadata": {"finalizers": null}});
+            self.send(Method::PATCH, &path, Some((&bare, MERGE_PATCH))).await?;
+        }
+        let at_once = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+        self.send(Method::DELETE, &path, Some((&at_once, JSON))).await?;
+        Ok(())
+    }
+}
+
+/// Adds what a scenario leaves out: the namespace and the version.
+fn complete(object: &mut Value, kind: &Kind) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let version = kind.base.trim_start_matches("/apis/").trim_start_matches("/api/");
+    fields.entry("apiVersion").or_insert_with(|| version.into());
+    let metadata = fields.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata.filter(|_| kind.namespaced) {
+        metadata.entry("namespace").or_insert_with(|| NAMESPACE.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scenario_leaves_out_is_added_once() {
+        let completed = |mut object: Value| {
+            let kind = find(object["kind"].as_str().unwrap()).unwrap();
+            complete(&mut object, kind);
+            object
+        };
+        let claim = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "a"}});
+        let claim = completed(claim);
+        assert_eq!(
+            (&claim["apiVersion"], &claim["metadata"]["namespace"]),
+            (&json!("v1"), &json!("sc"))
+        );
+        let grant = json!({"kind": "ReferenceGrant", "metadata": {"namespace": "other"}});
+        let grant = completed(grant);
+        assert_eq!(grant["apiVersion"], "gateway.networking.k8s.io/v1beta1");
+        assert_eq!(grant["metadata"]["namespace"], "other");
+        let class = completed(json!({"kind": "StorageClass", "metadata": {"name": "c"}}));
+        assert_eq!(class["apiVersion"], "storage.k8s.io/v1");
+        assert_eq!(class["metadata"].get("namespace"), None);
+    }
+
+    #[test]
+    fn paths_follow_kind_and_namespace() {
+        let path = |kind, namespace| Address { kind, namespace, name: "n" }.path().unwrap();
+        assert_eq!(path("Lease", Some("x")), "/apis/coordination.k8s.io/v1/namespaces/x/leases/n");
+        assert_eq!(path("PersistentVolume", Some("x")), "/api/v1/persistentvolumes/n");
+        assert!(Address { kind: "Widget", namespace: None, name: "n" }.path().is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! What differs from run to run, and its stand-ins.
+//!
+//! Owns the UIDs a run has met: `<uid:KIND:NAME>` in a scenario stands for an object's UID, and in
+//! the outcome UIDs, identities, generated names and the socket's path give way to such marks.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::python;
+
+/// The UIDs met in one run, and its socket.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Names {
+    /// (UID, its mark), in the order met.
+    pub(super) uids: Vec<(String, String)>,
+    /// The path of the driver's socket.
+    pub(super) socket: String,
+}
+
+static IDENTITY: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("[0-9]{13}-[0-9]{1,4}-").ok());
+static GENERATED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new("csisc-[a-z0-9]{5}").ok());
+
+impl Names {
+    /// Remembers an object's UID.
+    pub(super) fn learn(&mut self, object: &Value) {
+        let part = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let uid = part("/metadata/uid").to_owned();
+        let mark = format!("<uid:{}:{}>", part("/kind"), part("/metadata/name"));
+        match self.uids.iter_mut().find(|(known, _)| *known == uid) {
+            Some((_, known)) => *known = mark,
+            None => self.uids.push((uid, mark)),
+        }
+    }
+
+    /// Puts UIDs in place of their marks; of several objects the last met.
+    pub(super) fn fill(&self, value: &Value) -> Value {
+        let text = python::dumps(value);
+        let filled = self.uids.iter().rev().fold(text, |text, (uid, mark)| text.replace(mark, uid));
+        parsed(filled)
+    }
+
+    /// Puts marks in place of what differs from run to run.
+    pub(super) fn norm(&self, value: &Value) -> Value {
+        let text = self
+            .uids
+            .iter()
+            .fold(python::dumps(value), |text, (uid, mark)| mark_uid(text, uid, mark));
+        let text = replace_all(&IDENTITY, &text, "<identity>-");
+        let text = replace_all(&GENERATED, &text, "csisc-<generated>");
+        let text = match self.socket.as_str() {
+            "" => text,
+            socket => text.replace(socket, "<socket>"),
+        };
+        // A server and a client that watch the same deadline word it differently.
+        parsed(text.replace(
+            "code = DeadlineExceeded desc = Deadline Exceeded",
+            "code = DeadlineExceeded desc = context deadline exceeded",
+        ))
+    }
+
+    /// [`Names::norm`] of a text.
+    pub(super) fn norm_text(&self, text: &str) -> Value {
+        self.norm(&Value::String(text.to_owned()))
+    }
+}
+
+fn parsed(text: String) -> Value {
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+fn replace_all(pattern: &LazyLock<Option<Regex>>, text: &str, with: &str) -> String {
+    match &**pattern {
+        Some(pattern) => pattern.replace_all(text, regex::NoExpand(with)).into_owned(),
+        None => text.to_owned(),
+    }
+}
+
+/// Marks one UID: with its dashes, without them, and cut short after a dash as in volume names.
+fn mark_uid(text: String, uid: &str, mark: &str) -> String {
+    let digits = uid.replace('-', "");
+    if !digits.get(..6).is_some_and(|start| text.contains(start)) {
+        return text;
+    }
+    let text = text.replace(uid, mark).replace(&digits, &mark.replace("<uid:", "<uid[32]:"));
+    (6..32).rev().fold(text, |text, length| match digits.get(..length) {
+        Some(cut) => {
+            let mark = mark.replace("<uid:", &format!("<uid[:{length}]:"));
+            mark_cut(&text, &format!("-{cut}"), &format!("-{mark}"))
+        }
+        None => text,
+    })
+}
+
+/// Replaces `needle` where no further hexadecimal digit follows.
+fn mark_cut(text: &str, needle: &str, with: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(needle) {
+        let goes_on = after.starts_with(|c: char| matches!(c, '0'..='9' | 'a'..='f'));
+        out.push_str(before);
+        out.push_str(if goes_on { needle } else { with });
+        rest = after;
+    }
+    out + rest
+}

@@ -1,0 +1,210 @@
+//! Where the project does better than the reference, and by which ruling.
+//!
+//! Owns the reading of the rulings' table (`README.md` beside the scenarios) and of the files in
+//! `differences/`. Promises that no expectation is replaced without a row that allows it.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{
+    outcome::Outcome,
+    yaml::{self, YamlError},
+};
+
+/// The header of the table of rulings.
+const HEADER: &str = "| quirk | ruling |";
+
+/// Why a difference is not allowed, or cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RulingError {
+    /// A file cannot be read.
+    #[error("{path}: {source}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A difference is not YAML.
+    #[error("{path}: {source}")]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: YamlError,
+    },
+    /// The table is not where it should be.
+    #[error("{0} has no table with the header {HEADER:?}")]
+    NoTable(PathBuf),
+    /// A difference does not say what it rests on.
+    #[error("{0}: the first line must be a comment that names a row of the rulings' table")]
+    NoRow(PathBuf),
+    /// A difference rests on a row that does not exist.
+    #[error("{path}: the rulings' table has no row {row:?}")]
+    UnknownRow {
+        /// Which file.
+        path: PathBuf,
+        /// What its first line names.
+        row: String,
+    },
+    /// A difference rests on a row that allows none.
+    #[error("{path}: the ruling on {row:?} is {ruling:?}, which allows no difference")]
+    NotAllowed {
+        /// Which file.
+        path: PathBuf,
+        /// What its first line names.
+        row: String,
+        /// What is ruled there.
+        ruling: String,
+    },
+    /// A difference changes more than the expectation.
+    #[error("{0}: a difference holds `expect` and nothing else")]
+    OnlyExpect(PathBuf),
+}
+
+/// The table of rulings: quirk to ruling.
+#[derive(Debug, Clone, Default)]
+pub struct Rulings {
+    rows: BTreeMap<String, String>,
+    directory: PathBuf,
+}
+
+/// An expectation in place of the recorded one.
+#[derive(Debug, Clone)]
+pub struct Ruled {
+    /// The row it rests on.
+    pub row: String,
+    /// What is expected instead.
+    pub expect: Outcome,
+}
+
+fn read(path: &Path) -> Result<String, RulingError> {
+    fs::read_to_string(path)
+        .map_err(|source| RulingError::Unreadable { path: path.to_owned(), source })
+}
+
+impl Rulings {
+    /// Reads the table beside the scenarios.
+    pub fn load(conformance: &Path) -> Result<Self, RulingError> {
+        let path = conformance.join("README.md");
+        let rows = table(&read(&path)?);
+        if rows.is_empty() {
+            return Err(RulingError::NoTable(path));
+        }
+        Ok(Self { rows, directory: conformance.join("differences") })
+    }
+
+    /// The expectation that stands in for that of the scenario file `scenario`, if there is one.
+    pub fn on(&self, scenario: &Path) -> Result<Option<Ruled>, RulingError> {
+        let Some(name) = scenario.file_name() else { return Ok(None) };
+        let path = self.directory.join(name);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = read(&path)?;
+        Ok(Some(Ruled { row: self.row(&text, &path)?, expect: expectation(&text, &path)? }))
+    }
+
+    /// The row that the first line of a difference names, if it allows one.
+    fn row(&self, text: &str, path: &Path) -> Result<String, RulingError> {
+        let first = text.lines().next().and_then(|line| line.strip_prefix('#')).map(str::trim);
+        let Some(named) = first.filter(|row| !row.is_empty()) else {
+            return Err(RulingError::NoRow(path.to_owned()));
+        };
+        let row = named.to_owned();
+        match self.rows.get(named) {
+            None => Err(RulingError::UnknownRow { path: path.to_owned(), row }),
+            Some(ruling) if !allows(ruling) => {
+                let ruling = ruling.clone();
+                Err(RulingError::NotAllowed { path: path.to_owned(), row, ruling })
+            }
+            Some(_) => Ok(row),
+        }
+    }
+}
+
+/// The rows of the table of rulings. Each quirk of a row that lists several stands for itself, too.
+fn table(readme: &str) -> BTreeMap<String, String> {
+    let body = readme.lines().skip_while(|line| line.trim() != HEADER).skip(2);
+    let mut rows = BTreeMap::new();
+    for line in body.take_while(|line| line.starts_with('|')) {
+        let Some((quirk, ruling)) = cells(line) else { continue };
+        for part in std::iter::once(quirk).chain(quirk.split(';')) {
+            rows.insert(part.trim().to_owned(), ruling.to_owned());
+        }
+    }
+    rows
+}
+
+fn cells(line: &str) -> Option<(&str, &str)> {
+    let (quirk, ruling) = line.trim().strip_prefix('|')?.strip_suffix('|')?.split_once('|')?;
+    Some((quirk.trim(), ruling.trim()))
+}
+
+/// Whether a ruling asks for something else than the reference does, at least sometimes.
+fn allows(ruling: &str) -> bool {
+    let same = ruling.strip_prefix("same");
+    same.is_none_or(|rest| ["unless", "else", "better"].iter().any(|word| rest.contains(word)))
+}
+
+fn expectation(text: &str, path: &Path) -> Result<Outcome, RulingError> {
+    let node = yaml::document(text)
+        .map_err(|source| RulingError::Malformed { path: path.to_owned(), source })?;
+    let Value::Object(mut fields) = Value::from(node) else {
+        return Err(RulingError::OnlyExpect(path.to_owned()));
+    };
+    match (fields.remove("expect"), fields.is_empty()) {
+        (Some(Value::Object(expect)), true) => Ok(expect),
+        _ => Err(RulingError::OnlyExpect(path.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const README: &str = "# x\n| a | b |\n|---|---|\n| no | better |\n\ntext\n| quirk | ruling |\n\
+        |---|---|\n| leak; crash, too | better: none |\n| texts | same |\n\
+        | dumps | same where stable, else other |\n\n| later | better |\n";
+
+    fn rulings() -> Rulings {
+        Rulings { rows: table(README), directory: PathBuf::new() }
+    }
+
+    #[test]
+    fn only_rows_of_the_rulings_table_that_allow_it_carry_a_difference() {
+        let row = |text: &str| rulings().row(text, Path::new("d.yaml"));
+        for named in ["leak; crash, too", "leak", "crash, too", "dumps"] {
+            assert_eq!(row(&format!("# {named}\nexpect: {{}}\n")).unwrap(), named);
+        }
+        assert!(matches!(row("# texts\n"), Err(RulingError::NotAllowed { .. })));
+        for unknown in ["# no\n", "# later\n", "# lea\n", "# better: none\n"] {
+            assert!(matches!(row(unknown), Err(RulingError::UnknownRow { .. })), "{unknown}");
+        }
+        for nameless in ["", "expect: {}\n", "#\nexpect: {}\n"] {
+            assert!(matches!(row(nameless), Err(RulingError::NoRow(_))), "{nameless:?}");
+        }
+    }
+
+    #[test]
+    fn a_difference_holds_an_expectation_and_nothing_else() {
+        let read = |text: &str| expectation(text, Path::new("d.yaml"));
+        assert_eq!(read("# r\nexpect: {exit: 1}\n").unwrap()["exit"], 1);
+        for wrong in ["expect: {}\nsteps: []\n", "steps: []\n", "expect: []\n", "[]\n"] {
+            assert!(matches!(read(wrong), Err(RulingError::OnlyExpect(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_projects_own_table_is_found() {
+        let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance");
+        let rulings = Rulings::load(&conformance).unwrap();
+        assert!(rulings.rows.contains_key("DeleteVolume sent twice"));
+        assert!(rulings.on(Path::new("x/no-such-scenario.yaml")).unwrap().is_none());
+    }
+}

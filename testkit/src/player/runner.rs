@@ -1,0 +1,179 @@
+//! Several scenarios, several at once, and what came of them.
+
+use std::{
+    fmt,
+    future::Future,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream};
+use tokio::time::Instant;
+
+use super::{
+    cluster::{Cluster, ClusterError},
+    outcome::Outcome,
+    rulings::{RulingError, Rulings},
+    run::{self, RunError},
+    scenario::{Scenario, ScenarioError},
+    verdict::{Difference, differences, metric_differences},
+};
+
+/// What is played, and by which rules.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The provisioner.
+    pub binary: PathBuf,
+    /// The directory of the scenarios, with `cluster/`, `differences/` and the table of rulings.
+    pub conformance: PathBuf,
+    /// How many scenarios are played at once, each on a cluster of its own.
+    pub jobs: usize,
+}
+
+/// What came of a scenario.
+#[derive(Debug)]
+pub struct Played {
+    /// Its name.
+    pub name: String,
+    /// What is to be held of it.
+    pub verdict: Verdict,
+    /// What it left behind; `None` when it broke off.
+    pub outcome: Option<Outcome>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What is to be held of a run.
+#[derive(Debug)]
+pub enum Verdict {
+    /// As the reference did.
+    Same,
+    /// As the ruling in this row asks.
+    Ruled(String),
+    /// Otherwise.
+    Differs(Vec<Difference>),
+    /// It broke off.
+    Broken(PlayError),
+}
+
+/// Why a scenario was not played to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The scenario cannot be read.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// Its difference is not allowed.
+    #[error(transparent)]
+    Ruling(#[from] RulingError),
+    /// There is no cluster for it.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A step failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl Verdict {
+    /// Whether the run is as it should be.
+    pub fn passed(&self) -> bool {
+        matches!(self, Self::Same | Self::Ruled(_))
+    }
+}
+
+/// How many scenarios came to which verdict.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// As the reference.
+    pub same: usize,
+    /// Different by ruling.
+    pub ruled: usize,
+    /// Anything else.
+    pub failed: usize,
+}
+
+impl Summary {
+    fn count(&mut self, verdict: &Verdict) {
+        match verdict {
+            Verdict::Same => self.same += 1,
+            Verdict::Ruled(_) => self.ruled += 1,
+            Verdict::Differs(_) | Verdict::Broken(_) => self.failed += 1,
+        }
+    }
+}
+
+/// Plays one scenario file.
+pub async fn play(
+    file: &Path,
+    cluster: &Cluster,
+    options: &Options,
+) -> Result<(Verdict, Outcome), PlayError> {
+    let scenario = Scenario::load(file)?;
+    let ruled = Rulings::load(&options.conformance)?.on(file)?;
+    let outcome = run::play(&scenario, cluster, &options.binary, &options.conformance).await?;
+    let expect = ruled.as_ref().map_or(&scenario.expect, |ruled| &ruled.expect);
+    let mut found = differences(expect, &outcome);
+    found.extend(metric_differences(expect, &outcome));
+    let verdict = match (found.is_empty(), ruled) {
+        (false, _) => Verdict::Differs(found),
+        (true, Some(ruled)) => Verdict::Ruled(ruled.row),
+        (true, None) => Verdict::Same,
+    };
+    Ok((verdict, outcome))
+}
+
+/// Plays all `files`, each on a cluster that `cluster` makes for it, and tells of each as it ends.
+pub async fn play_all<F>(
+    files: &[PathBuf],
+    options: &Options,
+    cluster: impl Fn() -> F,
+    mut told: impl FnMut(&Played),
+) -> Summary
+where
+    F: Future<Output = Result<Cluster, ClusterError>>,
+{
+    let cluster = &cluster;
+    let plays = files.iter().map(|file| async move {
+        let began = Instant::now();
+        // A cluster is made when its turn comes, and is gone with the end of the play.
+        let result = match cluster().await {
+            Ok(cluster) => play(file, &cluster, options).await,
+            Err(error) => Err(error.into()),
+        };
+        let (verdict, outcome) = match result {
+            Ok((verdict, outcome)) => (verdict, Some(outcome)),
+            Err(error) => (Verdict::Broken(error), None),
+        };
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Played { name, verdict, outcome, took: began.elapsed() }
+    });
+    let mut summary = Summary::default();
+    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1));
+    while let Some(played) = plays.next().await {
+        summary.count(&played.verdict);
+        told(&played);
+    }
+    summary
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, took) = (&self.name, self.took.as_secs_f64());
+        match &self.verdict {
+            Verdict::Same => write!(f, "{name}: same {took:.1}s"),
+            Verdict::Ruled(row) => write!(f, "{name}: different by ruling ({row}) {took:.1}s"),
+            Verdict::Broken(error) => write!(f, "{name}: BROKEN {error}"),
+            Verdict::Differs(found) => {
+                write!(f, "{name}: DIFFERS")?;
+                found.iter().try_for_each(|difference| write!(f, "\n    {difference}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { same, ruled, failed } = self;
+        writeln!(f, "{same} same, {ruled} different by ruling, {failed} failed")?;
+        write!(f, "{} passed, {failed} failed", same + ruled)
+    }
+}

@@ -1,0 +1,213 @@
+//! Whether an outcome is the expected one.
+//!
+//! Owns the comparison: the parts that must be equal, those of which only what both recordings had
+//! must be there (`unstable`), and the metrics.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde_json::{Value, json};
+
+use super::{outcome::Outcome, python};
+
+/// The parts of an outcome that are compared.
+const STABLE: [&str; 10] = [
+    "problems",
+    "csi",
+    "pvs",
+    "pvcs",
+    "events",
+    "snapshots",
+    "capacities",
+    "leases",
+    "exit",
+    "notes",
+];
+
+/// One part of an outcome that is not as expected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Which part.
+    pub part: String,
+    /// In what it differs.
+    pub detail: Detail,
+}
+
+/// In what a part differs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Detail {
+    /// Entries that must be there are not; what else there is does not matter.
+    Missing(Vec<Value>),
+    /// A list has other entries, or the same in another order.
+    List {
+        /// Expected entries that are not there.
+        missing: Vec<Value>,
+        /// Entries that were not expected.
+        extra: Vec<Value>,
+        /// Whether only the order differs.
+        order: bool,
+    },
+    /// A single value differs.
+    Value {
+        /// What was expected.
+        expected: Value,
+        /// What came.
+        got: Value,
+    },
+    /// Metrics have other values.
+    Values(Vec<String>),
+}
+
+/// Compares as the reference player does.
+pub(super) fn differences(expected: &Outcome, got: &Outcome) -> Vec<Difference> {
+    let unstable = expected.get("unstable").and_then(Value::as_array);
+    let is_unstable = |part| unstable.is_some_and(|parts| parts.iter().any(|p| p == part));
+    STABLE
+        .iter()
+        .filter_map(|&part| {
+            let (want, have) = (expected.get(part), got.get(part));
+            let detail = if is_unstable(part) { lacking(want, have) } else { unlike(want, have) };
+            Some(Difference { part: part.to_owned(), detail: detail? })
+        })
+        .collect()
+}
+
+fn entries(part: Option<&Value>) -> &[Value] {
+    part.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The entries of `list` that are not among `known`.
+fn without(list: &[Value], known: &[Value]) -> Vec<Value> {
+    list.iter().filter(|entry| !python::contains(known, entry)).cloned().collect()
+}
+
+fn lacking(want: Option<&Value>, have: Option<&Value>) -> Option<Detail> {
+    let missing = without(entries(want), entries(have));
+    (!missing.is_empty()).then_some(Detail::Missing(missing))
+}
+
+fn unlike(want: Option<&Value>, have: Option<&Value>) -> Option<Detail> {
+    let (want, have) = (want.unwrap_or(&Value::Null), have.unwrap_or(&Value::Null));
+    if python::equal(want, have) {
+        return None;
+    }
+    if !want.is_array() {
+        return Some(Detail::Value { expected: want.clone(), got: have.clone() });
+    }
+    let (want, have) = (entries(Some(want)), entries(Some(have)));
+    Some(Detail::List {
+        missing: without(want, have),
+        extra: without(have, want),
+        order: sorted(want) == sorted(have),
+    })
+}
+
+fn sorted(entries: &[Value]) -> Vec<String> {
+    let mut texts: Vec<_> = entries.iter().map(python::dumps).collect();
+    texts.sort_unstable();
+    texts
+}
+
+// === Metrics ===
+
+/// Compares the metrics: every recorded series must be there, and with the recorded value, unless
+/// it counts tries, of which fewer or more are as good as long as there were any.
+pub(super) fn metric_differences(expected: &Outcome, got: &Outcome) -> Vec<Difference> {
+    let have = parsed(entries(got.get("metrics")));
+    let want = parsed(entries(expected.get("metrics")));
+    let (mut missing, mut values) = (Vec::new(), Vec::new());
+    for (series, value) in want {
+        match have.get(series) {
+            None => missing.push(series.into()),
+            Some(found)
+                if *found == value || counts_tries(series) && tried(found) == tried(value) => {}
+            Some(found) => values.push(format!("{series} {found} instead of {value}")),
+        }
+    }
+    let found = |detail| Difference { part: "metrics".to_owned(), detail };
+    let missing = (!missing.is_empty()).then(|| found(Detail::Missing(missing)));
+    let values = (!values.is_empty()).then(|| found(Detail::Values(values)));
+    missing.into_iter().chain(values).collect()
+}
+
+/// Lines as series and value.
+fn parsed(lines: &[Value]) -> BTreeMap<&str, &str> {
+    lines.iter().filter_map(Value::as_str).filter_map(|line| line.rsplit_once(' ')).collect()
+}
+
+/// Whether a series grows with every try, be it a call or a failure.
+fn counts_tries(series: &str) -> bool {
+    series.starts_with("csi_sidecar_operations_seconds_count") || series.contains("_failed_total")
+}
+
+fn tried(value: &str) -> bool {
+    value != "0"
+}
+
+// === impl Difference ===
+
+impl Difference {
+    /// The difference as the reference player prints it.
+    pub fn to_json(&self) -> Value {
+        match &self.detail {
+            Detail::Missing(missing) => json!([self.part, "missing", missing]),
+            Detail::List { missing, extra, order } => {
+                let order = if *order { "order" } else { "" };
+                json!([self.part, {"missing": missing, "extra": extra}, order])
+            }
+            Detail::Value { expected, got } => json!([self.part, expected, got]),
+            Detail::Values(values) => json!([self.part, "values", values]),
+        }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As much as the reference player prints.
+        let shown: String = self.to_json().to_string().chars().take(1500).collect();
+        f.write_str(&shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics(lines: &[&str]) -> Outcome {
+        [("metrics".to_owned(), json!(lines))].into_iter().collect()
+    }
+
+    #[test]
+    fn a_recorded_series_must_be_there_with_its_value_unless_it_counts_tries() {
+        let tries = r#"csi_sidecar_operations_seconds_count{method_name="Probe"}"#;
+        let expected =
+            metrics(&["a_total{x=\"1 2\"} 2", "b_failed_total 4", "c 0", &format!("{tries} 1")]);
+        let same = metrics(&[
+            "a_total{x=\"1 2\"} 2",
+            "b_failed_total 3",
+            "c 0",
+            "d 9",
+            &format!("{tries} 7"),
+        ]);
+        assert_eq!(metric_differences(&expected, &same), []);
+        let other = metrics(&["a_total{x=\"1 2\"} 3", "b_failed_total 0", "c 0"]);
+        let details: Vec<_> =
+            metric_differences(&expected, &other).into_iter().map(|d| d.detail).collect();
+        assert_eq!(
+            details,
+            [
+                Detail::Missing(vec![tries.into()]),
+                Detail::Values(vec![
+                    "a_total{x=\"1 2\"} 3 instead of 2".to_owned(),
+                    "b_failed_total 0 instead of 4".to_owned(),
+                ]),
+            ]
+        );
+    }
+
+    #[test]
+    fn metrics_that_could_not_be_read_lack_everything_recorded() {
+        let unread = [("metrics".to_owned(), Value::Null)].into_iter().collect();
+        assert_eq!(metric_differences(&metrics(&["a 1"]), &unread).len(), 1);
+        assert_eq!(metric_differences(&metrics(&[]), &unread), []);
+    }
+}
