@@ -266,12 +266,12 @@ impl<V: View, O: Observer<V>> Run<V, O> {
                     return Some(step);
                 }
             }
-            Event::InitDone => {
-                progress.complete();
-                self.teller.complete();
-            }
-            Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => {
-                self.teller.shown(object)
+            Event::InitApply(object) => self.teller.shown(object),
+            Event::InitDone => progress.complete(),
+            Event::Apply(object) | Event::Delete(object) => {
+                progress.shown();
+                self.teller.watched();
+                self.teller.shown(object);
             }
         }
         if let Some(sighting) = sighting(event) {
