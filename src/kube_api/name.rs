@@ -113,8 +113,10 @@ fn quoted(text: &str) -> String {
             '\u{8}' => quoted.push_str("\\b"),
             '\u{b}' => quoted.push_str("\\v"),
             '\u{c}' => quoted.push_str("\\f"),
-            // Writing to a string cannot fail.
-            '\0'..'\u{20}' | '\u{7f}' => drop(write!(quoted, "\\x{:02x}", u32::from(char))),
+            '\0'..'\u{20}' | '\u{7f}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(quoted, "\\x{:02x}", u32::from(char));
+            }
             _ => quoted.push(char),
         }
     }
