@@ -4,7 +4,7 @@
 //! reached ([`transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`lanes`]) with the rules every request obeys ([`layers`]), single requests ([`client`]) with
 //! checked names ([`name`]), edits that lose nothing ([`raw`]), watches ([`reflector`]) and what is
-//! kept of what they show ([`cache`]).
+//! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
 //! Promises: no object's content is ever logged; whatever a server answers costs at most the
 //! request; no write leaves on the lane `objects` while the gate is shut (safety rule 1); what is
@@ -15,11 +15,13 @@ pub mod cache;
 pub mod client;
 pub mod config;
 pub mod error;
+pub mod events;
 pub mod kind;
 pub mod lanes;
 pub mod layers;
 mod list;
 pub mod name;
+pub mod quantity;
 pub mod raw;
 pub mod reflector;
 pub mod scope;

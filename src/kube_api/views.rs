@@ -101,6 +101,11 @@ macro_rules! view {
 }
 
 view! {
+    /// A core/v1 Event: only ever written, so nothing but its name is read.
+    Event: Namespaced "" "v1" "Event" "events" {}
+}
+
+view! {
     /// A PersistentVolumeClaim.
     Claim: Namespaced "" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" {
         /// What its user asks for.

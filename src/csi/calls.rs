@@ -1,0 +1,113 @@
+//! One call: gate, deadline, log, metrics.
+//!
+//! At the `trace` level (the original's verbosity 5) each call is logged with the fields `method`
+//! and `request`, and its end with `method` and `response` or `error`; secrets are stripped.
+
+use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, timeout};
+use tonic::Code;
+
+use super::{
+    link::Link,
+    status::{CallError, code_name},
+    wire::{Heard, Wire},
+};
+use crate::{metrics::CsiMetrics, runtime::Gate};
+
+/// What all calls to one driver have in common.
+#[derive(Clone)]
+pub(super) struct Calls {
+    /// How long a call may take: `--timeout`.
+    pub(super) timeout: Duration,
+    /// Whether calls that change something may go out.
+    pub(super) gate: Gate,
+    /// Where calls are counted.
+    pub(super) metrics: CsiMetrics,
+    /// The metrics' `driver_name`.
+    pub(super) driver: Arc<str>,
+}
+
+/// The origin of every request: grpc-go's `:authority` for unix sockets.
+pub(super) fn origin() -> http::Uri {
+    http::Uri::from_static("http://localhost")
+}
+
+impl Calls {
+    /// The same, counted under the driver's name.
+    pub(super) fn named(&self, driver: &str) -> Self {
+        Self { driver: driver.into(), ..self.clone() }
+    }
+
+    /// Makes a call that changes something, or costs the driver much: only while the gate is
+    /// open, which is asked right before sending; when it shuts, the call is cut.
+    pub(super) async fn gated<Q, A, F>(
+        &self,
+        method: &'static str,
+        link: Result<Link, CallError>,
+        request: Q,
+        send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
+    ) -> Result<A, CallError>
+    where
+        Q: Debug,
+        A: Debug,
+        F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+    {
+        let shut = |text: &str| CallError::local(Code::Unavailable, text);
+        self.gate.check().map_err(|error| shut(&error.to_string()))?;
+        tokio::select! {
+            biased;
+            () = self.gate.shuts() => Err(shut("cut: this process no longer holds the Lease")),
+            answer = self.call(method, link, request, send) => answer,
+        }
+    }
+
+    /// Makes a call over `link`: `send` hands the request to the generated client.
+    pub(super) async fn call<Q, A, F>(
+        &self,
+        method: &'static str,
+        link: Result<Link, CallError>,
+        request: Q,
+        send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
+    ) -> Result<A, CallError>
+    where
+        Q: Debug,
+        A: Debug,
+        F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+    {
+        tracing::trace!(method, ?request, "GRPC call");
+        let start = Instant::now();
+        let answer = match link {
+            Ok(link) => self.exchange(link, request, send).await,
+            Err(error) => Err(error),
+        };
+        let code = answer.as_ref().err().map_or(Code::Ok, CallError::code);
+        self.metrics.observe(&self.driver, method, code_name(code), start.elapsed());
+        match &answer {
+            Ok(response) => tracing::trace!(method, ?response, "GRPC response"),
+            Err(error) => tracing::trace!(method, %error, "GRPC response"),
+        }
+        answer
+    }
+
+    async fn exchange<Q, A, F>(
+        &self,
+        link: Link,
+        request: Q,
+        send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
+    ) -> Result<A, CallError>
+    where
+        F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+    {
+        let heard = Heard::default();
+        let wire = Wire { link, heard: heard.clone() };
+        let mut request = tonic::Request::new(request);
+        // Tells the driver; this side keeps its own time.
+        request.set_timeout(self.timeout);
+        match timeout(self.timeout, send(wire, request)).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(CallError::judged(&status, heard.end())),
+            Err(_) => Err(CallError::deadline()),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The driver as the rest of the program sees it: found once, then called.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tonic::Code;
+
+use super::{
+    Address, Connector,
+    calls::{Calls, origin},
+    identity::{self, Capabilities},
+    link::{Dialer, Link},
+    proto::{
+        CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        GetCapacityRequest, GetCapacityResponse, NodeGetInfoRequest, NodeGetInfoResponse,
+        controller_client::ControllerClient, node_client::NodeClient,
+    },
+    status::CallError,
+};
+use crate::{
+    metrics::{Metrics, UNKNOWN_DRIVER},
+    runtime::{Gate, Tasks},
+};
+
+/// How long the driver's socket is waited for at start.
+const SOCKET_WAIT: Duration = Duration::from_secs(30);
+
+/// How often a driver that is not ready is asked again.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Where the driver is and how it is called.
+#[derive(Debug, Clone)]
+pub struct DriverSettings {
+    /// The driver's socket: `--csi-address`.
+    pub address: Address,
+    /// The deadline of every single call: `--timeout`.
+    pub timeout: Duration,
+    /// What the connection's own tasks run on.
+    pub tasks: Tasks,
+}
+
+/// The driver could not be used at start. Texts and exit codes are the original's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// No socket appeared in time.
+    #[error("context deadline exceeded")]
+    NoSocket,
+    /// The driver answered Probe with an error that waiting does not mend.
+    #[error("CSI driver probe failed: {0}")]
+    Probe(#[source] CallError),
+    /// GetPluginInfo failed.
+    #[error("Error getting CSI driver name: {0}")]
+    Name(#[source] CallError),
+    /// The driver has no name.
+    #[error("Error getting CSI driver name: driver name is empty")]
+    EmptyName,
+    /// GetPluginCapabilities or ControllerGetCapabilities failed.
+    #[error("Error getting CSI driver capabilities: {0}")]
+    Capabilities(#[source] CallError),
+}
+
+impl ConnectError {
+    /// The code the process exits with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoSocket | Self::Probe(_) => 1,
+            Self::Name(_) | Self::EmptyName | Self::Capabilities(_) => 255,
+        }
+    }
+}
+
+/// After a lost connection another driver answered, or the same one with other capabilities:
+/// what was decided by the old ones no longer holds, so the process must end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionEnded {
+    /// The name changed.
+    #[error(
+        "after a lost connection the CSI driver at {address} has another name: {is} instead of {was}"
+    )]
+    OtherName {
+        /// Where it listens.
+        address: String,
+        /// The name at start.
+        was: String,
+        /// The name now.
+        is: String,
+    },
+    /// The capabilities changed.
+    #[error(
+        "after a lost connection CSI driver {name} has other capabilities: {is:?} instead of {was:?}"
+    )]
+    OtherCapabilities {
+        /// The driver's name.
+        name: String,
+        /// Those at start.
+        was: Box<Capabilities>,
+        /// Those now.
+        is: Box<Capabilities>,
+    },
+}
+
+impl ConnectionEnded {
+    /// What the original writes to `/dev/termination-log` when it ends because of its driver.
+    pub const TERMINATION_MESSAGE: &'static str = "Lost connection to CSI driver, exiting";
+}
+
+/// A driver that was found ready. Clones are the same driver.
+#[derive(Clone)]
+pub struct Driver(Arc<Shared>);
+
+struct Shared {
+    identity: Identity,
+    calls: Calls,
+    dialer: Dialer,
+    state: Mutex<State>,
+}
+
+/// What tells one driver from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Identity {
+    name: String,
+    capabilities: Capabilities,
+}
+
+/// Whether calls have a way to the driver.
+enum State {
+    /// Yes.
+    Up(Link),
+    /// No; calls fail at once. `Driver::watch` brings it up again.
+    Down,
+}
+
+impl Driver {
+    /// Waits for the driver's socket and until the driver is ready, and asks who it is.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn connect(
+        settings: DriverSettings,
+        connector: Connector,
+        gate: Gate,
+        metrics: &Metrics,
+    ) -> Result<Self, ConnectError> {
+        let DriverSettings { address, timeout: call_timeout, tasks } = settings;
+        let dialer = Dialer { address, connector, tasks };
+        let calls = Calls {
+            timeout: call_timeout,
+            gate,
+            metrics: metrics.csi.clone(),
+            driver: UNKNOWN_DRIVER.into(),
+        };
+        let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
+            .await
+            .map_err(|_| ConnectError::NoSocket)?;
+        let (link, identity) = identify(&dialer, &calls, link).await?;
+        tracing::info!(driver = identity.name, "Detected CSI driver");
+        let calls = calls.named(&identity.name);
+        Ok(Self(Arc::new(Shared { identity, calls, dialer, state: Mutex::new(State::Up(link)) })))
+    }
+
+    /// The driver's name.
+    pub fn name(&self) -> &str {
+        &self.0.identity.name
+    }
+
+    /// What the driver can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.0.identity.capabilities
+    }
+
+    /// Asks for a volume. Sent only while the gate is open.
+    ///
+    /// # Errors
+    /// What the driver said, or why nothing is known of it; see [`CallError::is_final`].
+    pub async fn create_volume(
+        &self,
+        request: CreateVolumeRequest,
+    ) -> Result<CreateVolumeResponse, CallError> {
+        let send = |wire, request| async {
+            ControllerClient::with_origin(wire, origin()).create_volume(request).await
+        };
+        self.0.calls.gated("/csi.v1.Controller/CreateVolume", self.link(), request, send).await
+    }
+
+    /// Asks for a volume's removal. Sent only while the gate is open.
+    ///
+    /// # Errors
+    /// As of [`Driver::create_volume`].
+    pub async fn delete_volume(
+        &self,
+        request: DeleteVolumeRequest,
+    ) -> Result<DeleteVolumeResponse, CallError> {
+        let send = |wire, request| async {
+            ControllerClient::with_origin(wire, origin()).delete_volume(request).await
+        };
+        self.0.calls.gated("/csi.v1.Controller/DeleteVolume", self.link(), request, send).await
+    }
+
+    /// Asks how much room there is. Sent only while the gate is open.
+    ///
+    /// # Errors
+    /// As of [`Driver::create_volume`].
+    pub async fn get_capacity(
+        &self,
+        request: GetCapacityRequest,
+    ) -> Result<GetCapacityResponse, CallError> {
+        let send = |wire, request| async {
+            ControllerClient::with_origin(wire, origin()).get_capacity(request).await
+        };
+        self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request, send).await
+    }
+
+    /// Asks which node the driver runs on. Needs no Lease.
+    ///
+    /// # Errors
+    /// As of [`Driver::create_volume`].
+    pub async fn node_get_info(&self) -> Result<NodeGetInfoResponse, CallError> {
+        let send = |wire, request| async {
+            NodeClient::with_origin(wire, origin()).node_get_info(request).await
+        };
+        self.0
+            .calls
+            .call("/csi.v1.Node/NodeGetInfo", self.link(), NodeGetInfoRequest {}, send)
+            .await
+    }
+
+    /// Keeps the connection up: after a loss, also of an idle one, it reconnects, waits until the
+    /// driver is ready and reads its name and capabilities anew. Until then calls fail at once.
+    /// Returns only when another driver answers; then the connection stays down.
+    pub async fn watch(self) -> ConnectionEnded {
+        loop {
+            if let Ok(link) = self.link() {
+                link.lost().await;
+                *self.0.state.lock() = State::Down;
+                tracing::error!(address = %self.0.dialer.address, "Lost connection");
+            }
+            let (link, identity) = self.find_again().await;
+            if let Some(ended) = self.0.compare(identity) {
+                return ended;
+            }
+            tracing::info!(address = %self.0.dialer.address, "Connected to the CSI driver again");
+            *self.0.state.lock() = State::Up(link);
+        }
+    }
+
+    /// Reconnects and identifies until both work.
+    async fn find_again(&self) -> (Link, Identity) {
+        let Shared { dialer, calls, .. } = &*self.0;
+        let calls = calls.named(UNKNOWN_DRIVER);
+        loop {
+            let link = dialer.dial_until_up().await;
+            match identify(dialer, &calls, link).await {
+                Ok(found) => return found,
+                Err(error) => tracing::warn!(%error, "The CSI driver cannot be used yet"),
+            }
+            tokio::time::sleep(PROBE_INTERVAL).await;
+        }
+    }
+
+    fn link(&self) -> Result<Link, CallError> {
+        match &*self.0.state.lock() {
+            State::Up(link) => Ok(link.clone()),
+            State::Down => Err(CallError::unavailable("not connected to the CSI driver")),
+        }
+    }
+}
+
+impl Shared {
+    /// What ended if the driver that answers now is not the one that was found at start.
+    fn compare(&self, found: Identity) -> Option<ConnectionEnded> {
+        let Identity { name, capabilities } = &self.identity;
+        if found.name != *name {
+            let address = self.dialer.address.to_string();
+            return Some(ConnectionEnded::OtherName { address, was: name.clone(), is: found.name });
+        }
+        (found.capabilities != *capabilities).then(|| ConnectionEnded::OtherCapabilities {
+            name: name.clone(),
+            was: Box::new(capabilities.clone()),
+            is: Box::new(found.capabilities),
+        })
+    }
+}
+
+/// Waits until the driver is ready and asks who it is.
+async fn identify(
+    dialer: &Dialer,
+    calls: &Calls,
+    link: Link,
+) -> Result<(Link, Identity), ConnectError> {
+    let link = until_ready(dialer, calls, link).await.map_err(ConnectError::Probe)?;
+    let name = identity::name(calls, &link).await.map_err(ConnectError::Name)?;
+    if name.is_empty() {
+        return Err(ConnectError::EmptyName);
+    }
+    let calls = calls.named(&name);
+    let capabilities =
+        identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
+    Ok((link, Identity { name, capabilities }))
+}
+
+/// Probes once a second until the driver is ready, over a new link where the old one was lost.
+async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<Link, CallError> {
+    let mut ticks = interval(PROBE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if link.is_lost() {
+            link = dialer.dial_until_up().await;
+        }
+        tracing::info!("Probing CSI driver for readiness");
+        match identity::probe(calls, &link).await {
+            Ok(true) => return Ok(link),
+            Ok(false) => tracing::info!("CSI driver is not ready"),
+            Err(error) if matches!(error.code(), Code::DeadlineExceeded | Code::Unavailable) => {
+                tracing::info!(%error, "CSI driver probe got no answer");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

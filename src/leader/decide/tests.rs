@@ -1,0 +1,166 @@
+use super::*;
+use crate::leader::Identity;
+
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Wall time 1 s after the epoch, as a Lease spells it.
+const NOW: &str = "1970-01-01T00:00:01.000000Z";
+
+fn settings(pod_uid: Option<&str>) -> ElectionSettings {
+    ElectionSettings {
+        lease_name: "lease".into(),
+        namespace: "ns".into(),
+        identity: Identity::new("me", pod_uid),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: RETRY,
+        labels: std::collections::BTreeMap::new(),
+    }
+}
+
+/// A record of `holder`, acquired and renewed some time ago.
+fn record(holder: &str, transitions: i64) -> Record {
+    Record {
+        holder: holder.into(),
+        seconds: 15,
+        acquired: Some("acquired".into()),
+        renewed: Some("renewed".into()),
+        transitions,
+    }
+}
+
+fn own(acquired: &str, transitions: i64) -> Record {
+    Record {
+        acquired: Some(acquired.into()),
+        renewed: Some(NOW.into()),
+        ..record("me", transitions)
+    }
+}
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn seen(record: Record) -> Seen {
+    Seen::Held { record, since: at(100) }
+}
+
+fn step(
+    settings: &ElectionSettings,
+    seen: &Seen,
+    written: &[Record],
+    leads_at: Option<i64>,
+    now: Duration,
+) -> Step {
+    let wall = jiff::Timestamp::from_second(1).unwrap();
+    decide(&Observation { settings, seen, written, leads_at, wall }, now)
+}
+
+fn candidate(seen: &Seen, now: Duration) -> Step {
+    step(&settings(None), seen, &[], None, now)
+}
+
+fn leader(seen: &Seen, written: &[Record]) -> Step {
+    step(&settings(None), seen, written, Some(7), at(101))
+}
+
+#[test]
+fn a_missing_lease_is_made() {
+    assert_eq!(candidate(&Seen::Absent, at(0)), Step::Create(own(NOW, 0)));
+    assert_eq!(leader(&Seen::Absent, &[record("me", 7)]), Step::Create(own(NOW, 0)));
+}
+
+#[test]
+fn a_lease_held_by_nobody_is_taken_at_once_and_counted() {
+    assert_eq!(candidate(&seen(record("", 7)), at(100)), Step::TakeOver(own(NOW, 8)));
+}
+
+#[test]
+fn a_lease_of_another_is_taken_once_its_record_stood_still_for_its_own_duration() {
+    for (seconds, now, expected) in [
+        (15, at(100), Step::Wait(at(115))),
+        (15, at(115) - Duration::from_nanos(1), Step::Wait(at(115))),
+        (15, at(115), Step::TakeOver(own(NOW, 8))),
+        (15, at(9999), Step::TakeOver(own(NOW, 8))),
+        (3600, at(115), Step::Wait(at(3700))),
+        (0, at(100), Step::TakeOver(own(NOW, 8))),
+        (-5, at(100), Step::TakeOver(own(NOW, 8))),
+        (i64::MAX, at(9999), Step::Wait(Duration::from_secs(i64::MAX as u64 + 100))),
+    ] {
+        let record = Record { seconds, ..record("other", 7) };
+        assert_eq!(candidate(&seen(record), now), expected, "{seconds} at {now:?}");
+    }
+}
+
+#[test]
+fn times_in_the_record_are_never_believed() {
+    let old = Record { renewed: Some("1970-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
+    let future =
+        Record { renewed: Some("2999-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
+    assert_eq!(candidate(&seen(old), at(114)), Step::Wait(at(115)));
+    assert_eq!(candidate(&seen(future), at(115)), Step::TakeOver(own(NOW, 8)));
+}
+
+#[test]
+fn transitions_do_not_overflow() {
+    let record = Record { seconds: 0, ..record("other", i64::MAX) };
+    assert_eq!(candidate(&seen(record), at(100)), Step::TakeOver(own(NOW, i64::MAX)));
+}
+
+#[test]
+fn a_leader_renews_what_it_wrote_and_keeps_when_it_was_acquired() {
+    let written = record("me", 7);
+    assert_eq!(leader(&seen(written.clone()), &[written]), Step::Renew(own("acquired", 7)));
+}
+
+#[test]
+fn a_write_whose_end_was_not_learnt_counts_as_ours_when_it_shows() {
+    let first = record("me", 7);
+    let second = Record { renewed: Some("later".into()), ..first.clone() };
+    assert_eq!(leader(&seen(second.clone()), &[first, second]), Step::Renew(own("acquired", 7)));
+}
+
+#[test]
+fn a_leader_that_sees_another_holder_stops() {
+    assert_eq!(
+        leader(&seen(record("other", 8)), &[record("me", 7)]),
+        Step::StopLeading(Loss::OtherHolder("other".into()))
+    );
+    // However long the other has been silent: that is for the next election.
+    let late = step(&settings(None), &seen(record("other", 8)), &[], Some(7), at(9999));
+    assert_eq!(late, Step::StopLeading(Loss::OtherHolder("other".into())));
+}
+
+#[test]
+fn a_leader_whose_lease_was_emptied_takes_it_again_unless_somebody_led_in_between() {
+    assert_eq!(leader(&seen(record("", 7)), &[]), Step::TakeOver(own(NOW, 8)));
+    assert_eq!(leader(&seen(record("", 8)), &[]), Step::StopLeading(Loss::Interrupted));
+}
+
+#[test]
+fn a_bare_host_name_counts_as_ours_only_after_two_quiet_retry_periods() {
+    let lease = seen(record("me", 7));
+    assert_eq!(candidate(&lease, at(100)), Step::Wait(at(110)));
+    assert_eq!(candidate(&lease, at(109)), Step::Wait(at(110)));
+    assert_eq!(candidate(&lease, at(110)), Step::Renew(own("acquired", 7)));
+}
+
+#[test]
+fn the_name_of_one_pod_counts_as_ours_at_once() {
+    let settings = settings(Some("uid"));
+    let lease = seen(record("me_uid", 7));
+    let expected = Step::Renew(Record { holder: "me_uid".into(), ..own("acquired", 7) });
+    assert_eq!(step(&settings, &lease, &[], None, at(100)), expected);
+    assert_eq!(step(&settings, &lease, &[], Some(7), at(100)), expected);
+}
+
+#[test]
+fn a_leader_with_a_bare_host_name_stops_when_its_namesake_writes() {
+    assert_eq!(
+        leader(
+            &seen(Record { renewed: Some("not by me".into()), ..record("me", 7) }),
+            &[record("me", 7)]
+        ),
+        Step::StopLeading(Loss::SameName("me".into()))
+    );
+}

@@ -1,0 +1,377 @@
+//! The loop around [`decide`]: looks, writes, opens and shuts the gate.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ElectionSettings, Health, Lease, LeaseError, Leases, Loss, Observation, Record, Seen, Step,
+    decide, record::micro_time, settings::JITTER,
+};
+use crate::{
+    metrics::LeaderMetrics,
+    runtime::{Clock, Gate, Random},
+};
+
+/// How many tries a failing renewal gets in one retry period. A term ends a renew deadline after
+/// the last renewal was sent, which leaves less time than client-go's leaders allow themselves.
+const TRIES_PER_PERIOD: u32 = 4;
+
+/// What an election needs of the process.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Opened while this process leads.
+    pub gate: Gate,
+    /// Boot time runs Leases out; the wall clock is only written down.
+    pub clock: Arc<dyn Clock>,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
+    /// `leader_election_*`.
+    pub metrics: LeaderMetrics,
+    /// For the health check.
+    pub health: Health,
+}
+
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings").field("gate", &self.gate).finish_non_exhaustive()
+    }
+}
+
+/// This process began or ceased to lead: the event to write about the Lease, reason
+/// `LeaderElection`, type Normal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// Whether it leads now.
+    pub leads: bool,
+    /// Who.
+    pub identity: String,
+    /// The Lease as last seen, where it was seen at all.
+    pub lease: Option<Lease>,
+}
+
+impl Change {
+    /// The event's message.
+    pub fn message(&self) -> String {
+        let what = if self.leads { "became leader" } else { "stopped leading" };
+        format!("{} {what}", self.identity)
+    }
+}
+
+/// How an election ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// This process led and leads no longer; nothing was given back.
+    Lost(Loss),
+    /// It led, was asked to stop, and gave the Lease back.
+    Released,
+    /// It led, was asked to stop, and could not give the Lease back: it will run out.
+    Unreleased,
+    /// It was asked to stop before it led.
+    NeverLed,
+}
+
+/// Takes part in the election until leadership is lost or `stop` is cancelled. `stop` says that
+/// nothing is in flight any more: the Lease is given back at once. `on_change` is told when this
+/// process begins to lead and when it ceases to; it must not block.
+///
+/// The gate is shut when this returns. When the future is dropped, the gate's time runs out.
+pub async fn lead(
+    leases: impl Leases,
+    settings: ElectionSettings,
+    surroundings: Surroundings,
+    on_change: impl FnMut(Change) + Send,
+    stop: CancellationToken,
+) -> Ended {
+    let mut elector = Elector {
+        leases,
+        settings,
+        surroundings,
+        on_change,
+        lease: None,
+        seen: Seen::Absent,
+        written: Vec::new(),
+        term: None,
+    };
+    elector.surroundings.metrics.leads(false);
+    let ended = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        loss = elector.run() => Some(Ended::Lost(loss)),
+    };
+    elector.surroundings.gate.close();
+    let ended = match ended {
+        Some(ended) => ended,
+        None => elector.give_back().await,
+    };
+    elector.cease();
+    ended
+}
+
+/// One candidate's part in the election.
+struct Elector<L, C> {
+    leases: L,
+    settings: ElectionSettings,
+    surroundings: Surroundings,
+    on_change: C,
+    /// The Lease as the API server last sent it.
+    lease: Option<Lease>,
+    /// What was made of it.
+    seen: Seen,
+    /// The record last written, and those since whose writing ended unclearly.
+    written: Vec<Record>,
+    /// While leading.
+    term: Option<Term>,
+}
+
+/// A time of leading.
+#[derive(Debug, Clone, Copy)]
+struct Term {
+    /// The Lease's transitions.
+    transitions: i64,
+    /// When the last successful write was sent, on the boot clock.
+    renewed: Duration,
+}
+
+/// What a try came to.
+enum Tried {
+    /// The Lease was written: it is ours.
+    Held,
+    /// It is another's, at least until this time on the boot clock.
+    Waits(Duration),
+    /// It is ours no longer.
+    Lost(Loss),
+}
+
+impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
+    async fn run(&mut self) -> Loss {
+        self.acquire().await;
+        self.begin();
+        let loss = self.hold().await;
+        self.surroundings.gate.close();
+        tracing::error!(lease = self.settings.lease_name, %loss, "Stopped leading");
+        loss
+    }
+
+    /// Looks again and again until the Lease is ours.
+    async fn acquire(&mut self) {
+        tracing::info!(lease = self.settings.lease_name, "Attempting to acquire leader lease...");
+        loop {
+            let pause = self.jittered_period();
+            let pause = match timeout(self.settings.renew_deadline, self.attempt()).await {
+                Ok(Ok(Tried::Held)) => return,
+                Ok(Ok(Tried::Waits(until))) => pause.min(until.saturating_sub(self.now())),
+                Ok(Ok(Tried::Lost(_))) | Err(_) => pause,
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be acquired");
+                    pause
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Renews until that fails for too long or the Lease is not ours any more.
+    async fn hold(&mut self) -> Loss {
+        let mut pause = self.settings.retry_period;
+        loop {
+            sleep(pause.min(self.left())).await;
+            pause = match timeout(self.left(), self.attempt()).await {
+                Ok(Ok(Tried::Held)) => self.settings.retry_period,
+                Ok(Ok(Tried::Lost(loss))) => return loss,
+                Ok(Ok(Tried::Waits(_))) | Err(_) => self.settings.retry_period / TRIES_PER_PERIOD,
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be renewed");
+                    self.settings.retry_period / TRIES_PER_PERIOD
+                }
+            };
+            if self.left().is_zero() {
+                return Loss::Deadline;
+            }
+        }
+    }
+
+    /// One try: a leader writes on what it wrote last; everyone else, and a leader whose write
+    /// failed, looks first.
+    async fn attempt(&mut self) -> Result<Tried, LeaseError> {
+        if self.term.is_some() {
+            match self.act().await {
+                Ok(tried) => return Ok(tried),
+                Err(error) => {
+                    tracing::info!(lease = self.settings.lease_name, %error, "Writing the Lease failed; looking first");
+                    self.surroundings.metrics.slow_path();
+                }
+            }
+        }
+        self.look().await?;
+        self.act().await
+    }
+
+    /// Does what [`decide`] says of what was last seen.
+    async fn act(&mut self) -> Result<Tried, LeaseError> {
+        let step = decide(&self.observation(), self.now());
+        if !matches!(step, Step::Renew(_)) {
+            // Not ours at this moment, whatever comes next.
+            self.surroundings.gate.close();
+        }
+        match step {
+            Step::Wait(until) => Ok(Tried::Waits(until)),
+            Step::StopLeading(loss) => Ok(Tried::Lost(loss)),
+            Step::Create(record) => self.write(record, None).await,
+            Step::TakeOver(record) | Step::Renew(record) => {
+                self.write(record, self.lease.clone()).await
+            }
+        }
+    }
+
+    fn observation(&self) -> Observation<'_> {
+        Observation {
+            settings: &self.settings,
+            seen: &self.seen,
+            written: &self.written,
+            leads_at: self.term.map(|term| term.transitions),
+            wall: self.surroundings.clock.wall(),
+        }
+    }
+
+    /// Reads the Lease. A record counts as standing still from when its answer came.
+    async fn look(&mut self) -> Result<(), LeaseError> {
+        match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
+            Ok(object) => self.saw(Lease::new(object)),
+            Err(LeaseError::NotFound) => {
+                self.lease = None;
+                self.seen = Seen::Absent;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, lease: Lease) {
+        let record = lease.record();
+        self.lease = Some(lease);
+        if !matches!(&self.seen, Seen::Held { record: before, .. } if *before == record) {
+            self.seen = Seen::Held { record, since: self.now() };
+        }
+    }
+
+    /// Writes `record` on top of `base`. Our time counts from before the write was sent.
+    async fn write(&mut self, record: Record, base: Option<Lease>) -> Result<Tried, LeaseError> {
+        let sent = self.now();
+        self.written.push(record.clone());
+        let object = self.put(&record, base).await?;
+        let lease = Lease::new(object);
+        self.term = Some(Term { transitions: record.transitions, renewed: sent });
+        // As written and as the API server spells it.
+        self.written = vec![record, lease.record()];
+        self.saw(lease);
+        let Surroundings { gate, health, .. } = &self.surroundings;
+        gate.open_until(sent.saturating_add(self.settings.renew_deadline));
+        health.renewed(sent, self.settings.lease_duration);
+        Ok(Tried::Held)
+    }
+
+    async fn put(
+        &self,
+        record: &Record,
+        base: Option<Lease>,
+    ) -> Result<serde_json::Value, LeaseError> {
+        let ElectionSettings { namespace, lease_name, .. } = &self.settings;
+        match base {
+            None => {
+                self.leases
+                    .create(namespace, &Lease::unborn(&self.settings).with(record, &self.settings))
+                    .await
+            }
+            Some(lease) => {
+                self.leases
+                    .replace(namespace, lease_name, &lease.with(record, &self.settings))
+                    .await
+            }
+        }
+    }
+
+    /// Gives the Lease back if it is ours, or may have become so by a write that ended unclearly.
+    async fn give_back(&mut self) -> Ended {
+        let released = match self.written.is_empty() {
+            true => Ok(()),
+            false => timeout(self.settings.renew_deadline, self.release()).await,
+        };
+        match (self.term, released) {
+            (None, _) => Ended::NeverLed,
+            (Some(_), Ok(())) => Ended::Released,
+            (Some(_), Err(_)) => Ended::Unreleased,
+        }
+    }
+
+    /// Tries until the Lease is not ours. A renewal cut short may still be done in between.
+    async fn release(&mut self) {
+        loop {
+            match self.try_release().await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be given back");
+                }
+            }
+            sleep(self.settings.retry_period / TRIES_PER_PERIOD).await;
+        }
+    }
+
+    async fn try_release(&mut self) -> Result<(), LeaseError> {
+        self.look().await?;
+        let (Seen::Held { record, .. }, Some(lease)) = (&self.seen, &self.lease) else {
+            return Ok(());
+        };
+        if record.holder != self.settings.identity.name() {
+            return Ok(());
+        }
+        let now = Some(micro_time(self.surroundings.clock.wall()));
+        let empty = Record {
+            holder: String::new(),
+            seconds: 1,
+            acquired: now.clone(),
+            renewed: now,
+            transitions: record.transitions,
+        };
+        let body = lease.clone().with(&empty, &self.settings);
+        self.leases
+            .replace(&self.settings.namespace, &self.settings.lease_name, &body)
+            .await
+            .map(|_| ())
+    }
+
+    fn begin(&mut self) {
+        tracing::info!(lease = self.settings.lease_name, "Successfully acquired lease");
+        self.surroundings.metrics.leads(true);
+        self.tell(true);
+    }
+
+    /// The end of a term, if there was one.
+    fn cease(&mut self) {
+        if self.term.take().is_some() {
+            self.surroundings.metrics.leads(false);
+            self.surroundings.health.leads_no_more();
+            self.tell(false);
+        }
+    }
+
+    fn tell(&mut self, leads: bool) {
+        let identity = self.settings.identity.name().to_owned();
+        (self.on_change)(Change { leads, identity, lease: self.lease.clone() });
+    }
+
+    fn now(&self) -> Duration {
+        self.surroundings.clock.boot()
+    }
+
+    /// What is left of the term.
+    fn left(&self) -> Duration {
+        let ends = self.term.map(|term| term.renewed.saturating_add(self.settings.renew_deadline));
+        ends.unwrap_or_default().saturating_sub(self.now())
+    }
+
+    fn jittered_period(&self) -> Duration {
+        self.settings.retry_period.mul_f64(1.0 + JITTER * self.surroundings.random.unit())
+    }
+}

@@ -1,0 +1,199 @@
+//! Names: the candidate's, the Lease's, the namespace's, the event source's. All pure; what is
+//! read from the machine is passed in.
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+
+/// Who a candidate is: the Lease's `holderIdentity`.
+///
+/// The original takes the bare host name, so that a restarted container leads again at once, but
+/// two pods in the host's network believe they are one. With the pod's UID both hold: it is one
+/// per pod and outlives its containers. Where no UID is known the bare host name remains; then
+/// another process may bear it too, and a Lease that bears it but was written by another process
+/// counts as ours only after it stood still for two retry periods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// What stands in the Lease.
+    pub(super) name: String,
+    /// Whether no process outside this pod can bear the name.
+    pub(super) unique: bool,
+}
+
+impl Identity {
+    /// The identity of a process on `host`, in the pod with this UID if it is known.
+    pub fn new(host: &str, pod_uid: Option<&str>) -> Self {
+        let host = sanitized(host);
+        match pod_uid {
+            Some(uid) => Self { name: format!("{host}_{uid}"), unique: true },
+            None => Self { name: host, unique: false },
+        }
+    }
+
+    /// What stands in the Lease.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// client-go candidates' names: letters, digits and dashes, with no dash at the end.
+fn sanitized(name: &str) -> String {
+    let mut name = dashed(name);
+    if name.is_empty() || name.ends_with('-') {
+        name.push('X');
+    }
+    name
+}
+
+fn dashed(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}
+
+/// The Lease's name for a driver: the original's wherever the API server accepts that; else
+/// lower-cased, and trimmed of dashes at its ends.
+pub fn lease_name(driver: &str) -> String {
+    let name = dashed(driver).to_ascii_lowercase();
+    match name.trim_matches('-') {
+        "" => "x".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// The `source.component` of the election's events.
+pub fn event_component(driver: &str, host: &str) -> String {
+    format!("{}/{host}", driver.replace('/', "-"))
+}
+
+/// The Lease's namespace: the flag, else `POD_NAMESPACE`, else the service account's, else
+/// `default`.
+pub fn namespace(
+    flag: Option<&str>,
+    pod_namespace: Option<&str>,
+    service_account: Option<&str>,
+) -> String {
+    let candidates = [flag, pod_namespace, service_account.map(str::trim)];
+    let found = candidates.into_iter().flatten().find(|name| !name.is_empty());
+    found.unwrap_or("default").to_owned()
+}
+
+/// The pod's UID in the claims of a bound service account token.
+pub fn pod_uid_from_token(token: &str) -> Option<String> {
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(token.trim().split('.').nth(1)?).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
+    let uid = claims.get("kubernetes.io")?.get("pod")?.get("uid")?.as_str()?;
+    is_uid(uid).then(|| uid.to_owned())
+}
+
+/// The pod's UID in `/proc/self/mountinfo`: the kubelet mounts two files of the pod's own
+/// directory, `.../pods/<uid>/...`, into every container. Other mounts may be of other pods.
+pub fn pod_uid_from_mountinfo(mountinfo: &str) -> Option<String> {
+    mountinfo.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(3);
+        let (root, target) = (fields.next()?, fields.next()?);
+        if !matches!(target, "/etc/hosts" | "/dev/termination-log") {
+            return None;
+        }
+        let uid = root.split('/').skip_while(|part| *part != "pods").nth(1)?;
+        is_uid(uid).then(|| uid.to_owned())
+    })
+}
+
+/// A UUID, or the bare hash that a static pod has in its place.
+fn is_uid(text: &str) -> bool {
+    matches!(text.len(), 32 | 36) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_identity_is_the_host_and_the_pod_where_it_is_known() {
+        for (host, uid, name, unique) in [
+            ("pod-a", None, "pod-a", false),
+            ("pod-a", Some("1-2"), "pod-a_1-2", true),
+            ("node.example.com", None, "node-example-com", false),
+            ("Node_1.", None, "Node-1-X", false),
+            ("", None, "X", false),
+            ("h.", Some("u"), "h-X_u", true),
+        ] {
+            let identity = Identity::new(host, uid);
+            assert_eq!((identity.name(), identity.unique), (name, unique), "{host:?}");
+        }
+    }
+
+    #[test]
+    fn lease_names_are_the_originals_where_those_are_valid() {
+        for (driver, name) in [
+            ("hostpath.csi.k8s.io", "hostpath-csi-k8s-io"),
+            ("rook-ceph.rbd.csi.ceph.com", "rook-ceph-rbd-csi-ceph-com"),
+            ("a/b_c", "a-b-c"),
+            ("Disk.CSI.example.com", "disk-csi-example-com"),
+            ("disk.example.com.", "disk-example-com"),
+            (".disk", "disk"),
+            ("\u{e9}a", "a"),
+            ("..", "x"),
+            ("", "x"),
+        ] {
+            assert_eq!(lease_name(driver), name, "{driver:?}");
+        }
+    }
+
+    #[test]
+    fn the_event_source_names_driver_and_host_as_they_are() {
+        assert_eq!(event_component("disk.csi.example.com", "pod-a"), "disk.csi.example.com/pod-a");
+        assert_eq!(event_component("example.com/disk", "h.x"), "example.com-disk/h.x");
+    }
+
+    #[test]
+    fn the_namespace_is_the_first_that_is_given() {
+        assert_eq!(namespace(Some("flag"), Some("env"), Some("file")), "flag");
+        assert_eq!(namespace(Some(""), Some("env"), Some("file")), "env");
+        assert_eq!(namespace(None, Some(""), Some(" file\n")), "file");
+        assert_eq!(namespace(None, None, Some(" \n")), "default");
+        assert_eq!(namespace(None, None, None), "default");
+    }
+
+    fn token(claims: &str) -> String {
+        format!("head.{}.signature\n", BASE64_URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_bound_token_names_its_pod() {
+        let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
+        let bound = format!(r#"{{"kubernetes.io":{{"pod":{{"name":"p","uid":"{uid}"}}}}}}"#);
+        assert_eq!(pod_uid_from_token(&token(&bound)).as_deref(), Some(uid));
+        for claims in [
+            r#"{"kubernetes.io":{"serviceaccount":{"uid":"5a9e1f3c-0000-4000-8000-00000000000a"}}}"#,
+            r#"{"kubernetes.io":{"pod":{"uid":"../../etc"}}}"#,
+            "no json",
+        ] {
+            assert_eq!(pod_uid_from_token(&token(claims)), None, "{claims}");
+        }
+        for text in ["", "x", "a.b", "a.!!.c"] {
+            assert_eq!(pod_uid_from_token(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_pods_own_files_name_it_and_foreign_mounts_do_not() {
+        let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
+        let other = "ffffffff-0000-4000-8000-00000000000b";
+        let mine = |target: &str, tail: &str| {
+            format!(
+                "701 690 8:1 /var/lib/kubelet/pods/{uid}/{tail} {target} rw,relatime - ext4 /dev/sda1 rw"
+            )
+        };
+        let foreign = format!(
+            "702 690 0:61 / /var/lib/kubelet/pods/{other}/volumes/x rw - tmpfs tmpfs rw\n\
+             703 690 8:1 /var/lib/kubelet/pods/{other}/volumes/y /data rw - ext4 /dev/sda1 rw\n\
+             704 690 8:1 / / rw - overlay overlay rw\n\
+             705 690 8:1 /tmp/hosts /etc/hosts rw - ext4 /dev/sda1 rw\n\n"
+        );
+        assert_eq!(pod_uid_from_mountinfo(&foreign), None);
+        for line in
+            [mine("/etc/hosts", "etc-hosts"), mine("/dev/termination-log", "containers/c/0a1b")]
+        {
+            assert_eq!(pod_uid_from_mountinfo(&(foreign.clone() + &line)).as_deref(), Some(uid));
+        }
+        assert_eq!(pod_uid_from_mountinfo(&mine("/data", "volumes/z")), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Where Leases are kept: the election's only way out.
+
+use std::{borrow::Cow, future::Future};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, core::NamespaceResourceScope};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::kube_api::{ApiError, Client, Kind, Name, View};
+
+/// Reads and writes one kind: Leases. PUTs carry the resourceVersion they are based on, and fail
+/// where it is not the newest.
+pub trait Leases: Send + Sync {
+    /// GET.
+    fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
+
+    /// POST.
+    fn create(
+        &self,
+        namespace: &str,
+        lease: &Value,
+    ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
+
+    /// PUT.
+    fn replace(
+        &self,
+        namespace: &str,
+        name: &str,
+        lease: &Value,
+    ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
+}
+
+/// A Lease could not be read or written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseError {
+    /// There is no such Lease.
+    #[error("the Lease does not exist")]
+    NotFound,
+    /// Anything else. A write may have been done all the same.
+    #[error("{0}")]
+    Failed(String),
+}
+
+// === impl Client ===
+
+impl Leases for Client {
+    async fn get(&self, namespace: &str, name: &str) -> Result<Value, LeaseError> {
+        let name = Name::namespaced(namespace, name).map_err(ApiError::from)?;
+        Ok(self.get_raw(&Kind::of::<WholeLease>(), name).await?)
+    }
+
+    async fn create(&self, namespace: &str, lease: &Value) -> Result<Value, LeaseError> {
+        let made: WholeLease = Client::create(self, Some(namespace), lease).await?;
+        Ok(made.object)
+    }
+
+    async fn replace(
+        &self,
+        namespace: &str,
+        name: &str,
+        lease: &Value,
+    ) -> Result<Value, LeaseError> {
+        let name = Name::namespaced(namespace, name).map_err(ApiError::from)?;
+        let put: WholeLease = self.replace_raw(name, lease).await?;
+        Ok(put.object)
+    }
+}
+
+impl From<ApiError> for LeaseError {
+    fn from(error: ApiError) -> Self {
+        if error.is_not_found() { Self::NotFound } else { Self::Failed(error.to_string()) }
+    }
+}
+
+/// A Lease with all its fields.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "Value")]
+struct WholeLease {
+    metadata: ObjectMeta,
+    object: Value,
+}
+
+impl From<Value> for WholeLease {
+    fn from(object: Value) -> Self {
+        let text = |field: &str| Some(object.get("metadata")?.get(field)?.as_str()?.to_owned());
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Self { metadata, object }
+    }
+}
+
+impl Resource for WholeLease {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Lease".into()
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        "coordination.k8s.io".into()
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        "leases".into()
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl View for WholeLease {
+    const NAMESPACED: bool = true;
+}
