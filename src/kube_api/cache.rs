@@ -97,11 +97,9 @@ impl<T> Cache<T> {
     /// The list is whole: gives what was kept and is not in it, which has vanished meanwhile.
     #[must_use]
     pub fn complete(&mut self) -> Vec<T> {
-        let current = self.generation;
-        self.entries
-            .extract_if(.., |_, entry| entry.generation != current)
-            .map(|(_, entry)| entry.item)
-            .collect()
+        let vanished = self.entries.iter().filter(|(_, entry)| entry.generation != self.generation);
+        let vanished: Vec<Box<str>> = vanished.map(|(key, _)| key.clone()).collect();
+        vanished.iter().filter_map(|key| self.entries.remove(key)).map(|entry| entry.item).collect()
     }
 
     /// What is kept of the object `key`.
@@ -238,7 +236,9 @@ mod tests {
                     Deed::Gap(unseen, first_try) => {
                         cache.restarted();
                         let old = server.clone();
-                        old.iter().take(first_try).for_each(|(key, content)| known.show(&mut cache, *key, *content));
+                        for (key, content) in old.iter().take(first_try) {
+                            known.show(&mut cache, *key, *content);
+                        }
                         for (key, content) in unseen {
                             match content {
                                 Some(content) => drop(server.insert(key, content)),
@@ -246,9 +246,14 @@ mod tests {
                             }
                         }
                         cache.restarted();
-                        server.iter().for_each(|(key, content)| known.show(&mut cache, *key, *content));
-                        let vanished = known.0.extract_if(.., |key, _| !server.contains_key(&key.parse().unwrap()));
-                        let vanished: Vec<u8> = vanished.map(|(_, item)| item).collect();
+                        for (key, content) in &server {
+                            known.show(&mut cache, *key, *content);
+                        }
+                        let before = std::mem::take(&mut known.0).into_iter();
+                        let (still, vanished): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                            before.partition(|(key, _)| server.contains_key(&key.parse().unwrap()));
+                        known.0 = still;
+                        let vanished: Vec<u8> = vanished.into_values().collect();
                         prop_assert_eq!(cache.complete(), vanished);
                     }
                 }

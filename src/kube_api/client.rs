@@ -30,9 +30,9 @@ use super::{
 };
 use crate::runtime::Random;
 
-/// The most that is read of one object's answer, in bytes; the server's own bound on requests is
-/// 3 MiB.
-const MAX_ANSWER: usize = 16 << 20;
+/// The most that is read of one answer, in bytes: ten times what the server takes in a request.
+/// A page of 500 volumes is about one MiB.
+const MAX_ANSWER: usize = 32 << 20;
 
 /// One lane to the API server. Clones share it.
 #[derive(Clone)]
@@ -84,12 +84,12 @@ impl Client {
 
     /// Reads one object.
     pub async fn get<V: View>(&self, name: Name<'_>) -> Result<V, ApiError> {
-        self.send(request(Method::GET, &Kind::of::<V>().object(name))?).await
+        self.read(&Kind::of::<V>().object(name)).await
     }
 
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
-        self.send(request(Method::GET, &kind.object(name))?).await
+        self.read(&kind.object(name)).await
     }
 
     /// Creates an object, in `namespace` for kinds that have one.
@@ -131,6 +131,11 @@ impl Client {
         kube::Client::new(self.service.clone(), "default")
     }
 
+    /// Reads what a URL of the API gives.
+    pub(super) async fn read<T: DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
+        self.send(request(Method::GET, url)?).await
+    }
+
     async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
         let about = Target::of(&request).about();
         let body = self.exchange(request).await?;
@@ -157,7 +162,7 @@ impl Client {
 fn broken(unread: Unread, target: &Target) -> ApiError {
     match unread {
         Unread::TooLong => {
-            ApiError::Unreadable { about: target.about(), fault: "larger than 16 MiB".to_owned() }
+            ApiError::Unreadable { about: target.about(), fault: "larger than 32 MiB".to_owned() }
         }
         Unread::Broken(error) => ApiError::from_transport(error),
     }

@@ -4,9 +4,9 @@
 //! only ([`Name`]) and that every other character of a name is escaped. Leaves queries to the
 //! callers.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::borrow::Cow;
 
-use super::{name::Name, views::View};
+use super::{name::Name, url::segment, views::View};
 
 /// A kind by group, version and plural name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ impl Kind {
         };
         if let Some(namespace) = namespace {
             path.push_str("/namespaces/");
-            path.push_str(&escaped(namespace));
+            path.push_str(&segment(namespace));
         }
         path.push('/');
         path.push_str(&self.plural);
@@ -61,25 +61,9 @@ impl Kind {
     pub(crate) fn object(&self, name: Name<'_>) -> String {
         let mut path = self.collection(name.namespace());
         path.push('/');
-        path.push_str(&escaped(name.name()));
+        path.push_str(&segment(name.name()));
         path
     }
-}
-
-/// One segment of a path, escaped as Go's `net/url` escapes paths.
-pub(crate) fn escaped(segment: &str) -> String {
-    let mut path = String::with_capacity(segment.len());
-    for byte in segment.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => path.push(char::from(byte)),
-            b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b',' | b':' | b';' | b'=' | b'@' => {
-                path.push(char::from(byte));
-            }
-            // Writing to a string cannot fail.
-            _ => drop(write!(path, "%{byte:02X}")),
-        }
-    }
-    path
 }
 
 #[cfg(test)]
@@ -107,17 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn odd_characters_stay_within_their_segment() {
+    fn an_odd_name_stays_within_its_segment() {
         let kind = Kind::new("", "v1", "things");
-        for (name, path) in [
-            ("snap?pretty=1", "/api/v1/things/snap%3Fpretty=1"),
-            ("snap#x", "/api/v1/things/snap%23x"),
-            ("A b", "/api/v1/things/A%20b"),
-            ("schnäppchen", "/api/v1/things/schn%C3%A4ppchen"),
-            ("a\r\nb", "/api/v1/things/a%0D%0Ab"),
-        ] {
-            assert_eq!(kind.object(Name::cluster(name).unwrap()), path);
-            assert!(path.parse::<http::Uri>().is_ok());
-        }
+        let path = kind.object(Name::namespaced("a b", "snap?pretty=1#x").unwrap());
+        assert_eq!(path, "/api/v1/namespaces/a%20b/things/snap%3Fpretty=1%23x");
+        assert!(path.parse::<http::Uri>().is_ok());
     }
 }

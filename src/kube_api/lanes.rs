@@ -26,7 +26,7 @@ use super::{
     transport::Transport,
 };
 use crate::{
-    metrics::Metrics,
+    metrics::{ApiMetrics, Metrics},
     runtime::{Gate, Random},
 };
 
@@ -83,20 +83,16 @@ impl Lanes {
         random: Arc<dyn Random>,
         metrics: &Metrics,
     ) -> Self {
-        let bucket = || settings.qps.map(Throttle::new);
-        let lane = |rules| {
-            let service = stack(transport.clone(), &settings, metrics, rules);
-            Client::new(service, Arc::clone(&random))
-        };
+        let common = Common { transport, settings, random, metrics: metrics.api.clone() };
         Self {
-            leases: lane(Rules::default()),
-            objects: lane(Rules {
-                throttle: bucket(),
-                in_flight: Some(InFlight::new(settings.max_writes)),
+            leases: common.lane(Rules::default()),
+            objects: common.lane(Rules {
+                throttle: common.bucket(),
+                in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate)),
             }),
-            events: lane(Rules {
-                throttle: bucket(),
+            events: common.lane(Rules {
+                throttle: common.bucket(),
                 in_flight: Some(InFlight::new(1)),
                 gate: None,
             }),
@@ -104,20 +100,31 @@ impl Lanes {
     }
 }
 
-/// Puts the rules before `transport`, the innermost first.
-fn stack(
+/// What all lanes share.
+struct Common {
     transport: Transport,
-    settings: &LaneSettings,
-    metrics: &Metrics,
-    rules: Rules,
-) -> Transport {
-    let service = layer(RequestMetrics(metrics.api.clone()), transport);
-    let service = layer(Deadline(settings.deadline), service);
-    let service = layer_if(rules.gate, service);
-    let service = layer_if(rules.in_flight, service);
-    let service = layer_if(rules.throttle, service);
-    let service = layer(RetryAfter, service);
-    layer(UserAgent::new(&settings.user_agent), service)
+    settings: LaneSettings,
+    random: Arc<dyn Random>,
+    metrics: ApiMetrics,
+}
+
+impl Common {
+    /// A bucket of a lane's own, where there is a rate.
+    fn bucket(&self) -> Option<Throttle> {
+        self.settings.qps.map(Throttle::new)
+    }
+
+    /// Puts the rules before the transport, the innermost first.
+    fn lane(&self, rules: Rules) -> Client {
+        let service = layer(RequestMetrics(self.metrics.clone()), self.transport.clone());
+        let service = layer(Deadline(self.settings.deadline), service);
+        let service = layer_if(rules.gate, service);
+        let service = layer_if(rules.in_flight, service);
+        let service = layer_if(rules.throttle, service);
+        let service = layer(RetryAfter, service);
+        let service = layer(UserAgent::new(&self.settings.user_agent), service);
+        Client::new(service, Arc::clone(&self.random))
+    }
 }
 
 #[cfg(test)]
@@ -130,7 +137,7 @@ mod tests {
         kube_api::{
             error::ApiError,
             name::Name,
-            testing::{Answer, PausedClock, Server, random},
+            testing::{Answer, Server, paused_clock, random},
             views::Volume,
         },
         metrics::Metrics,
@@ -148,7 +155,7 @@ mod tests {
         answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
     ) -> House {
         let server = Server::new(move |number, _| answer(number));
-        let gate = Gate::open(PausedClock::new());
+        let gate = Gate::open(paused_clock());
         let metrics = Metrics::new().unwrap();
         let lanes =
             Lanes::new(server.transport.clone(), settings, gate.clone(), random(), &metrics);

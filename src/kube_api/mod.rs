@@ -19,14 +19,17 @@ pub mod events;
 pub mod kind;
 pub mod lanes;
 pub mod layers;
+mod list;
 pub mod name;
 pub mod quantity;
 pub mod raw;
 pub mod reflector;
+pub mod scope;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod transport;
+mod url;
 pub mod views;
 
 pub use cache::{Cache, Change};
@@ -37,6 +40,7 @@ pub use kind::Kind;
 pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 pub use raw::{Edit, Edited};
-pub use reflector::{Observer, Reflector, Scope, Sighting};
+pub use reflector::{Observer, Reflector, Sighting};
+pub use scope::Scope;
 pub use transport::{Transport, transport};
 pub use views::View;

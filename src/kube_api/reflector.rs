@@ -32,12 +32,7 @@ use self::{
     teller::Teller,
     tolerant::Tolerant,
 };
-use super::{
-    client::Client,
-    kind::escaped,
-    name::{BadName, check_namespace},
-    views::View,
-};
+use super::{client::Client, scope::Scope, url::segment, views::View};
 use crate::{metrics::Metrics, runtime::Random};
 
 /// One thing a reflector shows.
@@ -73,42 +68,6 @@ pub trait Observer<V>: Send {
 impl<V, F: FnMut(Sighting<V>) + Send> Observer<V> for F {
     fn observe(&mut self, sighting: Sighting<V>) {
         self(sighting);
-    }
-}
-
-/// Which objects of a kind are shown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scope {
-    namespace: Option<String>,
-    labels: Option<String>,
-    fields: Option<String>,
-}
-
-impl Scope {
-    /// All objects of the kind.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// The objects in `namespace`.
-    ///
-    /// # Errors
-    /// [`BadName`] when that cannot stand in a URL.
-    pub fn namespace(namespace: &str) -> Result<Self, BadName> {
-        check_namespace(namespace)?;
-        Ok(Self { namespace: Some(namespace.to_owned()), ..Self::default() })
-    }
-
-    /// Only objects whose labels fit `selector`.
-    #[must_use]
-    pub fn labelled(self, selector: &str) -> Self {
-        Self { labels: Some(selector.to_owned()), ..self }
-    }
-
-    /// Only the object called `name`.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { fields: Some(format!("metadata.name={name}")), ..self }
     }
 }
 
@@ -179,7 +138,7 @@ impl<V: View> Reflector<V> {
         let kube = self.client.kube();
         let api = match &self.scope.namespace {
             // kube takes it for a part of the path as it is.
-            Some(namespace) => Api::namespaced(kube, &escaped(namespace)),
+            Some(namespace) => Api::namespaced(kube, &segment(namespace)),
             None => Api::all(kube),
         };
         let mut run = Run {
@@ -266,12 +225,12 @@ impl<V: View, O: Observer<V>> Run<V, O> {
                     return Some(step);
                 }
             }
-            Event::InitDone => {
-                progress.complete();
-                self.teller.complete();
-            }
-            Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => {
-                self.teller.shown(object)
+            Event::InitApply(object) => self.teller.shown(object),
+            Event::InitDone => progress.complete(),
+            Event::Apply(object) | Event::Delete(object) => {
+                progress.shown();
+                self.teller.watched();
+                self.teller.shown(object);
             }
         }
         if let Some(sighting) = sighting(event) {

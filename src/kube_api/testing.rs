@@ -211,12 +211,11 @@ pub(crate) fn request(method: http::Method, url: &str) -> Request {
 }
 
 /// A clock whose boot time follows tokio's paused one, from 100 s on.
-pub(crate) struct PausedClock(Instant);
+struct PausedClock(Instant);
 
-impl PausedClock {
-    pub(crate) fn new() -> Arc<dyn Clock> {
-        Arc::new(Self(Instant::now()))
-    }
+/// The clock, begun now.
+pub(crate) fn paused_clock() -> Arc<dyn Clock> {
+    Arc::new(PausedClock(Instant::now()))
 }
 
 impl Clock for PausedClock {
@@ -232,4 +231,34 @@ impl Clock for PausedClock {
 /// A client on a server, with no rule before it.
 pub(crate) fn client(server: &Server) -> Client {
     Client::new(server.transport.clone(), random())
+}
+
+/// What this thread logs, down to INFO.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Collects what this thread logs while the guard lives.
+pub(crate) fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    (log, tracing::subscriber::set_default(subscriber))
 }

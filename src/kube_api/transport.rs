@@ -2,8 +2,11 @@
 //!
 //! Owns [`Transport`], the seam at which a simulation puts its own API server. Promises that a
 //! transport made from a configuration speaks TLS with the cluster's authority, reads rotated
-//! tokens and authorities anew, gives up connecting after 30 s, and never retries: what is
-//! repeated is the layers' decision. Leaves limits, deadlines and metrics to [`super::layers`].
+//! tokens and authorities anew, gives up connecting after 30 s, and sends nothing
+//! twice (a request that never left an idle connection is not sent yet): what is repeated is the
+//! layers' decision. Leaves limits, deadlines and metrics to [`super::layers`].
+
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
@@ -12,6 +15,9 @@ use kube::client::{Body, ConfigExt as _};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::config::ConfigError;
+
+/// An idle connection is probed so often.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// A request to the API server; its URL has a path and a query only.
 pub type Request = http::Request<Body>;
@@ -29,11 +35,13 @@ pub type Transport = BoxCloneSyncService<Request, Response, BoxError>;
 ///
 /// # Errors
 /// When certificates, keys or credentials cannot be read.
-pub fn transport(config: kube::Config) -> Result<Transport, ConfigError> {
+pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_connect_timeout(config.connect_timeout);
     connector.set_nodelay(true);
+    // As in client-go: a peer that is gone is noticed, also by a watch that waits.
+    connector.set_keepalive(Some(KEEPALIVE));
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
         .build::<_, Body>(connector);
@@ -113,7 +121,7 @@ mod tests {
         let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
         let mut config = kube::Config::new(url.parse().unwrap());
         config.auth_info.token = Some("secret".to_owned().into());
-        let service = transport(config).unwrap();
+        let service = transport(&config).unwrap();
         let asking = service.oneshot(request(http::Method::GET, "/api/v1/nodes?limit=1"));
         let (came, response) = tokio::join!(serve_once(listener), asking);
         let came = came.to_ascii_lowercase();
@@ -126,7 +134,7 @@ mod tests {
     async fn credentials_that_cannot_be_read_are_told_before_the_first_request() {
         let mut config = kube::Config::new(http::Uri::from_static("https://a"));
         config.auth_info.token_file = Some("/nonexistent/token".to_owned());
-        let error = transport(config).unwrap_err();
+        let error = transport(&config).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/token"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Sleep, sleep};
 use tower::{BoxError, ServiceExt as _};
 
 use super::{Outcome, Rule};
@@ -33,16 +33,16 @@ impl Rule for Deadline {
         let limit = self.0;
         let watches = Target::of(&request).verb == Verb::Watch;
         Box::pin(async move {
-            let end = Instant::now() + limit;
-            let response = timeout_at(end, next.oneshot(request))
-                .await
-                .map_err(|_elapsed| DeadlineExceeded(limit))??;
+            let mut end = Box::pin(sleep(limit));
+            let response = tokio::select! {
+                biased;
+                response = next.oneshot(request) => response?,
+                () = &mut end => return Err(DeadlineExceeded(limit).into()),
+            };
             if watches {
                 return Ok(response);
             }
-            Ok(response.map(|inner| {
-                TimedBody { inner, limit, end: Box::pin(sleep_until(end)) }.boxed_unsync()
-            }))
+            Ok(response.map(|inner| TimedBody { inner, limit, end }.boxed_unsync()))
         })
     }
 }
@@ -81,6 +81,7 @@ impl http_body::Body for TimedBody {
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::kube_api::{

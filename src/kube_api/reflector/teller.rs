@@ -66,8 +66,8 @@ impl Teller {
         );
     }
 
-    /// The list is whole, so the right is there.
-    pub(super) fn complete(&mut self) {
+    /// The watch shows something, so the right is there.
+    pub(super) fn watched(&mut self) {
         self.forbidden = false;
     }
 
@@ -94,8 +94,8 @@ impl Teller {
 /// What the server said, where it said something.
 fn status(error: &watcher::Error) -> Option<&Status> {
     match error {
-        watcher::Error::WatchError(status) => Some(status),
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        watcher::Error::WatchError(status)
+        | watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
         _ => None,

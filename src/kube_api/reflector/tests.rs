@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     kube_api::{
         lanes::{LaneSettings, Lanes},
-        testing::{Answer, End, Seen, Server, random},
+        testing::{Answer, End, Seen, Server, logged, random},
         views::Claim,
     },
     runtime::{Gate, SystemClock},
@@ -362,15 +362,40 @@ async fn errors_are_waited_out_ever_longer() {
     assert!(gaps.iter().rev().take(3).all(|gap| (29..=61).contains(gap)), "{gaps:?}");
 }
 
-#[test]
-fn waits_double_up_to_half_a_minute_and_begin_anew_after_two_calm_ones() {
-    let mut backoff = Backoff::default();
-    let start = Instant::from_std(std::time::Instant::now());
-    let at = |seconds| start + Duration::from_secs(seconds);
-    let waits: Vec<u128> = (0..8).map(|second| backoff.wait(at(second), 0.0).as_millis()).collect();
-    assert_eq!(waits, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
-    assert_eq!(backoff.wait(at(126), 0.5).as_millis(), 45_000);
-    assert_eq!(backoff.wait(at(246), 0.5).as_millis(), 1200);
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_watch_lists_are_repeated_and_the_lack_is_told_once() {
+    let (log, _guard) = logged();
+    let run = reflect(600, |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a"], ""),
+        _ => Answer::refusal(403, "Forbidden", "cannot watch"),
+    })
+    .await;
+    let asked = run.asked();
+    assert_eq!(asked[..8], [&["stream", "page"][..], &["watch 20"; 5], &["page"]].concat());
+    assert!(asked.iter().filter(|asked| *asked == "page").count() > 3);
+    let log = log.text();
+    // kube's own complaints are the log's filter's business.
+    assert_eq!(log.matches("WARN csi_provisioner").count(), 1, "{log}");
+    assert!(log.contains("not allowed to list or watch"), "{log}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_logged_holds_an_objects_content() {
+    let (log, _guard) = logged();
+    let mut bad = claim("bad", 5);
+    bad["spec"] = json!({"accessModes": "hunter2"});
+    let run = reflect(60, move |_, seen| match asked(&seen.url).as_str() {
+        "stream" => Answer::watch().chunk(0, "{\"type\":\"ADDED\",\"object\":hunter2}\n"),
+        "page" => {
+            Answer::json(200, &json!({"metadata": {"resourceVersion": "20"}, "items": [bad]}))
+        }
+        _ => Answer::watch().event(0, "MODIFIED", &bad).event(0, "MODIFIED", &bad),
+    })
+    .await;
+    assert_eq!(run.words().iter().filter(|word| word.starts_with("unreadable sc/bad")).count(), 3);
+    let log = log.text();
+    assert_eq!(log.matches("cannot read an object").count(), 1, "{log}");
+    assert!(log.contains("not JSON") && !log.contains("hunter2"), "{log}");
 }
 
 #[tokio::test(start_paused = true)]
