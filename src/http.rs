@@ -28,7 +28,7 @@ use crate::runtime::Tasks;
 /// Where the original serves the health check of leader election.
 pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
 
-/// client_golang's content type; `escaping` tells scrapers that names are plain.
+/// The Prometheus client's content type; `escaping` tells scrapers that names are plain.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Routes {
         f.debug_struct("Routes")
             .field("metrics", &self.metrics_path)
             .field("checks", &checks)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
