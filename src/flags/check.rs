@@ -161,10 +161,10 @@ pub(super) fn wants_leader_election(values: &Values) -> bool {
 /// What the user should know.
 pub(super) fn warnings(values: &Values) -> Vec<String> {
     let retired = RETIRED.iter().filter(|flag| values.is_given(flag.name)).map(retired::warning);
-    let idle = ["cloning-protection-threads", "capacity-threads"].iter().filter_map(|name| {
-        (values.get::<u64>(name) == 0)
-            .then(|| format!("--{name}=0 would leave work undone for ever; using 1"))
-    });
+    let idle = ["cloning-protection-threads", "capacity-threads"]
+        .iter()
+        .filter(|name| values.get::<u64>(name) == 0)
+        .map(|name| format!("--{name}=0 would leave work undone for ever; using 1"));
     let deprecated = values
         .is_given("metrics-address")
         .then(|| "flag --metrics-address is deprecated: use --http-endpoint, which also serves health checks".to_owned());

@@ -14,7 +14,7 @@ use super::go::{Refused, Voice, boolean};
 pub struct Gates {
     /// Topology is used where the driver has it.
     pub topology: bool,
-    /// Parameters of VolumeAttributesClasses are passed on. `None`: not set by the user, so it is
+    /// Parameters of `VolumeAttributesClass` objects are passed on. `None`: not set by the user, so it is
     /// on where the API server has the kind.
     pub volume_attributes_class: Option<bool>,
     /// Claims may name data sources in other namespaces.

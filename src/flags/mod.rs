@@ -32,7 +32,7 @@ pub struct Flags {
     pub driver: Driver,
     /// How volumes are made.
     pub provisioning: Provisioning,
-    /// CSIStorageCapacity objects; `None` without `--enable-capacity`.
+    /// `CSIStorageCapacity` objects; `None` without `--enable-capacity`.
     pub capacity: Option<Capacity>,
     /// Node deployment; `None` without `--node-deployment`.
     pub node_deployment: Option<NodeDeployment>,
@@ -112,7 +112,7 @@ pub struct Provisioning {
     pub prevent_volume_mode_conversion: bool,
 }
 
-/// CSIStorageCapacity objects.
+/// `CSIStorageCapacity` objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     /// `--capacity-threads`, at least 1.

@@ -129,7 +129,7 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// How many keys are ready.
-    pub fn len(&self) -> usize {
+    pub fn ready(&self) -> usize {
         self.ready.len()
     }
 

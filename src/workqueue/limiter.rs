@@ -21,10 +21,11 @@ impl Limiter {
         Self { start, max, bucket: None }
     }
 
-    /// A key waits as long as the stricter of the two says: `per_item` about the key alone,
+    /// A key waits as long as the stricter of the two says: this limiter about the key alone,
     /// `bucket` about all keys of the queue together. Both count the failure.
-    pub fn max_of(per_item: Self, bucket: Bucket) -> Self {
-        Self { bucket: Some(bucket), ..per_item }
+    #[must_use]
+    pub fn max_of(self, bucket: Bucket) -> Self {
+        Self { bucket: Some(bucket), ..self }
     }
 
     /// client-go's default controller limiter: 5 ms doubling up to 1000 s per key, and 10 retries

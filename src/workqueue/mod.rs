@@ -95,7 +95,7 @@ impl<K: Ord + Clone> Queue<K> {
 
     /// How many keys are ready to be worked on.
     pub fn len(&self) -> usize {
-        self.0.core.lock().len()
+        self.0.core.lock().ready()
     }
 
     /// Whether no key is ready to be worked on.

@@ -175,7 +175,7 @@ fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
             };
         }
     }
-    assert_eq!(core.len(), model.ready.len());
+    assert_eq!(core.ready(), model.ready.len());
     assert_eq!(core.depth(), model.ready.len() + model.again.len());
     for key in 0..6 {
         assert_eq!(core.failures(&key), model.failures.get(&key).copied().unwrap_or(0));

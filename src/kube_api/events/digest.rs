@@ -48,10 +48,10 @@ impl<V> Lru<V> {
         self.uses += 1;
         self.by_use.insert(self.uses, key);
         self.entries.insert(key, (self.uses, value));
-        if self.entries.len() > self.capacity {
-            if let Some((_, oldest)) = self.by_use.pop_first() {
-                self.entries.remove(&oldest);
-            }
+        if self.entries.len() > self.capacity
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.entries.remove(&oldest);
         }
     }
 }

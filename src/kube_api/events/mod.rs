@@ -103,7 +103,7 @@ impl Event {
         }
     }
 
-    /// The object as POSTed.
+    /// The object as it is created.
     pub fn to_json(&self) -> Value {
         json!({
             "kind": "Event",

@@ -1,0 +1,128 @@
+//! Addresses as Go writes them.
+
+use std::io;
+
+use tokio::net::TcpListener;
+
+/// A text is no address; in the words of Go's `net`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// No colon before a port.
+    #[error("listen tcp: address {0}: missing port in address")]
+    MissingPort(String),
+    /// More than one colon, and no brackets around the host.
+    #[error("listen tcp: address {0}: too many colons in address")]
+    TooManyColons(String),
+    /// A bracket is not closed.
+    #[error("listen tcp: address {0}: missing ']' in address")]
+    MissingBracket(String),
+    /// The port is a number that is none.
+    #[error("listen tcp: address {0}: invalid port")]
+    InvalidPort(String),
+    /// The port is a name, and names are not looked up.
+    #[error("listen tcp: lookup tcp/{0}: unknown port")]
+    UnknownPort(String),
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    /// A name or number; empty: all interfaces.
+    host: String,
+    /// 0: any that is free.
+    port: u16,
+}
+
+/// Reads `host:port`, `:port` or `[host]:port`.
+pub(super) fn parse(text: &str) -> Result<Target, AddressError> {
+    let own = || text.to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(|| AddressError::MissingPort(own()))?;
+    let host = if let Some(inner) = host.strip_prefix('[') {
+        inner.strip_suffix(']').ok_or_else(|| bracket_error(text))?
+    } else if host.contains(':') {
+        return Err(AddressError::TooManyColons(own()));
+    } else {
+        host
+    };
+    Ok(Target { host: host.to_owned(), port: parse_port(port)? })
+}
+
+fn bracket_error(text: &str) -> AddressError {
+    match text.split_once(']') {
+        None => AddressError::MissingBracket(text.to_owned()),
+        // `[::1]` and `[::1]x:80`
+        Some((_, after)) if !after.contains(':') => AddressError::MissingPort(text.to_owned()),
+        Some(_) => AddressError::TooManyColons(text.to_owned()),
+    }
+}
+
+fn parse_port(port: &str) -> Result<u16, AddressError> {
+    match port {
+        "" => Ok(0),
+        _ if port.bytes().all(|c| c.is_ascii_digit()) => {
+            port.parse().map_err(|_| AddressError::InvalidPort(port.to_owned()))
+        }
+        _ => Err(AddressError::UnknownPort(port.to_owned())),
+    }
+}
+
+impl Target {
+    pub(super) async fn listen(&self) -> io::Result<TcpListener> {
+        if !self.host.is_empty() {
+            return TcpListener::bind((self.host.as_str(), self.port)).await;
+        }
+        // The IPv6 wildcard takes IPv4 as well, where the machine has IPv6 at all.
+        match TcpListener::bind(("::", self.port)).await {
+            Err(error) if lacks_ipv6(&error) => TcpListener::bind(("0.0.0.0", self.port)).await,
+            bound => bound,
+        }
+    }
+}
+
+fn lacks_ipv6(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
+}
+
+/// Why listening failed, in Go's words for what users meet.
+pub(super) fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "bind: address already in use".to_owned(),
+        io::ErrorKind::PermissionDenied => "bind: permission denied".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "bind: cannot assign requested address".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gos_forms_of_addresses() {
+        for (text, host, port) in [
+            (":8080", "", 8080),
+            (":", "", 0),
+            ("127.0.0.1:80", "127.0.0.1", 80),
+            ("localhost:80", "localhost", 80),
+            ("[::1]:80", "::1", 80),
+            ("[::]:80", "::", 80),
+        ] {
+            assert_eq!(parse(text), Ok(Target { host: host.to_owned(), port }), "{text}");
+        }
+    }
+
+    #[test]
+    fn gos_words_for_what_is_no_address() {
+        for (text, error) in [
+            ("8080", "listen tcp: address 8080: missing port in address"),
+            ("no:such:address", "listen tcp: address no:such:address: too many colons in address"),
+            ("::1", "listen tcp: address ::1: too many colons in address"),
+            ("[::1", "listen tcp: address [::1: missing ']' in address"),
+            ("[::1]", "listen tcp: address [::1]: missing port in address"),
+            (":70000", "listen tcp: address 70000: invalid port"),
+            (":web", "listen tcp: lookup tcp/web: unknown port"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), error, "{text}");
+        }
+    }
+}
