@@ -29,3 +29,8 @@ pub use self::{
     identity::Capabilities,
     status::{CallError, Code, Word, created_volume},
 };
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;

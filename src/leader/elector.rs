@@ -174,11 +174,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Renews until that fails for too long or the Lease is not ours any more.
     async fn hold(&mut self) -> Loss {
-        let mut pause = self.settings.retry_period;
+        let mut pause = self.until_renewal();
         loop {
             sleep(pause.min(self.left())).await;
             pause = match timeout(self.left(), self.attempt()).await {
-                Ok(Ok(Tried::Held)) => self.settings.retry_period,
+                Ok(Ok(Tried::Held)) => self.until_renewal(),
                 Ok(Ok(Tried::Lost(loss))) => return loss,
                 Ok(Ok(Tried::Waits(_))) | Err(_) => self.settings.retry_period / TRIES_PER_PERIOD,
                 Ok(Err(error)) => {
@@ -371,7 +371,21 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         ends.unwrap_or_default().saturating_sub(self.now())
     }
 
+    /// How long until the next renewal is due. Counted from when the last was sent, so that a slow
+    /// server does not eat the term.
+    fn until_renewal(&self) -> Duration {
+        let due = self.term.map(|term| term.renewed.saturating_add(self.settings.retry_period));
+        due.unwrap_or_default().saturating_sub(self.now())
+    }
+
     fn jittered_period(&self) -> Duration {
         self.settings.retry_period.mul_f64(1.0 + JITTER * self.surroundings.random.unit())
     }
 }
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,517 @@
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use h2::Reason;
+use prost::Message as _;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    fake::{
+        CAPACITY, CONTROLLER, CREATE, DELETE, Fake, INFO, PLUGIN, PROBE, Play, controller, framed,
+        info, plugin, status,
+    },
+    proto::{
+        CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        GetCapacityRequest, ProbeResponse, Volume, controller_service_capability::rpc,
+        plugin_capability::service,
+    },
+    *,
+};
+use crate::{
+    metrics::Metrics,
+    runtime::{Clock, Gate},
+};
+
+/// Boot time follows tokio's paused clock.
+struct Paused(Instant);
+
+impl Clock for Paused {
+    fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::UNIX_EPOCH
+    }
+    fn boot(&self) -> Duration {
+        Duration::from_secs(100) + self.0.elapsed()
+    }
+}
+
+fn gate() -> Gate {
+    Gate::open(Arc::new(Paused(Instant::now())))
+}
+
+async fn connect_with(fake: &Fake, gate: Gate, metrics: &Metrics) -> Result<Driver, ConnectError> {
+    let settings = DriverSettings {
+        address: Address::parse("/run/csi/socket").unwrap(),
+        timeout: Duration::from_secs(10),
+        tasks: fake.tasks.clone(),
+    };
+    Driver::connect(settings, fake.connector(), gate, metrics).await
+}
+
+async fn connect(fake: &Fake) -> Result<Driver, ConnectError> {
+    connect_with(fake, gate(), &Metrics::new().unwrap()).await
+}
+
+fn volume() -> CreateVolumeResponse {
+    let volume = Volume { volume_id: "v".into(), capacity_bytes: 1, ..Volume::default() };
+    CreateVolumeResponse { volume: Some(volume) }
+}
+
+async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
+    driver
+        .create_volume(CreateVolumeRequest {
+            name: "pvc-1".into(),
+            ..CreateVolumeRequest::default()
+        })
+        .await
+}
+
+/// The end of a CreateVolume that is played so.
+async fn played(play: Play) -> CallError {
+    let fake = Fake::new();
+    fake.play(CREATE, play);
+    create(&connect(&fake).await.unwrap()).await.unwrap_err()
+}
+
+// === Whose word ===
+
+#[tokio::test(start_paused = true)]
+async fn a_status_the_driver_sent_is_its_word_wherever_it_stood() {
+    for code in 1..=16 {
+        let not_final = [1, 4, 10, 14].contains(&code);
+        for play in [
+            Play::status(code, "caf%C3%A9 100%"),
+            Play::trailing(code, "caf%C3%A9 100%"),
+            Play::Raw(
+                framed(&volume().encode_to_vec()),
+                status(&code.to_string(), "caf%C3%A9 100%"),
+            ),
+        ] {
+            let error = played(play.clone()).await;
+            assert_eq!((error.word(), error.code() as i32), (Word::Driver, code), "{play:?}");
+            assert_eq!(error.message(), "caf\u{e9} 100%");
+            assert_eq!(error.is_final(), !not_final, "{play:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_nobody_knows_is_still_the_drivers_word() {
+    let error = played(Play::status(99, "odd")).await;
+    assert_eq!((error.word(), error.code(), error.is_final()), (Word::Driver, Code::Unknown, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_made_on_this_side_is_never_final() {
+    let oversize = framed(&vec![0; 5 << 20]);
+    let garbage = framed(&[0xff; 8]);
+    for (play, code, text) in [
+        (Play::Reset(Reason::INTERNAL_ERROR), Code::Unavailable, "error reading from server"),
+        (Play::Reset(Reason::REFUSED_STREAM), Code::Unavailable, "error reading from server"),
+        (Play::Reset(Reason::CANCEL), Code::Unavailable, ""),
+        (Play::Reset(Reason::NO_ERROR), Code::Unavailable, ""),
+        (Play::ResetMidway(Reason::INTERNAL_ERROR), Code::Unavailable, "error reading from server"),
+        (Play::ResetMidway(Reason::CANCEL), Code::Unavailable, "without sending trailers"),
+        (Play::Hangup, Code::Unavailable, "error reading from server"),
+        (Play::HangupMidway, Code::Unavailable, "error reading from server"),
+        (Play::Never, Code::DeadlineExceeded, "context deadline exceeded"),
+        (
+            Play::Late(Duration::from_secs(11), volume().encode_to_vec()),
+            Code::DeadlineExceeded,
+            "context deadline exceeded",
+        ),
+        (Play::NoTrailers(Vec::new()), Code::Unavailable, "without sending trailers"),
+        (
+            Play::Raw(oversize, status("0", "")),
+            Code::ResourceExhausted,
+            "grpc: received message larger than max (5242880 vs. 4194304)",
+        ),
+        (Play::Raw(garbage, status("0", "")), Code::Internal, ""),
+        (Play::Raw(vec![7, 0, 0, 0, 0], status("0", "")), Code::Internal, ""),
+        (Play::Raw(Vec::new(), status("0", "")), Code::Internal, ""),
+        (Play::status(0, ""), Code::Internal, ""),
+        (Play::HeadersOnly(status("many", "")), Code::Unknown, "malformed grpc-status: \"many\""),
+        (Play::Http(503), Code::Unavailable, ""),
+        (Play::Http(403), Code::PermissionDenied, ""),
+        (Play::Http(404), Code::Unimplemented, ""),
+    ] {
+        let error = played(play.clone()).await;
+        let shown = format!("{:.60}: {error}", format!("{play:?}"));
+        assert_eq!(
+            (error.word(), error.code(), error.is_final()),
+            (Word::Local, code, false),
+            "{shown}"
+        );
+        assert!(error.message().contains(text), "{shown}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_answer_without_its_trailers_is_no_answer() {
+    let error = played(Play::NoTrailers(framed(&volume().encode_to_vec()))).await;
+    assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+}
+
+#[tokio::test(start_paused = true)]
+async fn details_that_are_no_base64_do_no_harm() {
+    let mut headers = status("3", "bad");
+    headers.insert("grpc-status-details-bin", http::HeaderValue::from_static("!!"));
+    for play in [Play::HeadersOnly(headers.clone()), Play::Raw(Vec::new(), headers)] {
+        let error = played(play).await;
+        assert_eq!(
+            (error.word(), error.code(), error.message()),
+            (Word::Driver, Code::InvalidArgument, "bad")
+        );
+    }
+}
+
+#[test]
+fn errors_print_as_grpc_go_prints_them() {
+    let printed = CallError::driver(Code::Cancelled, "x").to_string();
+    assert_eq!(printed, "rpc error: code = Canceled desc = x");
+    let printed = CallError::deadline().to_string();
+    assert_eq!(printed, "rpc error: code = DeadlineExceeded desc = context deadline exceeded");
+}
+
+#[test]
+fn an_answer_without_a_volume_or_an_id_is_no_volume() {
+    assert_eq!(created_volume(volume()).unwrap().volume_id, "v");
+    for response in
+        [CreateVolumeResponse::default(), CreateVolumeResponse { volume: Some(Volume::default()) }]
+    {
+        assert!(!created_volume(response).unwrap_err().is_final());
+    }
+}
+
+// === Calls ===
+
+#[tokio::test(start_paused = true)]
+async fn a_call_carries_deadline_and_authority_as_grpc_gos_do() {
+    let fake = Fake::new();
+    fake.play(DELETE, Play::answer(&DeleteVolumeResponse {}));
+    let driver = connect(&fake).await.unwrap();
+    let request = DeleteVolumeRequest { volume_id: "v".into(), ..DeleteVolumeRequest::default() };
+    driver.delete_volume(request.clone()).await.unwrap();
+    let call = fake.seen().pop().unwrap();
+    assert_eq!((call.path.as_str(), call.authority.as_str()), (DELETE, "localhost"));
+    assert_eq!(call.headers["grpc-timeout"], "10000000u");
+    assert_eq!(call.headers["content-type"], "application/grpc");
+    assert_eq!(call.headers["te"], "trailers");
+    assert_eq!(call.message, framed(&request.encode_to_vec()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_deadline() {
+    let fake = Fake::new();
+    fake.play(CREATE, Play::Never);
+    let driver = connect(&fake).await.unwrap();
+    let start = Instant::now();
+    create(&driver).await.unwrap_err();
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    // The connection goes on.
+    fake.play(CREATE, Play::answer(&volume()));
+    create(&driver).await.unwrap();
+    assert_eq!(fake.dials(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_call_is_counted_with_its_code() {
+    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+    fake.play(CREATE, Play::Never);
+    fake.play(CAPACITY, Play::status(3, ""));
+    let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
+    create(&driver).await.unwrap_err();
+    driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err();
+    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    for (driver, code, method) in [
+        ("unknown-driver", "OK", PROBE),
+        ("unknown-driver", "OK", INFO),
+        ("disk.example.com", "OK", PLUGIN),
+        ("disk.example.com", "OK", CONTROLLER),
+        ("disk.example.com", "DeadlineExceeded", CREATE),
+        ("disk.example.com", "InvalidArgument", CAPACITY),
+    ] {
+        let line = format!(
+            "csi_sidecar_operations_seconds_count{{driver_name=\"{driver}\",grpc_status_code=\"{code}\",\
+             method_name=\"{method}\"}} 1"
+        );
+        assert!(text.contains(&line), "missing {line} in\n{text}");
+    }
+}
+
+// === Gate ===
+
+#[tokio::test(start_paused = true)]
+async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
+    let (fake, gate) = (Fake::new(), gate());
+    let driver = connect_with(&fake, gate.clone(), &Metrics::new().unwrap()).await.unwrap();
+    let before = fake.paths().len();
+    gate.close();
+    for error in [
+        create(&driver).await.unwrap_err(),
+        driver.delete_volume(DeleteVolumeRequest::default()).await.unwrap_err(),
+        driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err(),
+    ] {
+        assert_eq!(
+            (error.word(), error.code(), error.is_final()),
+            (Word::Local, Code::Unavailable, false)
+        );
+    }
+    assert_eq!(fake.paths().len(), before);
+    // Who the driver is may be asked by anyone.
+    let _ = driver.node_get_info().await;
+    assert_eq!(fake.paths().len(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_cut_when_the_gate_shuts() {
+    let (fake, gate) = (Fake::new(), gate());
+    fake.play(CREATE, Play::Late(Duration::from_secs(5), volume().encode_to_vec()));
+    let driver = connect_with(&fake, gate.clone(), &Metrics::new().unwrap()).await.unwrap();
+    let start = Instant::now();
+    let (error, ()) = tokio::join!(create(&driver), async {
+        sleep(Duration::from_secs(2)).await;
+        gate.close();
+    });
+    assert_eq!(start.elapsed(), Duration::from_secs(2));
+    assert_eq!(error.unwrap_err().word(), Word::Local);
+}
+
+// === Start ===
+
+#[tokio::test(start_paused = true)]
+async fn the_driver_is_found_with_name_and_capabilities() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    assert_eq!(driver.name(), "disk.example.com");
+    assert_eq!(driver.capabilities().plugin, BTreeSet::from([service::Type::ControllerService]));
+    assert_eq!(driver.capabilities().controller, BTreeSet::from([rpc::Type::CreateDeleteVolume]));
+    assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_without_controller_service_is_not_asked_about_it() {
+    let fake = Fake::new();
+    fake.play(PLUGIN, plugin(&[service::Type::VolumeAccessibilityConstraints]));
+    let driver = connect(&fake).await.unwrap();
+    assert!(driver.capabilities().controller.is_empty());
+    assert!(!fake.paths().contains(&CONTROLLER.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_socket_is_picked_up_within_a_second() {
+    let fake = Fake::new();
+    fake.refuse(true);
+    let appear = async {
+        sleep(Duration::from_secs(25)).await;
+        fake.refuse(false);
+        Instant::now()
+    };
+    let (driver, appeared) = tokio::join!(connect(&fake), appear);
+    driver.unwrap();
+    assert!(appeared.elapsed() <= Duration::from_secs(1), "{:?}", appeared.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_socket_for_30_seconds_ends_the_start() {
+    let fake = Fake::new();
+    fake.refuse(true);
+    let start = Instant::now();
+    let error = connect(&fake).await.err().unwrap();
+    assert_eq!(start.elapsed(), Duration::from_secs(30));
+    assert_eq!((error.to_string().as_str(), error.exit_code()), ("context deadline exceeded", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_is_not_ready_is_asked_once_a_second_for_as_long_as_it_takes() {
+    for play in [
+        Play::answer(&ProbeResponse { ready: Some(false) }),
+        Play::status(4, "slow"),
+        Play::status(14, "starting"),
+        Play::Hangup,
+    ] {
+        let fake = Fake::new();
+        fake.play(PROBE, play.clone());
+        let ready = async {
+            sleep(Duration::from_millis(99_500)).await;
+            let probes = fake.paths().len();
+            assert_eq!(probes, 100, "{play:?}");
+            fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(true) }));
+        };
+        let (driver, ()) = tokio::join!(connect(&fake), ready);
+        driver.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_fails_says_why_with_the_originals_words_and_exit_codes() {
+    let refused = || Play::status(13, "boom");
+    for (path, play, text, code) in [
+        (PROBE, refused(), "CSI driver probe failed: rpc error: code = Internal desc = boom", 1),
+        (
+            INFO,
+            refused(),
+            "Error getting CSI driver name: rpc error: code = Internal desc = boom",
+            255,
+        ),
+        (INFO, info(""), "Error getting CSI driver name: driver name is empty", 255),
+        (
+            PLUGIN,
+            refused(),
+            "Error getting CSI driver capabilities: rpc error: code = Internal desc = boom",
+            255,
+        ),
+        (
+            CONTROLLER,
+            refused(),
+            "Error getting CSI driver capabilities: rpc error: code = Internal desc = boom",
+            255,
+        ),
+    ] {
+        let fake = Fake::new();
+        fake.play(path, play);
+        let error = connect(&fake).await.err().unwrap();
+        assert_eq!((error.to_string().as_str(), error.exit_code()), (text, code));
+    }
+}
+
+// === Healing ===
+
+/// Runs `work` while the connection is watched; the watch must not end.
+async fn watched<T>(driver: &Driver, work: impl Future<Output = T>) -> T {
+    tokio::select! {
+        ended = driver.clone().watch() => panic!("ended: {ended}"),
+        result = work => result,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_that_is_lost_heals_by_itself() {
+    let fake = Fake::new();
+    fake.play(CREATE, Play::answer(&volume()));
+    let driver = connect(&fake).await.unwrap();
+    for lose in [Fake::hang_up, Fake::go_away] {
+        let (dials, calls) = (fake.dials(), fake.paths().len());
+        watched(&driver, async {
+            lose(&fake);
+            sleep(Duration::from_secs(2)).await;
+            assert_eq!(fake.dials(), dials + 1);
+            assert_eq!(fake.paths()[calls..], [PROBE, INFO, PLUGIN, CONTROLLER]);
+            create(&driver).await.unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_under_way_survives_a_goaway_and_not_a_hang_up() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    fake.play(CREATE, Play::Late(Duration::from_secs(3), volume().encode_to_vec()));
+    for (lose, survives) in [(Fake::go_away as fn(&Fake), true), (Fake::hang_up, false)] {
+        let (answer, ()) = watched(&driver, async {
+            tokio::join!(create(&driver), async {
+                sleep(Duration::from_secs(1)).await;
+                lose(&fake);
+            })
+        })
+        .await;
+        match answer {
+            Ok(_) => assert!(survives),
+            Err(error) => {
+                assert!(!survives, "{error}");
+                assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+            }
+        }
+        watched(&driver, sleep(Duration::from_secs(5))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_fail_at_once_while_the_driver_is_away_and_work_once_it_is_back_and_ready() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    fake.play(CREATE, Play::answer(&volume()));
+    watched(&driver, async {
+        fake.refuse(true);
+        fake.hang_up();
+        sleep(Duration::from_secs(600)).await;
+        let start = Instant::now();
+        let error = create(&driver).await.unwrap_err();
+        assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        // Back, but not ready: no call goes through yet.
+        fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
+        fake.refuse(false);
+        sleep(Duration::from_secs(60)).await;
+        create(&driver).await.unwrap_err();
+        assert!(!fake.paths().contains(&CREATE.to_owned()));
+        fake.play(PROBE, Play::answer(&ProbeResponse::default()));
+        sleep(Duration::from_secs(2)).await;
+        create(&driver).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_comes_back_broken_is_asked_again() {
+    for path in [PROBE, INFO, PLUGIN, CONTROLLER] {
+        let fake = Fake::new();
+        let driver = connect(&fake).await.unwrap();
+        let sound = [
+            (PROBE, Play::answer(&ProbeResponse::default())),
+            (INFO, info("disk.example.com")),
+            (PLUGIN, plugin(&[service::Type::ControllerService])),
+            (CONTROLLER, controller(&[rpc::Type::CreateDeleteVolume])),
+        ];
+        watched(&driver, async {
+            fake.play(path, Play::status(13, "boom"));
+            fake.hang_up();
+            sleep(Duration::from_secs(20)).await;
+            create(&driver).await.unwrap_err();
+            for (path, play) in sound {
+                fake.play(path, play);
+            }
+            fake.play(CREATE, Play::answer(&volume()));
+            sleep(Duration::from_secs(3)).await;
+            create(&driver).await.unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
+    for (path, play, text) in [
+        (
+            INFO,
+            info("other.example.com"),
+            "has another name: other.example.com instead of disk.example.com",
+        ),
+        (PLUGIN, plugin(&[]), "CSI driver disk.example.com has other capabilities"),
+        (CONTROLLER, controller(&[]), "CSI driver disk.example.com has other capabilities"),
+    ] {
+        let fake = Fake::new();
+        let driver = connect(&fake).await.unwrap();
+        fake.play(path, play);
+        fake.play(CREATE, Play::answer(&volume()));
+        fake.hang_up();
+        let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
+        assert!(ended.to_string().contains(text), "{ended}");
+        let error = create(&driver).await.unwrap_err();
+        assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+        assert!(!fake.paths().contains(&CREATE.to_owned()));
+    }
+    assert_eq!(ConnectionEnded::TERMINATION_MESSAGE, "Lost connection to CSI driver, exiting");
+}
+
+#[tokio::test(start_paused = true)]
+async fn redialling_is_paced() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    watched(&driver, async {
+        fake.refuse(true);
+        fake.hang_up();
+        sleep(Duration::from_secs(100)).await;
+    })
+    .await;
+    assert!((95..=110).contains(&fake.dials()), "{}", fake.dials());
+}

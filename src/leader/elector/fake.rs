@@ -1,0 +1,191 @@
+//! One Lease with optimistic concurrency, the way to it, and clocks that go wrong.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{ElectionSettings, LeaseError, Leases, Surroundings};
+use crate::{
+    leader::{Health, Identity},
+    metrics::Metrics,
+    runtime::{Clock, Gate, Generator},
+};
+
+/// The API server's one Lease.
+#[derive(Default)]
+pub(super) struct Store {
+    pub(super) lease: Option<Value>,
+    version: u64,
+    /// Every request that arrived, in order.
+    pub(super) requests: Vec<&'static str>,
+}
+
+impl Store {
+    /// Changes the Lease as somebody outside the election would.
+    pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
+        if let Some(lease) = &mut self.lease {
+            edit(lease);
+        }
+        self.stamp();
+    }
+
+    pub(super) fn holder(&self) -> Option<&str> {
+        self.lease.as_ref()?.pointer("/spec/holderIdentity")?.as_str()
+    }
+
+    pub(super) fn transitions(&self) -> Option<i64> {
+        self.lease.as_ref()?.pointer("/spec/leaseTransitions")?.as_i64()
+    }
+
+    fn stamp(&mut self) -> Value {
+        self.version += 1;
+        let version = self.version.to_string();
+        match &mut self.lease {
+            Some(lease) => {
+                lease["metadata"]["resourceVersion"] = json!(version);
+                lease.clone()
+            }
+            None => Value::Null,
+        }
+    }
+
+    fn get(&mut self) -> Result<Value, LeaseError> {
+        self.requests.push("get");
+        self.lease.clone().ok_or(LeaseError::NotFound)
+    }
+
+    fn create(&mut self, lease: &Value) -> Result<Value, LeaseError> {
+        self.requests.push("create");
+        if self.lease.is_some() {
+            return Err(LeaseError::Failed("already exists".into()));
+        }
+        self.lease = Some(lease.clone());
+        Ok(self.stamp())
+    }
+
+    fn replace(&mut self, lease: &Value) -> Result<Value, LeaseError> {
+        self.requests.push("replace");
+        let Some(current) = &self.lease else { return Err(LeaseError::NotFound) };
+        if current["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
+            return Err(LeaseError::Failed("conflict".into()));
+        }
+        self.lease = Some(lease.clone());
+        Ok(self.stamp())
+    }
+}
+
+/// How requests fare on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Clear,
+    /// Refused at once.
+    Down,
+    /// Never arrives, never answered.
+    Hangs,
+    /// Arrives, and is carried out; the answer does not come back.
+    Deaf,
+}
+
+/// One candidate's way to the store.
+#[derive(Clone)]
+pub(super) struct Road {
+    pub(super) store: Arc<Mutex<Store>>,
+    pub(super) way: Arc<Mutex<Way>>,
+    pub(super) latency: Arc<Mutex<Duration>>,
+}
+
+impl Road {
+    pub(super) fn to(store: &Arc<Mutex<Store>>) -> Self {
+        Self {
+            store: store.clone(),
+            way: Arc::new(Mutex::new(Way::Clear)),
+            latency: Arc::new(Mutex::new(Duration::from_millis(20))),
+        }
+    }
+
+    async fn travel(
+        &self,
+        act: impl FnOnce(&mut Store) -> Result<Value, LeaseError> + Send,
+    ) -> Result<Value, LeaseError> {
+        let half = *self.latency.lock() / 2;
+        sleep(half).await;
+        let way = *self.way.lock();
+        match way {
+            Way::Down => return Err(LeaseError::Failed("no route".into())),
+            Way::Hangs => std::future::pending().await,
+            Way::Clear | Way::Deaf => {}
+        }
+        let answer = act(&mut self.store.lock());
+        sleep(half).await;
+        let way = *self.way.lock();
+        match way {
+            Way::Clear => answer,
+            Way::Down | Way::Hangs | Way::Deaf => std::future::pending().await,
+        }
+    }
+}
+
+impl Leases for Road {
+    async fn get(&self, _: &str, _: &str) -> Result<Value, LeaseError> {
+        self.travel(Store::get).await
+    }
+
+    async fn create(&self, _: &str, lease: &Value) -> Result<Value, LeaseError> {
+        self.travel(|store| store.create(lease)).await
+    }
+
+    async fn replace(&self, _: &str, _: &str, lease: &Value) -> Result<Value, LeaseError> {
+        self.travel(|store| store.replace(lease)).await
+    }
+}
+
+/// A clock whose boot time runs at its own rate, and whose wall time is anything.
+pub(super) struct Drifting {
+    origin: Instant,
+    rate: f64,
+    wall_offset: i64,
+}
+
+impl Drifting {
+    pub(super) fn new(rate: f64, wall_offset: i64) -> Self {
+        Self { origin: Instant::now(), rate, wall_offset }
+    }
+}
+
+impl Clock for Drifting {
+    fn wall(&self) -> jiff::Timestamp {
+        let micros = i64::try_from(self.origin.elapsed().as_micros()).unwrap();
+        jiff::Timestamp::from_microsecond(
+            1_700_000_000_000_000 + self.wall_offset * 1_000_000 + micros,
+        )
+        .unwrap()
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(1000) + self.origin.elapsed().mul_f64(self.rate)
+    }
+}
+
+pub(super) fn settings(host: &str, pod_uid: Option<&str>) -> ElectionSettings {
+    ElectionSettings {
+        lease_name: "lease".into(),
+        namespace: "ns".into(),
+        identity: Identity::new(host, pod_uid),
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(5),
+        labels: std::collections::BTreeMap::new(),
+    }
+}
+
+pub(super) fn surroundings(clock: Arc<dyn Clock>, seed: u64) -> Surroundings {
+    Surroundings {
+        gate: Gate::shut(clock.clone()),
+        health: Health::new(clock.clone()),
+        clock,
+        random: Arc::new(Generator::from_seed(seed)),
+        metrics: Metrics::new().unwrap().leader,
+    }
+}

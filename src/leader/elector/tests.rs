@@ -1,0 +1,345 @@
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::{
+    fake::{Drifting, Road, Store, Way, settings, surroundings},
+    *,
+};
+use crate::runtime::{Tasks, TokioSpawner};
+
+/// A candidate at work.
+struct Candidate {
+    road: Road,
+    around: Surroundings,
+    stop: CancellationToken,
+    changes: Arc<parking_lot::Mutex<Vec<String>>>,
+    ended: tokio::sync::oneshot::Receiver<Ended>,
+}
+
+fn store() -> Arc<parking_lot::Mutex<Store>> {
+    Arc::default()
+}
+
+fn start(store: &Arc<parking_lot::Mutex<Store>>, settings: ElectionSettings) -> Candidate {
+    let road = Road::to(store);
+    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let stop = CancellationToken::new();
+    let changes = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let (tell, ended) = tokio::sync::oneshot::channel();
+    let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
+    let told = changes.clone();
+    let election = lead(
+        road.clone(),
+        settings,
+        around.clone(),
+        move |change| told.lock().push(change.message()),
+        stop.clone(),
+    );
+    tasks.passing("candidate", async move {
+        let _ = tell.send(election.await);
+    });
+    Candidate { road, around, stop, changes, ended }
+}
+
+impl Candidate {
+    fn leads(&self) -> bool {
+        self.around.gate.check().is_ok()
+    }
+
+    async fn until_it_leads(&self) -> Duration {
+        let start = Instant::now();
+        while !self.leads() {
+            sleep(Duration::from_millis(10)).await;
+            assert!(start.elapsed() < Duration::from_secs(300), "never leads");
+        }
+        start.elapsed()
+    }
+}
+
+async fn secs(seconds: u64) {
+    sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_only_candidate_makes_the_lease_and_renews_it() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    assert!(one.until_it_leads().await < Duration::from_secs(1));
+    assert_eq!(store.lock().requests, ["get", "create"]);
+    let first = store.lock().lease.clone().unwrap();
+    secs(60).await;
+    let now = store.lock().lease.clone().unwrap();
+    assert!(one.leads());
+    assert_eq!(now["spec"]["acquireTime"], first["spec"]["acquireTime"]);
+    assert_ne!(now["spec"]["renewTime"], first["spec"]["renewTime"]);
+    // Eleven or twelve renewals, none of which looks first.
+    assert!(store.lock().requests.iter().filter(|verb| **verb == "get").count() == 1);
+    assert_eq!(*one.changes.lock(), ["one became leader"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_are_set_and_others_stay() {
+    let store = store();
+    let mut settings = settings("one", None);
+    settings.labels.insert("team".into(), "storage".into());
+    let one = start(&store, settings);
+    one.until_it_leads().await;
+    store.lock().edit(|lease| lease["metadata"]["labels"] = json!({"team": "x", "other": "y"}));
+    secs(12).await;
+    assert_eq!(
+        store.lock().lease.clone().unwrap()["metadata"]["labels"],
+        json!({"team": "storage", "other": "y"})
+    );
+    assert!(one.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_holders_lease_is_taken_after_its_duration_and_no_earlier() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(30).await;
+    assert!(one.leads() && !two.leads());
+    *one.road.way.lock() = Way::Hangs;
+    let waited = two.until_it_leads().await;
+    assert!(!one.leads());
+    // The last renewal was up to a retry period ago, and seen up to 2.2 retry periods later.
+    assert!((Duration::from_secs(10)..Duration::from_secs(26)).contains(&waited), "{waited:?}");
+    assert_eq!(store.lock().transitions(), Some(1));
+    assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)));
+    assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal_was_sent() {
+    for way in [Way::Down, Way::Hangs, Way::Deaf] {
+        let one = start(&store(), settings("one", None));
+        one.until_it_leads().await;
+        secs(20).await;
+        *one.road.way.lock() = way;
+        let start = Instant::now();
+        one.around.gate.shuts().await;
+        assert!(start.elapsed() <= Duration::from_secs(10), "{way:?} {:?}", start.elapsed());
+        assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)), "{way:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_api_server_costs_no_leadership() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    *one.road.latency.lock() = Duration::from_secs(4);
+    one.until_it_leads().await;
+    secs(300).await;
+    assert!(one.leads());
+    assert_eq!(*one.changes.lock(), ["one became leader"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_outages_cost_no_leadership() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    for _ in 0..20 {
+        *one.road.way.lock() = Way::Down;
+        secs(4).await;
+        *one.road.way.lock() = Way::Clear;
+        secs(7).await;
+        assert!(one.leads());
+    }
+    assert_eq!(*one.changes.lock(), ["one became leader"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn seeing_another_holder_shuts_the_gate_at_once() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    store.lock().edit(|lease| lease["spec"]["holderIdentity"] = json!("other"));
+    // The next renewal shows it, well before the deadline.
+    let start = Instant::now();
+    one.around.gate.shuts().await;
+    assert!(start.elapsed() < Duration::from_millis(5100), "{:?}", start.elapsed());
+    assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::OtherHolder("other".into()))));
+    assert_eq!(store.lock().holder(), Some("other"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_shuts_the_gate_until_it_is_made_again() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    *one.road.latency.lock() = Duration::from_millis(500);
+    secs(6).await;
+    store.lock().lease = None;
+    let start = Instant::now();
+    one.around.gate.shuts().await;
+    assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
+    assert!(one.until_it_leads().await < Duration::from_secs(1));
+    assert_eq!(store.lock().transitions(), Some(0));
+    assert_eq!(*one.changes.lock(), ["one became leader"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_emptied_lease_is_taken_again() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    store.lock().edit(|lease| lease["spec"]["holderIdentity"] = json!(""));
+    secs(6).await;
+    assert!(one.leads());
+    let store = store.lock();
+    assert_eq!((store.holder(), store.transitions()), (Some("one"), Some(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_leader_gives_the_lease_back_with_its_gate_shut() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(3).await;
+    one.stop.cancel();
+    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert!(one.around.gate.check().is_err());
+    assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
+    let spec = store.lock().lease.clone().unwrap()["spec"].clone();
+    assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
+    assert!(two.until_it_leads().await < Duration::from_secs(11));
+    assert_eq!(store.lock().transitions(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_cut_short_by_the_stop_does_not_keep_the_lease() {
+    // The stop comes while a renewal is on its way there, or its answer on its way back.
+    for millis in [4900, 5100, 5300, 5500, 5900] {
+        let store = store();
+        let one = start(&store, settings("one", None));
+        one.until_it_leads().await;
+        *one.road.latency.lock() = Duration::from_secs(1);
+        sleep(Duration::from_millis(millis)).await;
+        one.stop.cancel();
+        assert_eq!(one.ended.await, Ok(Ended::Released), "{millis}");
+        assert_eq!(store.lock().holder(), Some(""), "{millis}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_given_back_is_left_to_run_out() {
+    let one = start(&store(), settings("one", None));
+    one.until_it_leads().await;
+    *one.road.way.lock() = Way::Hangs;
+    one.stop.cancel();
+    let start = Instant::now();
+    assert_eq!(one.ended.await, Ok(Ended::Unreleased));
+    assert_eq!(start.elapsed().as_secs(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_candidate_leaves_the_lease_to_its_holder() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(20).await;
+    two.stop.cancel();
+    assert_eq!(two.ended.await, Ok(Ended::NeverLed));
+    assert!(two.changes.lock().is_empty());
+    assert!(one.leads());
+    assert_eq!(store.lock().holder(), Some("one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_take_over_that_a_stop_cut_short_is_given_back() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    *one.road.latency.lock() = Duration::from_secs(1);
+    // The create has been carried out, its answer is on its way.
+    sleep(Duration::from_millis(1700)).await;
+    assert_eq!(store.lock().holder(), Some("one"));
+    one.stop.cancel();
+    assert_eq!(one.ended.await, Ok(Ended::NeverLed));
+    assert_eq!(store.lock().holder(), Some(""));
+}
+
+/// Leaves a Lease as a killed process does.
+async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Store>> {
+    let store = store();
+    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let election =
+        lead(Road::to(&store), settings(host, pod_uid), around, |_| {}, CancellationToken::new());
+    assert!(timeout(Duration::from_secs(7), election).await.is_err());
+    store
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_container_leads_at_once_in_its_pod_and_soon_on_its_host() {
+    let store = killed("host", Some("uid")).await;
+    let again = start(&store, settings("host", Some("uid")));
+    assert!(again.until_it_leads().await < Duration::from_secs(1));
+    assert_eq!(store.lock().transitions(), Some(0));
+
+    let store = killed("host", None).await;
+    let again = start(&store, settings("host", None));
+    let waited = again.until_it_leads().await;
+    assert!((Duration::from_secs(10)..Duration::from_secs(11)).contains(&waited), "{waited:?}");
+    assert_eq!(store.lock().transitions(), Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_with_one_bare_name_only_one_leads() {
+    let store = store();
+    let one = start(&store, settings("host", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("host", None));
+    for _ in 0..600 {
+        sleep(Duration::from_millis(100)).await;
+        assert!(one.leads() && !two.leads());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_renewal_is_counted_as_slow_path() {
+    let store = store();
+    let road = Road::to(&store);
+    let metrics = crate::metrics::Metrics::new().unwrap();
+    let mut around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    around.metrics = metrics.leader.clone();
+    let election = lead(road, settings("one", None), around, |_| {}, CancellationToken::new());
+    let touch = async {
+        secs(7).await;
+        store.lock().edit(|lease| lease["metadata"]["annotations"] = json!({"touched": "by hand"}));
+        secs(7).await;
+    };
+    tokio::select! { _ = election => panic!("the election ended"), () = touch => {} }
+    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    assert!(text.contains("leader_election_slowpath_total{name=\"\"} 1"), "{text}");
+    assert!(text.contains("leader_election_master_status{name=\"\"} 1"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_election_is_unhealthy_only_while_it_believes_to_lead() {
+    let store = store();
+    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let health = around.health.clone();
+    assert!(health.check().is_ok());
+    let mut election = Box::pin(lead(
+        Road::to(&store),
+        settings("one", None),
+        around,
+        |_| {},
+        CancellationToken::new(),
+    ));
+    assert!(timeout(Duration::from_secs(21), &mut election).await.is_err());
+    // Not polled any more, as a stuck task is not.
+    secs(30).await;
+    assert!(health.check().is_ok());
+    secs(10).await;
+    assert_eq!(
+        health.check().unwrap_err().to_string(),
+        "failed election to renew leadership on lease "
+    );
+    assert_eq!(election.await, Ended::Lost(Loss::Deadline));
+    assert!(health.check().is_ok());
+}
