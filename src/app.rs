@@ -17,7 +17,7 @@ use crate::{
     csi::{self, Address, Connector, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
     csi_provisioner::{CsiProvisioner, Settings, VolumeNaming},
     flags::{self, Flags},
-    http,
+    http::{self, Routes},
     kube_api::{
         LaneSettings, Lanes, RateLimit, Transport,
         events::{Recorder, Severity, Subject},
@@ -197,16 +197,16 @@ impl<'a> Program<'a> {
     async fn serve(&self, tasks: &Tasks, stop: &CancellationToken) -> Result<(), Error> {
         let Some(http) = &self.flags.http else { return Ok(()) };
         let (metrics, health) = (self.metrics.clone(), self.health.clone());
-        let checks_election = http.leader_election_check && self.flags.leader_election.is_some();
-        let pages = http::Pages {
-            metrics_path: http.metrics_path.clone(),
-            metrics: Box::new(move || metrics.text().map_err(|error| error.to_string())),
-            leader_election: checks_election
-                .then(|| -> http::Check { Box::new(move || health.check().map_err(|error| error.to_string())) }),
-        };
-        let server = http::Server::bind(&http.address, pages).await?;
-        let stop = stop.clone();
-        tasks.passing("HTTP server", async move { server.run(stop).await });
+        let scrape = move || metrics.text().map_err(|error| error.to_string());
+        let mut routes = Routes::new(&http.metrics_path, scrape)
+            .check("/healthz", || Ok(()))
+            .check("/readyz", self.controller.readiness());
+        if http.leader_election_check && self.flags.leader_election.is_some() {
+            let check = move || health.check().map_err(|error| error.to_string());
+            routes = routes.check(http::LEADER_ELECTION_CHECK, check);
+        }
+        let server = http::Server::bind(&http.address, routes).await?;
+        tasks.passing("HTTP server", server.run(tasks.clone(), stop.clone()));
         Ok(())
     }
 

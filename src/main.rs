@@ -25,7 +25,9 @@ fn main() -> ExitCode {
         Ok(parsed) => parsed,
         Err(refusal) => return refuse(&refusal),
     };
-    logging::init(&parsed.flags.logging);
+    if let Err(error) = logging::init(&parsed.flags.logging, Arc::new(SystemClock)) {
+        eprintln!("{error}");
+    }
     for warning in parsed.warnings {
         tracing::warn!("{warning}");
     }
@@ -86,7 +88,7 @@ async fn transport(flags: &Flags) -> Result<Transport, ConfigError> {
     let source = ConfigSource::resolve(kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref(), |name| {
         env::var_os(name)
     });
-    kube_api::transport(kube_api::config::load(&source).await?)
+    kube_api::transport(&kube_api::config::load(&source).await?)
 }
 
 /// The first signal stops in order, the second at once.

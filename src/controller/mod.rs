@@ -233,9 +233,17 @@ impl<P: Provisioner> Controller<P> {
         Reflector::new(&self.client, Scope::all(), reflector::Settings::default(), random, &self.metrics)
     }
 
-    /// Whether everything has been listed once.
-    pub fn is_synced(&self) -> bool {
-        *self.synced.classes.borrow() && *self.synced.claims.borrow() && *self.synced.volumes.borrow()
+    /// A check of whether everything has been listed once; an error names what has not.
+    pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
+        let kinds = [
+            ("StorageClasses", self.synced.classes.subscribe()),
+            ("PersistentVolumeClaims", self.synced.claims.subscribe()),
+            ("PersistentVolumes", self.synced.volumes.subscribe()),
+        ];
+        move || match kinds.iter().find(|(_, synced)| !*synced.borrow()) {
+            None => Ok(()),
+            Some((kind, _)) => Err(format!("{kind} are not listed yet")),
+        }
     }
 
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended.

@@ -1,13 +1,10 @@
 //! What is known of every volume in work.
 //!
-//! Owns the cache of volumes with something due, by name, and the memory of what was deleted at
-//! the driver (by UID, until the PersistentVolume is gone). Promises that volumes with nothing
+//! Owns the cache of volumes with something due, by name, and the memory of how far deletions
+//! have come (by UID, until the PersistentVolume is gone). Promises that volumes with nothing
 //! due cost nothing, and that each one going past is first compared with our claims.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -42,8 +39,21 @@ struct Inner {
     /// When a watch event showed a volume that nobody has looked at since; a list does not tell
     /// how old its news is.
     sighted: BTreeMap<String, Instant>,
-    /// UIDs of volumes that the driver has deleted and whose PersistentVolume is still there.
-    deleted: BTreeSet<String>,
+    /// How far the deletion of a volume has come, by UID: from when it is taken in hand until the
+    /// PersistentVolume is gone, whether or not anything is due for it meanwhile.
+    deletions: Cache<Deletion>,
+}
+
+/// How far the deletion of a volume has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Deletion {
+    /// The driver was not asked, or has not deleted it yet.
+    #[default]
+    NotYet,
+    /// The driver has deleted it and is not asked again.
+    AtDriver,
+    /// The PersistentVolume is removed as well: what still comes is an echo.
+    Removed,
 }
 
 /// What a sighting asks for.
@@ -62,8 +72,8 @@ pub struct Glance {
     pub volume: Arc<Volume>,
     /// Whether that view may be acted on without reading it live.
     pub fresh: bool,
-    /// Whether the driver has deleted it already.
-    pub deleted: bool,
+    /// How far its deletion has come.
+    pub deletion: Deletion,
 }
 
 impl VolumeBook {
@@ -76,18 +86,25 @@ impl VolumeBook {
     pub fn observe(&self, sighting: Sighting<Volume>) -> Wake {
         match sighting {
             Sighting::Restarted => {
-                self.0.inner.lock().volumes.restarted();
+                let mut inner = self.0.inner.lock();
+                inner.volumes.restarted();
+                inner.deletions.restarted();
                 Wake::default()
             }
             Sighting::Listed(volume) => self.seen(volume, None),
             Sighting::Applied(volume) => self.seen(volume, Some(Instant::now())),
             Sighting::Deleted(volume) => self.gone(&volume),
-            Sighting::Unreadable { name, .. } => {
-                self.0.inner.lock().volumes.unreadable(&name);
+            Sighting::Unreadable { name, uid, .. } => {
+                let mut inner = self.0.inner.lock();
+                inner.volumes.unreadable(&name);
+                inner.deletions.unreadable(&uid);
                 Wake::default()
             }
             Sighting::Complete => {
-                let vanished = self.0.inner.lock().volumes.complete();
+                let mut inner = self.0.inner.lock();
+                let vanished = inner.volumes.complete();
+                drop(inner.deletions.complete());
+                drop(inner);
                 let mut wake = Wake::default();
                 for volume in vanished {
                     wake.claims.extend(self.gone(&volume).claims);
@@ -102,6 +119,8 @@ impl VolumeBook {
         let name = volume.name().to_owned();
         let interesting = self.0.identity.owns_volume(&volume) && due(&volume) != Due::Nothing;
         let mut inner = self.0.inner.lock();
+        // It exists: what is remembered of its deletion stays.
+        inner.deletions.unreadable(volume.uid());
         match at.filter(|_| interesting) {
             Some(at) => inner.sighted.insert(name.clone(), at),
             None => inner.sighted.remove(&name),
@@ -116,7 +135,7 @@ impl VolumeBook {
         let mut inner = self.0.inner.lock();
         inner.volumes.deleted(volume.name());
         inner.sighted.remove(volume.name());
-        inner.deleted.remove(volume.uid());
+        inner.deletions.deleted(volume.uid());
         drop(inner);
         Wake { volumes: Vec::new(), claims: self.0.claims.volume_gone(volume).into_iter().collect() }
     }
@@ -127,18 +146,25 @@ impl VolumeBook {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
         let fresh = inner.sighted.remove(name).is_some_and(|at| at.elapsed() < FRESH);
-        let deleted = inner.deleted.contains(volume.uid());
-        Some(Glance { volume, fresh, deleted })
+        let deletion = inner.deletions.get(volume.uid()).copied().unwrap_or_default();
+        Some(Glance { volume, fresh, deletion })
     }
 
-    /// The driver has deleted the volume; it is not asked again.
-    pub fn deleted_at_driver(&self, volume: &Volume) {
-        self.0.inner.lock().deleted.insert(volume.uid().to_owned());
+    /// The deletion of the volume is taken in hand.
+    pub fn deletion_begins(&self, volume: &Volume) {
+        let mut inner = self.0.inner.lock();
+        if inner.deletions.get(volume.uid()).is_none() {
+            inner.deletions.seen(volume.uid(), Some(Deletion::NotYet));
+        }
     }
 
-    /// The PersistentVolume is known to be gone, whatever the watch has shown so far.
-    pub fn settled(&self, volume: &Volume) {
-        self.0.inner.lock().deleted.remove(volume.uid());
+    /// The deletion of the volume has come this far. Not remembered of one whose end was seen
+    /// meanwhile: nothing would make it forgotten again.
+    pub fn deletion_reached(&self, volume: &Volume, deletion: Deletion) {
+        let mut inner = self.0.inner.lock();
+        if inner.deletions.get(volume.uid()).is_some() {
+            inner.deletions.seen(volume.uid(), Some(deletion));
+        }
     }
 
     /// Every volume in work.
@@ -149,7 +175,7 @@ impl VolumeBook {
     /// How many volumes are in work, and how many deleted ones are remembered.
     pub fn len(&self) -> (usize, usize) {
         let inner = self.0.inner.lock();
-        (inner.volumes.len(), inner.deleted.len())
+        (inner.volumes.len(), inner.deletions.len())
     }
 }
 

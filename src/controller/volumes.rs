@@ -15,7 +15,7 @@ use super::{
     finalizers::{self, Due, due},
     ownership::class_of_volume,
     provisioner::{DeleteOutcome, Provisioner},
-    volume_book::{Glance, VolumeBook},
+    volume_book::{Deletion, Glance, VolumeBook},
 };
 use crate::{
     kube_api::{
@@ -79,6 +79,9 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     async fn delete(&self, glance: Glance) -> Verdict {
+        if glance.deletion == Deletion::Removed {
+            return Verdict::Done;
+        }
         let started = Instant::now();
         let volume = match self.confirmed(&glance).await {
             Ok(Some(volume)) => volume,
@@ -88,13 +91,14 @@ impl<P: Provisioner> VolumeWorker<P> {
         if !self.provisioner.should_delete(&volume) {
             return Verdict::Done;
         }
-        if !glance.deleted
+        if glance.deletion == Deletion::NotYet
             && let Err(why) = self.delete_at_driver(&volume).await
         {
             return self.failed(&volume, &why);
         }
         match self.remove(&volume).await {
             Ok(()) => {
+                self.book.deletion_reached(&volume, Deletion::Removed);
                 self.metrics.deleted(class_of_volume(&volume), started.elapsed());
                 tracing::info!(pv = volume.name(), "volume deleted");
                 Verdict::Done
@@ -109,10 +113,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             return Ok(Some(Arc::clone(&glance.volume)));
         }
         match self.client.get::<Volume>(Name::cluster(glance.volume.name())?).await {
-            Err(error) if error.is_not_found() => {
-                self.book.settled(&glance.volume);
-                Ok(None)
-            }
+            Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
             Ok(live) => {
                 let due = live.uid() == glance.volume.uid() && due(&live) == Due::Delete;
@@ -122,9 +123,10 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     async fn delete_at_driver(&self, volume: &Arc<Volume>) -> Result<(), String> {
+        self.book.deletion_begins(volume);
         match self.provisioner.delete(Arc::clone(volume)).await {
             DeleteOutcome::Deleted => {
-                self.book.deleted_at_driver(volume);
+                self.book.deletion_reached(volume, Deletion::AtDriver);
                 Ok(())
             }
             DeleteOutcome::Attached { node } => {
@@ -138,10 +140,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         match self.client.delete::<Volume>(Name::cluster(volume.name())?, Some(volume.uid())).await {
             // Gone, or another one under the same name.
-            Err(error) if error.is_not_found() || error.is_conflict() => {
-                self.book.settled(volume);
-                return Ok(());
-            }
+            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             deleted => deleted?,
         }
         if volume.has_finalizer(finalizers::PROTECTION) {

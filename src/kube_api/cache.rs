@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, btree_map};
 
 /// What a sighting changed.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use]
 pub enum Change<'a, T> {
     /// The object is of interest and was not before.
     Entered(&'a T),

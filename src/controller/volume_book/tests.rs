@@ -56,14 +56,19 @@ async fn a_deletion_is_remembered_until_the_object_is_gone() {
     let (book, _) = books();
     let pv = released("pv");
     book.observe(Sighting::Applied(pv.clone()));
-    book.deleted_at_driver(&pv);
-    assert!(book.glance("pv").unwrap().deleted);
+    assert_eq!(book.glance("pv").unwrap().deletion, Deletion::NotYet);
+    book.deletion_begins(&pv);
+    book.deletion_reached(&pv, Deletion::AtDriver);
+    assert_eq!(book.glance("pv").unwrap().deletion, Deletion::AtDriver);
     let mut successor = released("pv");
     successor.metadata.uid = Some("another".into());
     book.observe(Sighting::Applied(successor));
-    assert!(!book.glance("pv").unwrap().deleted, "another volume under the same name");
-    book.observe(Sighting::Deleted(pv));
+    let anew = book.glance("pv").unwrap().deletion;
+    assert_eq!(anew, Deletion::NotYet, "another volume under the same name");
+    book.observe(Sighting::Deleted(pv.clone()));
     assert_eq!(book.len(), (0, 0));
+    book.deletion_reached(&pv, Deletion::Removed);
+    assert_eq!(book.len(), (0, 0), "its end was seen already");
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +78,8 @@ async fn what_vanished_between_two_lists_is_gone() {
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
     book.observe(Sighting::Applied(released("pv")));
-    book.deleted_at_driver(&released("pv"));
+    book.deletion_begins(&released("pv"));
+    book.deletion_reached(&released("pv"), Deletion::AtDriver);
     book.observe(Sighting::Restarted);
     book.observe(Sighting::Complete);
     assert_eq!(book.len(), (0, 0));
@@ -88,4 +94,19 @@ async fn every_volume_that_goes_past_is_compared_with_our_claims() {
     ));
     book.observe(Sighting::Applied(volume("any-name", "Pending", "another.driver")));
     assert!(!claims.glance("u").unwrap().may_call);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_remembered_while_nothing_is_due() {
+    let (book, _) = books();
+    book.observe(Sighting::Applied(released("pv")));
+    book.deletion_begins(&released("pv"));
+    // Some controller moves the phase there and back while the driver works.
+    book.observe(Sighting::Applied(volume("pv", "Failed", DRIVER)));
+    book.deletion_reached(&released("pv"), Deletion::AtDriver);
+    book.observe(Sighting::Restarted);
+    book.observe(Sighting::Listed(volume("pv", "Failed", DRIVER)));
+    book.observe(Sighting::Complete);
+    book.observe(Sighting::Applied(released("pv")));
+    assert_eq!(book.glance("pv").unwrap().deletion, Deletion::AtDriver);
 }
