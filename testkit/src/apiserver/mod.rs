@@ -12,6 +12,7 @@
 //! kind differ only in name).
 
 pub mod audit;
+mod body;
 mod chance;
 mod defaults;
 pub mod faults;

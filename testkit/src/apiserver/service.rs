@@ -22,6 +22,7 @@ use tower::BoxError;
 use super::{
     ApiServer, User,
     audit::Recorded,
+    body::{from_json, from_yaml},
     faults::{Effect, StreamFault},
     object::{Key, Object},
     parameters::{ListOptions, Query},
@@ -256,18 +257,17 @@ impl<'a> Call<'a> {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        let media = self.media_type();
-        match media.as_str() {
-            "" | "application/json" | "*/*" => serde_json::from_slice(bytes)
-                .map_err(|error| Status::bad_request(format!("invalid JSON: {error}"))),
-            "application/yaml" => {
-                let text = std::str::from_utf8(bytes)
-                    .map_err(|error| Status::bad_request(error.to_string()))?;
-                serde_saphyr::from_str(text)
-                    .map_err(|error| Status::bad_request(format!("invalid YAML: {error}")))
+        let decoded = match self.media_type().as_str() {
+            "" | "application/json" | "*/*" => from_json(bytes),
+            "application/yaml" => from_yaml(bytes),
+            _ => {
+                return Err(Status::unsupported_media_type(&[
+                    "application/json",
+                    "application/yaml",
+                ]));
             }
-            _ => Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
-        }
+        };
+        decoded.map_err(|why| Status::bad_request(format!("the body can't be decoded: {why}")))
     }
 
     fn media_type(&self) -> String {

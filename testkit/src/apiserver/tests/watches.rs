@@ -164,6 +164,20 @@ async fn a_watch_from_before_the_history_expires_in_its_stream() {
     assert_eq!(watch(&server, "resourceVersion=1").await.0, 410);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_told_all_outlives_a_compaction() {
+    let server = server();
+    let (_, mut events) = watch(&server, "resourceVersion=0").await;
+    assert!(timeout(Duration::from_secs(1), events.next()).await.is_err());
+    server.create(&json!({"kind": "StorageClass", "metadata": {"name": "other-kind"}, "provisioner": "p"})).unwrap();
+    server.compact();
+    server.create(&volume("a")).unwrap();
+    assert_eq!(take(&mut events, 1).await, ["ADDED a"]);
+    server.create(&volume("b")).unwrap();
+    server.compact();
+    assert_eq!(take(&mut events, 1).await, ["ERROR 410"], "but one that missed something ends");
+}
+
 fn of_version(version: ServerVersion) -> ApiServer {
     let server = ApiServer::new(Options { version, ..Options::default() });
     server.create(&volume("a")).unwrap();
