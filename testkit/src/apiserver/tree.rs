@@ -31,7 +31,7 @@ pub fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
 pub fn members<'a>(
     value: &'a Value,
     path: &[&str],
-) -> impl Iterator<Item = (&'a String, &'a Value)> {
+) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
     at(value, path).as_object().into_iter().flatten()
 }
 

@@ -135,21 +135,22 @@ impl Watcher {
         let now = Instant::now();
         let mut locked = state.lock();
         let latest = locked.store.subscribe(&target.kind.group_resource());
-        let (initial, seen) = beginning(&locked, &target, options);
-        drop(locked);
         let streaming = options.initial_events == Some(true);
-        let failing = streaming && version.streaming_lists == StreamingLists::Failing;
+        let (phase, seen, first) = match beginning(&locked, &target, options) {
+            _ if streaming && version.streaming_lists == StreamingLists::Failing => {
+                (Phase::Ended, 0, Some(no_progress()))
+            }
+            Ok((initial, seen)) => (initial.map_or(Phase::Changes, Phase::Initial), seen, None),
+            Err(status) => (Phase::Ended, 0, Some(error(&status))),
+        };
+        drop(locked);
         Self {
             state: Arc::clone(state),
             selection: options.selection.clone(),
             writer,
-            phase: if failing {
-                Phase::Ended
-            } else {
-                initial.map_or(Phase::Changes, Phase::Initial)
-            },
+            phase,
             seen,
-            pending: if failing { VecDeque::from([no_progress()]) } else { VecDeque::new() },
+            pending: first.into_iter().collect(),
             latest,
             bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
             end: now + options.timeout.unwrap_or(DEFAULT_TIMEOUT),
@@ -248,8 +249,7 @@ impl Watcher {
     }
 
     fn expire(&mut self, oldest: u64) {
-        let status = Status::expired(format!("too old resource version: {} ({oldest})", self.seen));
-        self.pending.push_back(event("ERROR", status.body.to_string().as_bytes()));
+        self.pending.push_back(error(&expired(self.seen, oldest)));
         self.phase = Phase::Ended;
     }
 
@@ -284,7 +284,8 @@ impl Watcher {
             }
             StreamFault::Expire { .. } => {
                 self.fault = None;
-                self.expire(self.seen);
+                let seen = self.seen;
+                self.expire(seen + 1);
                 None
             }
         }
@@ -325,16 +326,27 @@ impl Watcher {
 
 /// What a streaming list brings from a server whose storage is too old for it.
 fn no_progress() -> Bytes {
-    let status = Status::internal("required storage feature RequestWatchProgress is disabled");
+    error(&Status::internal("required storage feature RequestWatchProgress is disabled"))
+}
+
+fn error(status: &Status) -> Bytes {
     event("ERROR", status.body.to_string().as_bytes())
 }
+
+fn expired(since: u64, oldest: u64) -> Status {
+    Status::expired(format!("too old resource version: {since} ({oldest})"))
+}
+
+/// What there is.
+type Initial = Option<VecDeque<Arc<Object>>>;
 
 /// What a watch starts with, if it starts with what there is, and the revision it goes on from.
 fn beginning(
     state: &State,
     target: &Target,
     options: &ListOptions,
-) -> (Option<VecDeque<Arc<Object>>>, u64) {
+) -> Result<(Initial, u64), Status> {
+    let resource = target.kind.group_resource();
     let resume = match (options.initial_events, options.since) {
         (Some(false), Since::Latest | Since::Any) => Some(state.store.revision()),
         (Some(false) | None, Since::NotOlderThan(revision) | Since::Exact(revision)) => {
@@ -343,10 +355,13 @@ fn beginning(
         (Some(true), _) | (None, Since::Latest | Since::Any) => None,
     };
     if let Some(revision) = resume {
-        return (None, revision);
+        let reached = state.store.reaches(&resource, revision);
+        return reached
+            .map(|()| (None, revision))
+            .map_err(|Compacted { oldest }| expired(revision, oldest));
     }
     let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());
-    let objects = state.store.range(&target.kind.group_resource(), namespace, None);
+    let objects = state.store.range(&resource, namespace, None);
     let selected = objects.filter(|(_, object)| options.selection.matches(object.value()));
-    (Some(selected.map(|(_, object)| Arc::clone(object)).collect()), state.store.revision())
+    Ok((Some(selected.map(|(_, object)| Arc::clone(object)).collect()), state.store.revision()))
 }

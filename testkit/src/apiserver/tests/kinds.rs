@@ -162,9 +162,9 @@ async fn an_event_stands_in_its_objects_namespace() {
 async fn an_object_has_one_controller() {
     let server = server();
     let owner = |name: &str| json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": true});
-    let mut owned = volume("v");
-    owned["metadata"]["ownerReferences"] = json!([owner("old"), owner("new")]);
-    let refused = server.create(&owned).unwrap_err();
+    let mut object = volume("v");
+    object["metadata"]["ownerReferences"] = json!([owner("old"), owner("new")]);
+    let refused = server.create(&object).unwrap_err();
     assert!(refused.message().contains(
         "Only one reference can have Controller set to true. Found \"true\" in references for ReplicaSet/old and ReplicaSet/new"
     ));

@@ -164,6 +164,20 @@ async fn a_watch_from_before_the_history_expires_in_its_stream() {
     assert_eq!(watch(&server, "resourceVersion=1").await.0, 410);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_told_all_outlives_a_compaction() {
+    let server = server();
+    let (_, mut events) = watch(&server, "resourceVersion=0").await;
+    assert!(timeout(Duration::from_secs(1), events.next()).await.is_err());
+    server.create(&json!({"kind": "StorageClass", "metadata": {"name": "other-kind"}, "provisioner": "p"})).unwrap();
+    server.compact();
+    server.create(&volume("a")).unwrap();
+    assert_eq!(take(&mut events, 1).await, ["ADDED a"]);
+    server.create(&volume("b")).unwrap();
+    server.compact();
+    assert_eq!(take(&mut events, 1).await, ["ERROR 410"], "but one that missed something ends");
+}
+
 fn of_version(version: ServerVersion) -> ApiServer {
     let server = ApiServer::new(Options { version, ..Options::default() });
     server.create(&volume("a")).unwrap();
@@ -277,4 +291,32 @@ async fn cut_watches_are_resumed_by_a_client_without_a_gap() {
     assert_eq!(names, ["b", "c"]);
     assert_eq!(server.watches().count("persistentvolumes"), 1);
     assert_eq!(server.requests().count("list", "persistentvolumes"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_reflector_sees_the_same_by_pages_and_by_stream() {
+    let server = server();
+    for i in 0..7 {
+        server.create(&volume(&format!("v{i}"))).unwrap();
+    }
+    for config in
+        [watcher::Config::default().page_size(3), watcher::Config::default().streaming_lists()]
+    {
+        let mut events = watcher(volumes(&server), config).boxed();
+        let mut listed = 0;
+        loop {
+            match events.next().await.unwrap().unwrap() {
+                watcher::Event::Init => {}
+                watcher::Event::InitApply(_) => listed += 1,
+                watcher::Event::InitDone => break,
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        assert_eq!(listed, 7);
+    }
+    assert_eq!(
+        server.requests().count("list", "persistentvolumes"),
+        3,
+        "three pages, then a stream"
+    );
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{State, Target};
 use crate::apiserver::{
+    body::decode,
     defaults,
     object::{self, Key, Object},
-    resources::Kind,
     status::Status,
     strategy, tree, validation,
 };
@@ -84,38 +84,6 @@ impl State {
         );
         Err(Status::forbidden(&target.kind, tree::text(new, &["metadata", "name"]), &why))
     }
-}
-
-/// Checks that a body is an object of the kind, and gives it with metadata.
-pub(super) fn decode(kind: &Kind, mut body: Value) -> Result<Value, Status> {
-    if !body.is_object() {
-        let message = format!(
-            "the object provided is unrecognized (must be of type {}): it is no JSON object",
-            kind.kind
-        );
-        return Err(Status::bad_request(message));
-    }
-    let (version, name) = (tree::text(&body, &["apiVersion"]), tree::text(&body, &["kind"]));
-    if !name.is_empty() && name != kind.kind {
-        let message = format!(
-            "{name} in version {version:?} cannot be handled as a {}: no kind of that name here",
-            kind.kind
-        );
-        return Err(Status::bad_request(message));
-    }
-    if !version.is_empty() && version != kind.api_version() {
-        let expected = kind.api_version();
-        let message = format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected})"
-        );
-        return Err(Status::bad_request(message));
-    }
-    tree::set_default(&mut body, &["metadata"], json!({}));
-    if !kind.custom {
-        // In the typed objects of the real server, null is absent.
-        tree::prune_nulls(&mut body);
-    }
-    Ok(body)
 }
 
 /// The body's namespace must be the request's; an absent one becomes it.
