@@ -34,8 +34,8 @@ use self::{
     processes::Processes,
 };
 use crate::apiserver::{
-    tree::text,
     serve::{ServeError, Served, Settings},
+    tree::text,
 };
 
 /// How long a real API server may take until it is ready.
@@ -66,7 +66,9 @@ pub enum StartError {
     #[error("the kubeconfig of KUBECONFIG_E2E has no {0}")]
     Incomplete(&'static str),
     /// The server doesn't become ready.
-    #[error("the API server at {0} was not ready after {PATIENCE:?}; see the logs in its directory")]
+    #[error(
+        "the API server at {0} was not ready after {PATIENCE:?}; see the logs in its directory"
+    )]
     NotReady(String),
     /// The objects every test needs can't be created.
     #[error(transparent)]
@@ -83,7 +85,7 @@ impl From<kube::Error> for StartError {
 #[derive(Debug)]
 enum Backing {
     Embedded(Served),
-    Binaries(Processes),
+    Binaries(Box<Processes>),
     Cluster(String),
 }
 
@@ -130,11 +132,12 @@ impl ControlPlane {
         let audit = directory.0.join("audit.log");
         let backing = match choice {
             Choice::Embedded => {
-                let settings = Settings { audit: Some(audit.clone()), ..Settings::new(&directory.0) };
+                let settings =
+                    Settings { audit: Some(audit.clone()), ..Settings::new(&directory.0) };
                 Backing::Embedded(Served::start(settings).await?)
             }
             Choice::Binaries(assets) => {
-                Backing::Binaries(Processes::start(&assets, &layout, &audit)?)
+                Backing::Binaries(Box::new(Processes::start(&assets, &layout, &audit)?))
             }
             Choice::Cluster(kubeconfig) => Backing::Cluster(adopt(&kubeconfig, &layout).await?),
         };
@@ -193,8 +196,7 @@ impl ControlPlane {
 
 async fn client_of(kubeconfig: &Path) -> Result<Client, StartError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
 }
 

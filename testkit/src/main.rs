@@ -63,7 +63,8 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(arguments: Serve) -> Result<(), ServeError> {
     let Serve { dir, port, audit, cluster, kubernetes_version } = arguments;
-    let settings = Settings { port, audit, cluster, version: kubernetes_version, ..Settings::new(dir) };
+    let settings =
+        Settings { port, audit, cluster, version: kubernetes_version, ..Settings::new(dir) };
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let served = Served::start(settings).await?;

@@ -4,15 +4,18 @@
 //! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
 //! missing binary fails the test: see `.ci/kubectl` for a way to get one.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+
 use std::{
-    env,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Output, Stdio},
     time::Duration,
 };
 
+use serde_json::json;
 use testkit::apiserver::{
+    ApiServer,
     resources::ServerVersion,
     serve::{Served, Settings},
 };
@@ -74,8 +77,7 @@ impl Bench {
     async fn new(kubectl: &Path, minor: u8, number: usize) -> Self {
         let name = format!("testkit-kubectl-{}-{minor}-{number}", std::process::id());
         let home = env::temp_dir().join(name);
-        let settings =
-            Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
+        let settings = Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
         let served = Served::start(settings).await.unwrap();
         Self { kubectl: kubectl.to_owned(), served, home }
     }
@@ -118,13 +120,19 @@ impl Bench {
         self.fed(arguments, "").await
     }
 
-    /// Waits until a claim is marked as deleted.
-    async fn until_deleting(&self, claim: &str) {
-        let deleted = "jsonpath={.metadata.deletionTimestamp}";
-        let marked = async {
-            while self.run(&["get", "pvc", claim, "-o", deleted]).await.is_empty() {}
+    /// Waits until `condition` holds on the server.
+    async fn until(&self, what: &str, condition: impl Fn(&ApiServer) -> bool) {
+        let holds = async {
+            while !condition(self.served.api()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         };
-        tokio::time::timeout(PATIENCE, marked).await.expect("the claim is never deleted");
+        tokio::time::timeout(PATIENCE, holds).await.unwrap_or_else(|_| panic!("never {what}"));
+    }
+
+    /// Waits until a watch on a resource has been asked for.
+    async fn until_watched(&self, resource: &str) {
+        self.until("watched", |server| server.requests().count("watch", resource) > 0).await;
     }
 
     /// What kubectl complains of.
@@ -184,7 +192,10 @@ async fn create_is_accepted_without_turning_validation_off() {
             "storageclass.storage.k8s.io/rbd created\npersistentvolumeclaim/claim created\n"
         );
         let again = bench.fails("admin", &["create", "-f", "-"], CLASS).await;
-        assert!(again.contains("(AlreadyExists)") && again.contains("\"rbd\" already exists"), "{again}");
+        assert!(
+            again.contains("(AlreadyExists)") && again.contains("\"rbd\" already exists"),
+            "{again}"
+        );
     }
 }
 
@@ -199,10 +210,14 @@ async fn get_prints_the_columns_of_the_real_server() {
         let claims = bench.run(&["get", "pvc", "-A"]).await;
         assert_eq!(line(&claims, "default")[..3], ["default", "claim", "Pending"]);
         let classes = bench.run(&["get", "sc,secrets"]).await;
-        assert!(classes.contains("PROVISIONER") && classes.contains("rbd.csi.ceph.com"), "{classes}");
+        assert!(
+            classes.contains("PROVISIONER") && classes.contains("rbd.csi.ceph.com"),
+            "{classes}"
+        );
         let named = bench.run(&["get", "pvc", "-l", "app=a", "-o", "name"]).await;
         assert_eq!(named, "persistentvolumeclaim/claim\n");
-        assert_eq!(bench.run(&["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"]).await, "h");
+        let handle = ["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"];
+        assert_eq!(bench.run(&handle).await, "h");
     }
 }
 
@@ -229,13 +244,16 @@ async fn create_makes_objects_from_the_command_line() {
 async fn events_are_sorted_by_a_field_of_the_whole_object() {
     for bench in benches().await {
         let event = |name: &str, time: &str| {
-            EVENT.replace("claim.1", name).replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}")).replace(", uid: UID", "").replace("no space", name)
+            EVENT
+                .replace("claim.1", name)
+                .replace("no space", name)
+                .replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}"))
         };
-        let both = format!("{}---{}", event("later", "2021"), event("sooner", "2019"));
+        let both = format!("{}---{}", event("a-later", "2021"), event("b-sooner", "2019"));
         bench.fed(&["create", "-f", "-"], &both).await;
         let table = bench.run(&["get", "events", "--sort-by=.lastTimestamp"]).await;
-        let sooner = table.find("sooner").expect("sooner");
-        assert!(sooner < table.find("later").expect("later"), "{table}");
+        let sooner = table.find("b-sooner").expect("no b-sooner");
+        assert!(sooner < table.find("a-later").expect("no a-later"), "{table}");
     }
 }
 
@@ -262,7 +280,10 @@ async fn apply_merges_on_the_client_side() {
         assert_eq!(bench.fed(&apply, CLAIM).await, "persistentvolumeclaim/claim created\n");
         assert_eq!(bench.fed(&apply, CLAIM).await, "persistentvolumeclaim/claim unchanged\n");
         let relabelled = CLAIM.replace("{app: a}", "{role: b}");
-        assert_eq!(bench.fed(&apply, &relabelled).await, "persistentvolumeclaim/claim configured\n");
+        assert_eq!(
+            bench.fed(&apply, &relabelled).await,
+            "persistentvolumeclaim/claim configured\n"
+        );
         let labels = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels}"]).await;
         assert_eq!(labels, r#"{"role":"b"}"#);
         let snapshot = "
@@ -283,7 +304,8 @@ async fn apply_merges_on_the_server_side() {
         let applied = "persistentvolumeclaim/claim serverside-applied\n";
         assert_eq!(bench.fed(&apply, CLAIM).await, applied);
         assert_eq!(bench.fed(&apply, &CLAIM.replace("app: a", "app: b")).await, applied);
-        let label = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels.app}"]).await;
+        let label =
+            bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels.app}"]).await;
         assert_eq!(label, "b");
     }
 }
@@ -294,7 +316,10 @@ async fn a_dry_run_on_the_server_stores_nothing() {
         let printed = bench.fed(&["apply", "--dry-run=server", "-f", "-"], CLAIM).await;
         assert_eq!(printed, "persistentvolumeclaim/claim created (server dry run)\n");
         let missing = bench.fails("admin", &["get", "pvc", "claim"], "").await;
-        assert!(missing.contains("(NotFound): persistentvolumeclaims \"claim\" not found"), "{missing}");
+        assert!(
+            missing.contains("(NotFound): persistentvolumeclaims \"claim\" not found"),
+            "{missing}"
+        );
     }
 }
 
@@ -311,7 +336,13 @@ async fn patch_label_and_annotate_change_an_object() {
         bench.run(&["label", "pvc", "claim", "y=2"]).await;
         bench.run(&["annotate", "pvc", "claim", "z=3"]).await;
         let got = bench
-            .run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.labels} {.metadata.finalizers} {.metadata.annotations.z}"])
+            .run(&[
+                "get",
+                "pvc",
+                "claim",
+                "-o",
+                "jsonpath={.metadata.labels} {.metadata.finalizers} {.metadata.annotations.z}",
+            ])
             .await;
         assert_eq!(got, r#"{"app":"a","x":"1","y":"2"} ["example.com/a"] 3"#);
     }
@@ -324,9 +355,21 @@ async fn delete_waits_until_the_last_finalizer_is_gone() {
         let finalizer = r#"{"metadata":{"finalizers":["example.com/a"]}}"#;
         bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", finalizer]).await;
         let mut deleting = bench.command("admin", &["delete", "pvc", "claim"]).spawn().unwrap();
-        bench.until_deleting("claim").await;
+        bench.until_watched("persistentvolumeclaims").await;
+        let claim = bench.served.api().get("PersistentVolumeClaim", "default", "claim").unwrap();
+        assert!(claim["metadata"]["deletionTimestamp"].is_string());
         assert!(deleting.try_wait().unwrap().is_none(), "did not wait");
-        bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", r#"{"metadata":{"finalizers":null}}"#]).await;
+        bench
+            .run(&[
+                "patch",
+                "pvc",
+                "claim",
+                "--type",
+                "merge",
+                "-p",
+                r#"{"metadata":{"finalizers":null}}"#,
+            ])
+            .await;
         let ended = tokio::time::timeout(PATIENCE, deleting.wait()).await.expect("delete hangs");
         assert!(ended.unwrap().success());
     }
@@ -338,7 +381,7 @@ async fn a_watch_shows_changes_as_they_come() {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
         let mut watching = bench.command("admin", &["get", "pvc", "-w"]).spawn().unwrap();
         let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-        let mut next = async || {
+        let mut next = async || -> String {
             let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
             line.expect("the watch shows nothing").unwrap().expect("the watch ended")
         };
@@ -359,7 +402,24 @@ async fn wait_ends_when_an_object_is_deleted() {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
         let arguments = ["wait", "pvc/claim", "--for=delete", "--timeout=30s"];
         let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
-        bench.run(&["delete", "pvc", "claim"]).await;
+        bench.until_watched("persistentvolumeclaims").await;
+        assert!(waiting.try_wait().unwrap().is_none(), "did not wait");
+        bench.served.api().delete("PersistentVolumeClaim", "default", "claim").unwrap();
+        let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
+        assert!(ended.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn wait_ends_when_a_condition_is_met() {
+    for bench in benches().await {
+        let server = bench.served.api();
+        server.create(&json!({"kind": "Node", "metadata": {"name": "n"}})).unwrap();
+        let arguments = ["wait", "node/n", "--for=condition=Ready", "--timeout=30s"];
+        let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
+        bench.until_watched("nodes").await;
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        server.merge("Node", "", "n", &ready).unwrap();
         let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
         assert!(ended.unwrap().success());
     }
@@ -374,8 +434,14 @@ async fn auth_can_i_answers_by_the_roles() {
         };
         assert_eq!(can("sa", &["create", "persistentvolumes"]).await, "yes");
         assert_eq!(can("sa", &["create", "secrets", "-n", "default"]).await, "no");
-        assert_eq!(can("ceph", &["update", "leases.coordination.k8s.io", "-n", "default"]).await, "yes");
-        assert_eq!(can("ceph", &["update", "leases.coordination.k8s.io", "-n", "other"]).await, "no");
+        assert_eq!(
+            can("ceph", &["update", "leases.coordination.k8s.io", "-n", "default"]).await,
+            "yes"
+        );
+        assert_eq!(
+            can("ceph", &["update", "leases.coordination.k8s.io", "-n", "other"]).await,
+            "no"
+        );
         assert_eq!(can("admin", &["*", "*"]).await, "yes");
         let listed = can("sa", &["--list"]).await;
         assert!(listed.contains("persistentvolumes") && listed.contains("/version"), "{listed}");

@@ -3,11 +3,9 @@
 //! Owns what is remembered of each and finding them again in tests. Promises an entry for every
 //! request that came to an answer, in the order of their answers, also for those a fault struck.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use parking_lot::Mutex;

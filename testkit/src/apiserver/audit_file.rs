@@ -1,7 +1,7 @@
 //! The audit log: a line of JSON for every answered request, as kube-apiserver writes them.
 //!
 //! Owns the shape of a line (an `audit.k8s.io/v1` Event of level Metadata, stage
-//! ResponseComplete) and the file. Promises that a line is in the file before the client has the
+//! `ResponseComplete`) and the file. Promises that a line is in the file before the client has the
 //! answer. A watch is told once, when it begins.
 
 use std::{
@@ -13,11 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{
-    audit::Recorded,
-    hooks::AuditSink,
-    request_info::RequestInfo,
-};
+use super::{audit::Recorded, hooks::AuditSink, request_info::RequestInfo};
 
 /// The file the lines go to.
 #[derive(Debug)]

@@ -57,7 +57,8 @@ impl Indexed {
             return;
         }
         self.state = state;
-        let values = |objects: Vec<Arc<Object>>| objects.iter().map(|o| o.value().clone()).collect();
+        let values =
+            |objects: Vec<Arc<Object>>| objects.iter().map(|o| o.value().clone()).collect();
         let [cluster_roles, cluster_role_bindings, roles, role_bindings] = objects.map(values);
         let objects = Objects { cluster_roles, cluster_role_bindings, roles, role_bindings };
         self.policy = Arc::new(Policy::new(&objects));

@@ -2,7 +2,7 @@
 //!
 //! Promises the same numbers for the same seed, so that a simulation repeats itself.
 
-/// A SplitMix64 generator.
+/// A `SplitMix64` generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 
@@ -37,7 +37,13 @@ impl Chance {
 
     /// The five characters that make a generated name.
     pub(crate) fn suffix(&mut self) -> String {
-        let mut letter = || usize::try_from(self.bits() % 27).ok().and_then(|i| ALPHABET.get(i)).copied().unwrap_or(b'x');
+        let mut letter = || {
+            usize::try_from(self.bits() % 27)
+                .ok()
+                .and_then(|i| ALPHABET.get(i))
+                .copied()
+                .unwrap_or(b'x')
+        };
         (0..5).map(|_| char::from(letter())).collect()
     }
 }

@@ -1,12 +1,12 @@
 //! What the server fills in: defaults and canonical spellings.
 //!
-//! Owns them per kind, as kube-apiserver 1.36 with AnyVolumeDataSource does; the scenarios'
+//! Owns them per kind, as kube-apiserver 1.36 with `AnyVolumeDataSource` does; the scenarios'
 //! server ran without the admission that protects objects in use, so none is added here.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use super::{tree, quantity, resources::Kind};
+use super::{quantity, resources::Kind, tree};
 
 /// Fills in what a new or changed object lacks.
 pub(crate) fn apply(kind: &Kind, object: &mut Value) {
@@ -14,18 +14,16 @@ pub(crate) fn apply(kind: &Kind, object: &mut Value) {
         ("", "PersistentVolume") => persistent_volume(object),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(object),
         ("", "Secret") => secret(object),
-        ("", "Node") => node(object),
         ("storage.k8s.io", "StorageClass") => storage_class(object),
-        ("storage.k8s.io", "CSIStorageCapacity") => storage_capacity(object),
         _ => {}
     }
+    quantity::canonicalize(kind, object);
 }
 
 fn persistent_volume(object: &mut Value) {
     tree::set_default(object, &["status", "phase"], json!("Pending"));
     tree::set_default(object, &["spec", "persistentVolumeReclaimPolicy"], json!("Retain"));
     tree::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
-    quantity::canonicalize_all(object, &["spec", "capacity"]);
 }
 
 fn persistent_volume_claim(object: &mut Value) {
@@ -33,11 +31,6 @@ fn persistent_volume_claim(object: &mut Value) {
         tree::set(object, &["status", "phase"], json!("Pending"));
     }
     tree::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
-    for list in [["spec", "resources", "requests"], ["spec", "resources", "limits"]] {
-        quantity::canonicalize_all(object, &list);
-    }
-    quantity::canonicalize_all(object, &["status", "capacity"]);
-    quantity::canonicalize_all(object, &["status", "allocatedResources"]);
     data_sources(object);
 }
 
@@ -48,7 +41,8 @@ fn data_sources(object: &mut Value) {
         tree::remove(object, &source);
     }
     let spec = tree::at(object, &["spec"]);
-    let (has_source, has_reference) = (spec.get("dataSource").is_some(), spec.get("dataSourceRef").is_some());
+    let (has_source, has_reference) =
+        (spec.get("dataSource").is_some(), spec.get("dataSourceRef").is_some());
     let elsewhere = !tree::text(spec, &["dataSourceRef", "namespace"]).is_empty();
     match (has_source, has_reference) {
         (true, false) => {
@@ -82,19 +76,9 @@ fn secret(object: &mut Value) {
     }
 }
 
-fn node(object: &mut Value) {
-    quantity::canonicalize_all(object, &["status", "capacity"]);
-    quantity::canonicalize_all(object, &["status", "allocatable"]);
-}
-
 fn storage_class(object: &mut Value) {
     tree::set_default(object, &["reclaimPolicy"], json!("Delete"));
     tree::set_default(object, &["volumeBindingMode"], json!("Immediate"));
-}
-
-fn storage_capacity(object: &mut Value) {
-    quantity::canonicalize(object, &["capacity"]);
-    quantity::canonicalize(object, &["maximumVolumeSize"]);
 }
 
 #[cfg(test)]
@@ -110,18 +94,31 @@ mod tests {
 
     #[test]
     fn a_secrets_plain_strings_become_data() {
-        let secret = defaulted("Secret", json!({"stringData": {"b": "new"}, "data": {"a": "eA==", "b": "b2xk"}}));
+        let secret = defaulted(
+            "Secret",
+            json!({"stringData": {"b": "new"}, "data": {"a": "eA==", "b": "b2xk"}}),
+        );
         assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "eA==", "b": "bmV3"}}));
     }
 
     #[test]
     fn storage_kinds_get_their_defaults() {
         let class = defaulted("StorageClass", json!({"provisioner": "p"}));
-        assert_eq!((&class["reclaimPolicy"], &class["volumeBindingMode"]), (&json!("Delete"), &json!("Immediate")));
-        let volume = defaulted("PersistentVolume", json!({"spec": {"capacity": {"storage": "1500000000"}}}));
-        assert_eq!(volume["spec"], json!({"capacity": {"storage": "1500M"}, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}));
+        assert_eq!(
+            (&class["reclaimPolicy"], &class["volumeBindingMode"]),
+            (&json!("Delete"), &json!("Immediate"))
+        );
+        let volume =
+            defaulted("PersistentVolume", json!({"spec": {"capacity": {"storage": "1500000000"}}}));
+        assert_eq!(
+            volume["spec"],
+            json!({"capacity": {"storage": "1500M"}, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"})
+        );
         assert_eq!(volume["status"]["phase"], "Pending");
-        assert_eq!(defaulted("CSIStorageCapacity", json!({"capacity": "1073741824"}))["capacity"], "1073741824");
+        assert_eq!(
+            defaulted("CSIStorageCapacity", json!({"capacity": "1073741824"}))["capacity"],
+            "1073741824"
+        );
     }
 
     #[test]
@@ -132,7 +129,8 @@ mod tests {
             let spec = defaulted("PersistentVolumeClaim", json!({"spec": spec}))["spec"].clone();
             (spec["dataSource"].clone(), spec["dataSourceRef"].clone())
         };
-        let snapshot = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
+        let snapshot =
+            json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "s"});
         let populator = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
         assert_eq!(claim(snapshot.clone(), Value::Null), (snapshot.clone(), snapshot.clone()));
         assert_eq!(claim(Value::Null, populator.clone()), (populator.clone(), populator.clone()));

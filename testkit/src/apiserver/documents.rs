@@ -36,7 +36,8 @@ impl Extension for Documents {
             return None;
         }
         let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        let document = at(&server.kinds(), server.version(), &info.path, accept.unwrap_or_default())?;
+        let document =
+            at(&server.kinds(), server.version(), &info.path, accept.unwrap_or_default())?;
         let mut response = respond(200, document.body);
         let content_type = HeaderValue::from_static(document.content_type);
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);

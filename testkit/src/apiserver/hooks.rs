@@ -9,7 +9,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::Value;
 
-use super::{ApiServer, Body, User, audit::Recorded, object::Object, request_info::RequestInfo, resources::Kind};
+use super::{
+    ApiServer, Body, User, audit::Recorded, object::Object, request_info::RequestInfo,
+    resources::Kind,
+};
 
 /// A request was refused by the authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,12 @@ pub trait Authorizer: Send + Sync {
     ///
     /// # Errors
     /// [`Denied`] makes the answer 403.
-    fn authorize(&self, server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Denied>;
+    fn authorize(
+        &self,
+        server: &ApiServer,
+        user: &User,
+        request: &RequestInfo,
+    ) -> Result<(), Denied>;
 }
 
 /// Everybody may do everything.
@@ -32,7 +40,12 @@ pub trait Authorizer: Send + Sync {
 pub struct AllowAll;
 
 impl Authorizer for AllowAll {
-    fn authorize(&self, _server: &ApiServer, _user: &User, _request: &RequestInfo) -> Result<(), Denied> {
+    fn authorize(
+        &self,
+        _server: &ApiServer,
+        _user: &User,
+        _request: &RequestInfo,
+    ) -> Result<(), Denied> {
         Ok(())
     }
 }
@@ -41,7 +54,13 @@ impl Authorizer for AllowAll {
 /// subresources that store nothing.
 pub trait Extension: Send + Sync {
     /// The answer to a request, or nothing when it is not this extension's.
-    fn answer(&self, server: &ApiServer, user: &User, info: &RequestInfo, request: &Request<Bytes>) -> Option<Response<Body>>;
+    fn answer(
+        &self,
+        server: &ApiServer,
+        user: &User,
+        info: &RequestInfo,
+        request: &Request<Bytes>,
+    ) -> Option<Response<Body>>;
 }
 
 /// Makes the tables that kubectl prints.

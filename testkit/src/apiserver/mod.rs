@@ -101,7 +101,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { version: ServerVersion::default(), clock: paused_clock(), seed: 1, history: 100_000, hooks: Hooks::default() }
+        Self {
+            version: ServerVersion::default(),
+            clock: paused_clock(),
+            seed: 1,
+            history: 100_000,
+            hooks: Hooks::default(),
+        }
     }
 }
 
@@ -111,7 +117,8 @@ fn paused_clock() -> WallClock {
     Arc::new(move || {
         let start = start.get_or_init(tokio::time::Instant::now);
         let elapsed = i64::try_from(start.elapsed().as_millis()).unwrap_or(i64::MAX);
-        jiff::Timestamp::from_millisecond(1_704_067_200_000_i64.saturating_add(elapsed)).unwrap_or(jiff::Timestamp::MAX)
+        jiff::Timestamp::from_millisecond(1_704_067_200_000_i64.saturating_add(elapsed))
+            .unwrap_or(jiff::Timestamp::MAX)
     })
 }
 
@@ -142,7 +149,11 @@ impl ApiServer {
     /// A server with nothing in it but the namespaces every cluster has.
     pub fn new(options: Options) -> Self {
         let Options { version, clock, seed, history, hooks } = options;
-        let state = State { store: Store::new(history), kinds: Kinds::of(version), chance: Chance::new(seed) };
+        let state = State {
+            store: Store::new(history),
+            kinds: Kinds::of(version),
+            chance: Chance::new(seed),
+        };
         let server = Self(Arc::new(Inner {
             state: Arc::new(Mutex::new(state)),
             version,
@@ -229,26 +240,34 @@ impl ApiServer {
         let _ = self.create(&json!({"kind": "Namespace", "metadata": {"name": name}}));
     }
 
-    /// An object with its TypeMeta; `namespace` is empty for kinds without.
+    /// An object with its `TypeMeta`; `namespace` is empty for kinds without.
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.0.state.lock();
         let kind = state.kinds.by_name(kind)?;
         Some(state.store.get(&kind.group_resource(), &Key::new(namespace, name))?.typed(kind))
     }
 
-    /// All objects of a kind, of one namespace or (empty) all, in order, with their TypeMeta.
+    /// All objects of a kind, of one namespace or (empty) all, in order, with their `TypeMeta`.
     pub fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
         let state = self.0.state.lock();
         let Some(kind) = state.kinds.by_name(kind) else { return Vec::new() };
         let namespace = Some(namespace).filter(|ns| !ns.is_empty());
-        state.store.range(&kind.group_resource(), namespace, None).map(|(_, object)| object.typed(kind)).collect()
+        state
+            .store
+            .range(&kind.group_resource(), namespace, None)
+            .map(|(_, object)| object.typed(kind))
+            .collect()
     }
 
     /// The objects of a kind as they are stored, shared: for hooks that read many.
     pub fn objects(&self, kind: &str) -> Vec<Arc<Object>> {
         let state = self.0.state.lock();
         let Some(kind) = state.kinds.by_name(kind) else { return Vec::new() };
-        state.store.range(&kind.group_resource(), None, None).map(|(_, object)| Arc::clone(object)).collect()
+        state
+            .store
+            .range(&kind.group_resource(), None, None)
+            .map(|(_, object)| Arc::clone(object))
+            .collect()
     }
 
     /// How many objects of a kind there are.
@@ -278,10 +297,17 @@ impl ApiServer {
     ///
     /// # Errors
     /// What a client would be told.
-    pub fn merge(&self, kind: &str, namespace: &str, name: &str, patch: &Value) -> Result<Value, Status> {
+    pub fn merge(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Value, Status> {
         let target = self.target(kind, namespace, name)?;
         let body = patch.to_string();
-        let patched = patch::Patch::parse(&target.kind, "application/merge-patch+json", body.as_bytes())?;
+        let patched =
+            patch::Patch::parse(&target.kind, "application/merge-patch+json", body.as_bytes())?;
         let status = target.kind.status && patch.get("status").is_some();
         Ok(self.0.state.lock().patch(&target, status, &patched)?.object.typed(&target.kind))
     }
@@ -301,14 +327,17 @@ impl ApiServer {
         let mut target = self.target(tree::text(object, &["kind"]), namespace, "")?;
         if let Some(version) = object.get("apiVersion").and_then(Value::as_str) {
             let kinds = &self.0.state.lock().kinds;
-            let same = kinds.iter().find(|kind| kind.kind == target.kind.kind && kind.api_version() == version);
+            let same = kinds
+                .iter()
+                .find(|kind| kind.kind == target.kind.kind && kind.api_version() == version);
             target.kind = Arc::clone(same.ok_or_else(Status::no_such_path)?);
         }
         Ok(target)
     }
 
     fn target(&self, kind: &str, namespace: &str, name: &str) -> Result<Target, Status> {
-        let kind = self.0.state.lock().kinds.by_name(kind).cloned().ok_or_else(Status::no_such_path)?;
+        let kind =
+            self.0.state.lock().kinds.by_name(kind).cloned().ok_or_else(Status::no_such_path)?;
         Ok(Target { kind, key: Key::new(namespace, name), now: self.timestamp(), dry_run: false })
     }
 }

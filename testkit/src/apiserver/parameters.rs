@@ -21,7 +21,12 @@ impl Query {
     /// Reads what follows the question mark.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-        Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (decoded(k), decoded(v))).collect())
+        Self(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(k, v)| (decoded(k), decoded(v)))
+                .collect(),
+        )
     }
 
     /// The first value of a parameter.
@@ -38,7 +43,10 @@ impl Query {
         match self.get(name) {
             None | Some("") => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
-                Status::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", super::status::quoted(text)))
+                Status::bad_request(format!(
+                    "strconv.ParseInt: parsing {}: invalid syntax",
+                    super::status::quoted(text)
+                ))
             }),
         }
     }
@@ -85,21 +93,45 @@ impl ListOptions {
     ///
     /// # Errors
     /// 400 for what can't be read, 422 for what may not stand together.
-    pub(crate) fn parse(query: &Query, kind: &Kind, version: ServerVersion, watch: bool) -> Result<Self, Status> {
-        let streaming = if watch { query.get("sendInitialEvents").filter(|value| !value.is_empty()) } else { None };
+    pub(crate) fn parse(
+        query: &Query,
+        kind: &Kind,
+        version: ServerVersion,
+        watch: bool,
+    ) -> Result<Self, Status> {
+        let streaming = if watch {
+            query.get("sendInitialEvents").filter(|value| !value.is_empty())
+        } else {
+            None
+        };
         let streaming = match version.streaming_lists {
             StreamingLists::Ignored => None,
             StreamingLists::Refused if streaming.is_some() => return Err(streaming_refused()),
             _ => streaming,
         };
         let matching = query.get("resourceVersionMatch").filter(|value| !value.is_empty());
-        check_match(matching, query, streaming.is_some(), watch && version.streaming_lists == StreamingLists::Ignored)?;
+        match (streaming, watch && version.streaming_lists == StreamingLists::Ignored) {
+            (Some(_), _) => check_streaming_match(matching)?,
+            // Without the parameter it belongs to, an old server overlooks this one too.
+            (None, true) => {}
+            (None, false) => check_plain_match(matching, query)?,
+        }
         Ok(Self {
-            selection: Selection::parse(query.get("labelSelector"), query.get("fieldSelector"), kind)?,
+            selection: Selection::parse(
+                query.get("labelSelector"),
+                query.get("fieldSelector"),
+                kind,
+            )?,
             since: since(query.get("resourceVersion"), matching, watch)?,
             limit: usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(usize::MAX),
-            continue_token: query.get("continue").filter(|token| !token.is_empty()).map(str::to_owned),
-            timeout: query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            continue_token: query
+                .get("continue")
+                .filter(|token| !token.is_empty())
+                .map(str::to_owned),
+            timeout: query
+                .number("timeoutSeconds")?
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs),
             bookmarks: query.flag("allowWatchBookmarks"),
             initial_events: streaming.map(|value| !matches!(value, "false" | "0")),
         })
@@ -117,35 +149,50 @@ fn options_invalid(errors: &[FieldError]) -> Status {
     Status::invalid_kind("meta.k8s.io", "ListOptions", "", errors)
 }
 
-fn check_match(matching: Option<&str>, query: &Query, streaming: bool, overlooked: bool) -> Result<(), Status> {
-    let version = query.get("resourceVersion").unwrap_or_default();
-    let forbid = |detail: &str| Err(options_invalid(&[FieldError::forbidden("resourceVersionMatch", detail)]));
+fn forbid_match(detail: &str) -> Result<(), Status> {
+    Err(options_invalid(&[FieldError::forbidden("resourceVersionMatch", detail)]))
+}
+
+fn unknown_match(given: &str, supported: &[&str]) -> Result<(), Status> {
+    Err(options_invalid(&[FieldError::not_supported(
+        "resourceVersionMatch",
+        &given.into(),
+        supported,
+    )]))
+}
+
+/// What may stand beside `sendInitialEvents`.
+fn check_streaming_match(matching: Option<&str>) -> Result<(), Status> {
     match matching {
-        _ if overlooked => Ok(()),
-        None if streaming => {
-            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        None => {
+            forbid_match("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         }
-        None => Ok(()),
-        Some("NotOlderThan") if streaming => Ok(()),
-        Some(other) if streaming => Err(options_invalid(&[FieldError::not_supported(
-            "resourceVersionMatch",
-            &other.into(),
-            &["NotOlderThan"],
-        )])),
-        Some(_) if query.flag("watch") => forbid("resourceVersionMatch is forbidden for watch"),
-        Some(_) if version.is_empty() => forbid("resourceVersionMatch is forbidden unless resourceVersion is provided"),
-        Some(_) if query.get("continue").is_some_and(|token| !token.is_empty()) => {
-            forbid("resourceVersionMatch is forbidden when continue is provided")
+        Some("NotOlderThan") => Ok(()),
+        Some(other) => unknown_match(other, &["NotOlderThan"]),
+    }
+}
+
+/// What may stand beside the other parameters of a list or a watch.
+fn check_plain_match(matching: Option<&str>, query: &Query) -> Result<(), Status> {
+    let Some(matching) = matching else { return Ok(()) };
+    let version = query.get("resourceVersion").unwrap_or_default();
+    if query.flag("watch") {
+        return forbid_match("resourceVersionMatch is forbidden for watch");
+    }
+    if version.is_empty() {
+        return forbid_match(
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+    }
+    if query.get("continue").is_some_and(|token| !token.is_empty()) {
+        return forbid_match("resourceVersionMatch is forbidden when continue is provided");
+    }
+    match (matching, version) {
+        ("Exact", "0") => {
+            forbid_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
         }
-        Some("Exact") if version == "0" => {
-            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
-        Some("Exact" | "NotOlderThan") => Ok(()),
-        Some(other) => Err(options_invalid(&[FieldError::not_supported(
-            "resourceVersionMatch",
-            &other.into(),
-            &["Exact", "NotOlderThan", ""],
-        )])),
+        ("Exact" | "NotOlderThan", _) => Ok(()),
+        (other, _) => unknown_match(other, &["Exact", "NotOlderThan", ""]),
     }
 }
 
@@ -167,8 +214,12 @@ fn since(version: Option<&str>, matching: Option<&str>, watch: bool) -> Result<S
 /// 400 with the real server's words for what is no number.
 pub(crate) fn parse_version(text: &str) -> Result<u64, Status> {
     text.parse().map_err(|_| {
-        let detail = format!("strconv.ParseUint: parsing {}: invalid syntax", super::status::quoted(text));
+        let detail =
+            format!("strconv.ParseUint: parsing {}: invalid syntax", super::status::quoted(text));
         let error = FieldError::invalid("resourceVersion", &text.into(), &detail);
-        Status::bad_request(format!("resourceVersion: {}", error.message().trim_start_matches("resourceVersion: ")))
+        Status::bad_request(format!(
+            "resourceVersion: {}",
+            error.message().trim_start_matches("resourceVersion: ")
+        ))
     })
 }

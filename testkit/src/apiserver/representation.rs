@@ -28,7 +28,10 @@ impl Representation {
     /// 406 when none can.
     pub(crate) fn negotiate(accept: Option<&str>, tables: bool) -> Result<Self, Status> {
         let accept = accept.map(str::trim).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
-        accept.split(',').find_map(|range| Self::of(range, tables)).ok_or_else(Status::not_acceptable)
+        accept
+            .split(',')
+            .find_map(|range| Self::of(range, tables))
+            .ok_or_else(Status::not_acceptable)
     }
 
     fn of(range: &str, tables: bool) -> Option<Self> {
@@ -64,7 +67,9 @@ impl Writer {
             (Representation::Metadata, _) => Bytes::from(partial(object).to_string()),
             (Representation::Table, Some(tables)) => {
                 let metadata = json!({"resourceVersion": object.meta("resourceVersion")});
-                Bytes::from(tables.table(&self.kind, std::slice::from_ref(object), metadata).to_string())
+                Bytes::from(
+                    tables.table(&self.kind, std::slice::from_ref(object), metadata).to_string(),
+                )
             }
             _ => object.typed_json(&self.kind),
         }
@@ -78,12 +83,14 @@ impl Writer {
                 let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
                 Bytes::from(list.to_string())
             }
-            (Representation::Table, Some(tables)) => Bytes::from(tables.table(&self.kind, objects, metadata).to_string()),
+            (Representation::Table, Some(tables)) => {
+                Bytes::from(tables.table(&self.kind, objects, metadata).to_string())
+            }
             _ => self.plain_list(objects, &metadata),
         }
     }
 
-    /// Items of built-in kinds stand without TypeMeta, those of custom kinds with, as real.
+    /// Items of built-in kinds stand without `TypeMeta`, those of custom kinds with, as real.
     fn plain_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Bytes {
         let (kind, version) = (&self.kind.list_kind, self.kind.api_version());
         let size: usize = objects.iter().map(|object| object.json().len() + 1).sum();
@@ -110,16 +117,23 @@ impl Writer {
 
     /// A bookmark; the one that ends a streaming list's initial events says so.
     pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        let mut metadata =
+            json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
         if initial_events_end {
-            super::tree::set(&mut metadata, &["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+            super::tree::set(
+                &mut metadata,
+                &["annotations"],
+                json!({"k8s.io/initial-events-end": "true"}),
+            );
         }
         let object = match (self.representation, &self.tables) {
             (Representation::Table, Some(tables)) => tables.table(&self.kind, &[], metadata),
             (Representation::Metadata, _) => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
             }
-            _ => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata}),
+            _ => {
+                json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata})
+            }
         };
         event("BOOKMARK", object.to_string().as_bytes())
     }
@@ -149,8 +163,14 @@ mod tests {
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(of(kubectl, true), Ok(Representation::Table));
         assert_eq!(of(kubectl, false), Ok(Representation::Whole));
-        assert_eq!(of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false), Ok(Representation::Metadata));
-        assert_eq!(of("application/vnd.kubernetes.protobuf, */*", false), Ok(Representation::Whole));
+        assert_eq!(
+            of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false),
+            Ok(Representation::Metadata)
+        );
+        assert_eq!(
+            of("application/vnd.kubernetes.protobuf, */*", false),
+            Ok(Representation::Whole)
+        );
         assert_eq!(of("application/vnd.kubernetes.protobuf", false).unwrap_err().code, 406);
         assert_eq!(Representation::negotiate(None, false), Ok(Representation::Whole));
     }

@@ -84,7 +84,9 @@ impl RequestInfo {
             }
             all => all,
         };
-        for (target, part) in [&mut self.resource, &mut self.name, &mut self.subresource].into_iter().zip(parts) {
+        for (target, part) in
+            [&mut self.resource, &mut self.name, &mut self.subresource].into_iter().zip(parts)
+        {
             (*part).clone_into(target);
         }
     }
@@ -123,8 +125,10 @@ fn verb(method: &Method) -> &'static str {
 /// The one name a field selector asks for: a list of one object is authorized by its name.
 fn name_selected(selector: Option<&str>) -> String {
     let terms = selector.unwrap_or_default().split(',');
-    let names = terms.filter_map(|term| term.strip_prefix("metadata.name=")).map(|name| name.trim_start_matches('='));
-    names.last().unwrap_or_default().to_owned()
+    let mut names = terms
+        .filter_map(|term| term.strip_prefix("metadata.name="))
+        .map(|name| name.trim_start_matches('='));
+    names.next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -136,7 +140,12 @@ mod tests {
         if !i.is_resource {
             return format!("{} {}", i.verb, i.path);
         }
-        format!("{} [{}/{}] {}:{}/{} {}", i.verb, i.group, i.version, i.namespace, i.resource, i.name, i.subresource).trim().to_owned()
+        format!(
+            "{} [{}/{}] {}:{}/{} {}",
+            i.verb, i.group, i.version, i.namespace, i.resource, i.name, i.subresource
+        )
+        .trim()
+        .to_owned()
     }
 
     #[test]
@@ -146,14 +155,34 @@ mod tests {
             ("GET", "/api/v1/persistentvolumes?watch=true", "watch [/v1] :persistentvolumes/"),
             ("GET", "/api/v1/persistentvolumes?watch=0", "list [/v1] :persistentvolumes/"),
             ("GET", "/api/v1/nodes?fieldSelector=metadata.name%3Dn1", "list [/v1] :nodes/n1"),
-            ("GET", "/api/v1/namespaces/sc/persistentvolumeclaims/c", "get [/v1] sc:persistentvolumeclaims/c"),
-            ("PATCH", "/api/v1/namespaces/sc/persistentvolumeclaims/c/status", "patch [/v1] sc:persistentvolumeclaims/c status"),
-            ("DELETE", "/apis/storage.k8s.io/v1/storageclasses", "deletecollection [storage.k8s.io/v1] :storageclasses/"),
-            ("DELETE", "/apis/storage.k8s.io/v1/storageclasses/s", "delete [storage.k8s.io/v1] :storageclasses/s"),
+            (
+                "GET",
+                "/api/v1/namespaces/sc/persistentvolumeclaims/c",
+                "get [/v1] sc:persistentvolumeclaims/c",
+            ),
+            (
+                "PATCH",
+                "/api/v1/namespaces/sc/persistentvolumeclaims/c/status",
+                "patch [/v1] sc:persistentvolumeclaims/c status",
+            ),
+            (
+                "DELETE",
+                "/apis/storage.k8s.io/v1/storageclasses",
+                "deletecollection [storage.k8s.io/v1] :storageclasses/",
+            ),
+            (
+                "DELETE",
+                "/apis/storage.k8s.io/v1/storageclasses/s",
+                "delete [storage.k8s.io/v1] :storageclasses/s",
+            ),
             ("GET", "/api/v1/namespaces", "list [/v1] :namespaces/"),
             ("GET", "/api/v1/namespaces/sc", "get [/v1] sc:namespaces/sc"),
             ("PUT", "/api/v1/namespaces/sc/finalize", "update [/v1] sc:namespaces/sc finalize"),
-            ("POST", "/api/v1/namespaces/d/serviceaccounts/s/token", "create [/v1] d:serviceaccounts/s token"),
+            (
+                "POST",
+                "/api/v1/namespaces/d/serviceaccounts/s/token",
+                "create [/v1] d:serviceaccounts/s token",
+            ),
             ("GET", "/api/v1/watch/nodes", "watch [/v1] :nodes/"),
             ("GET", "/apis/storage.k8s.io/v1", "get /apis/storage.k8s.io/v1"),
             ("GET", "/api", "get /api"),

@@ -1,7 +1,7 @@
 //! The kinds the server serves.
 //!
 //! Owns each kind's names, scope and the traits by which the verbs treat it. Promises that a kind
-//! is found by the path a client uses, and that a CustomResourceDefinition makes its kind served.
+//! is found by the path a client uses, and that a `CustomResourceDefinition` makes its kind served.
 //! Leaves to `defaults` and `validation` what is special about a kind's fields.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -48,7 +48,7 @@ pub struct Kind {
     pub namespaced: bool,
     /// Whether there is a status subresource.
     pub status: bool,
-    /// Whether a CustomResourceDefinition made it.
+    /// Whether a `CustomResourceDefinition` made it.
     pub custom: bool,
     /// Whether the server counts `metadata.generation`.
     pub generation: bool,
@@ -126,7 +126,11 @@ impl Kind {
 
     /// `v1`, `storage.k8s.io/v1`: what stands in an object's `apiVersion`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// `persistentvolumes`, `storageclasses.storage.k8s.io`: how error messages name the resource.
@@ -166,6 +170,9 @@ pub enum StreamingLists {
     Refused,
     /// Does not know the parameter and overlooks it.
     Ignored,
+    /// Takes the parameter, but its storage can't tell how far it is (etcd before 3.5.8 or so):
+    /// the stream brings an ERROR of code 500.
+    Failing,
 }
 
 /// The release of Kubernetes the server behaves like, as far as it matters here.
@@ -188,7 +195,7 @@ impl ServerVersion {
         Self { minor, streaming_lists }
     }
 
-    /// The versions CSIStorageCapacity is served in, the preferred first.
+    /// The versions `CSIStorageCapacity` is served in, the preferred first.
     fn capacity_versions(self) -> &'static [&'static str] {
         match self.minor {
             0..=20 => &["v1alpha1"],
@@ -198,7 +205,7 @@ impl ServerVersion {
         }
     }
 
-    /// The versions VolumeAttributesClass is served in with default gates.
+    /// The versions `VolumeAttributesClass` is served in with default gates.
     fn attributes_class_versions(self) -> &'static [&'static str] {
         if self.minor >= 34 { &["v1"] } else { &[] }
     }
@@ -216,14 +223,14 @@ impl Default for ServerVersion {
 const STORAGE: &str = "storage.k8s.io";
 const APPS: &str = "apps";
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The group of CustomResourceDefinitions.
+/// The group of `CustomResourceDefinitions`.
 pub const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// All kinds served now.
 #[derive(Debug, Clone)]
 pub struct Kinds {
     builtin: Vec<Arc<Kind>>,
-    /// By the name of the CustomResourceDefinition.
+    /// By the name of the `CustomResourceDefinition`.
     custom: BTreeMap<String, Vec<Arc<Kind>>>,
 }
 
@@ -253,13 +260,13 @@ impl Kinds {
         self.iter().find(|k| k.kind == kind)
     }
 
-    /// Serves what a CustomResourceDefinition defines from now on.
+    /// Serves what a `CustomResourceDefinition` defines from now on.
     pub fn define(&mut self, definition: &Value) {
         let name = tree::text(definition, &["metadata", "name"]).to_owned();
         self.custom.insert(name, custom(definition).into_iter().map(Arc::new).collect());
     }
 
-    /// Serves what the CustomResourceDefinition `name` defined no longer; says what that was.
+    /// Serves what the `CustomResourceDefinition` `name` defined no longer; says what that was.
     pub fn undefine(&mut self, name: &str) -> Vec<Arc<Kind>> {
         self.custom.remove(name).unwrap_or_default()
     }
@@ -271,7 +278,11 @@ fn core() -> Vec<Kind> {
         core("Namespace", "namespaces").short(&["ns"]).status().named(NameRule::Label),
         core("Node", "nodes").short(&["no"]).status(),
         core("PersistentVolume", "persistentvolumes").short(&["pv"]).status().returns_deleted(),
-        core("PersistentVolumeClaim", "persistentvolumeclaims").short(&["pvc"]).namespaced().status().returns_deleted(),
+        core("PersistentVolumeClaim", "persistentvolumeclaims")
+            .short(&["pvc"])
+            .namespaced()
+            .status()
+            .returns_deleted(),
         core("Pod", "pods").short(&["po"]).namespaced().status().generation().returns_deleted(),
         core("Secret", "secrets").namespaced(),
         core("ConfigMap", "configmaps").short(&["cm"]).namespaced(),
@@ -289,16 +300,23 @@ fn storage(version: ServerVersion) -> Vec<Kind> {
         storage("VolumeAttachment", "volumeattachments").status().conditional(),
     ];
     kinds.extend(version.capacity_versions().iter().map(|v| {
-        Kind::new(STORAGE, v, "CSIStorageCapacity", "csistoragecapacities").namespaced().conditional().returns_deleted()
+        Kind::new(STORAGE, v, "CSIStorageCapacity", "csistoragecapacities")
+            .namespaced()
+            .conditional()
+            .returns_deleted()
     }));
     kinds.extend(version.attributes_class_versions().iter().map(|v| {
-        Kind::new(STORAGE, v, "VolumeAttributesClass", "volumeattributesclasses").short(&["vac"]).returns_deleted()
+        Kind::new(STORAGE, v, "VolumeAttributesClass", "volumeattributesclasses")
+            .short(&["vac"])
+            .returns_deleted()
     }));
     kinds
 }
 
 fn workloads() -> Vec<Kind> {
-    let apps = |kind, plural, short| Kind::new(APPS, "v1", kind, plural).short(&[short]).namespaced().status().generation();
+    let apps = |kind, plural, short| {
+        Kind::new(APPS, "v1", kind, plural).short(&[short]).namespaced().status().generation()
+    };
     vec![
         apps("DaemonSet", "daemonsets", "ds"),
         apps("Deployment", "deployments", "deploy"),
@@ -319,7 +337,10 @@ fn access() -> Vec<Kind> {
 
 fn others() -> Vec<Kind> {
     vec![
-        Kind::new("coordination.k8s.io", "v1", "Lease", "leases").namespaced().conditional().create_on_update(),
+        Kind::new("coordination.k8s.io", "v1", "Lease", "leases")
+            .namespaced()
+            .conditional()
+            .create_on_update(),
         Kind::new(EXTENSIONS, "v1", "CustomResourceDefinition", "customresourcedefinitions")
             .short(&["crd", "crds"])
             .status()
@@ -328,16 +349,22 @@ fn others() -> Vec<Kind> {
     ]
 }
 
-/// The kinds a CustomResourceDefinition defines: one a served version.
+/// The kinds a `CustomResourceDefinition` defines: one a served version.
 fn custom(definition: &Value) -> Vec<Kind> {
     let spec = tree::at(definition, &["spec"]);
     let served = |v: &&Value| tree::at(v, &["served"]).as_bool().unwrap_or(false);
-    tree::items(spec, &["versions"]).iter().filter(served).map(|version| custom_version(spec, version)).collect()
+    tree::items(spec, &["versions"])
+        .iter()
+        .filter(served)
+        .map(|version| custom_version(spec, version))
+        .collect()
 }
 
 fn custom_version(spec: &Value, version: &Value) -> Kind {
     let names = tree::at(spec, &["names"]);
-    let strings = |field| tree::items(names, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let strings = |field| {
+        tree::items(names, &[field]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
     let or = |field, default: String| match tree::text(names, &[field]) {
         "" => default,
         text => text.to_owned(),
@@ -369,11 +396,25 @@ mod tests {
 
     #[test]
     fn old_servers_lack_what_came_later() {
-        let served = |minor, version, plural| Kinds::of(ServerVersion::minor(minor)).served(STORAGE, version, plural).is_some();
-        assert!(!served(23, "v1", "csistoragecapacities") && served(23, "v1beta1", "csistoragecapacities"));
-        assert!(served(24, "v1", "csistoragecapacities") && served(24, "v1beta1", "csistoragecapacities"));
-        assert!(served(36, "v1", "csistoragecapacities") && !served(36, "v1beta1", "csistoragecapacities"));
-        assert!(!served(33, "v1", "volumeattributesclasses") && served(34, "v1", "volumeattributesclasses"));
+        let served = |minor, version, plural| {
+            Kinds::of(ServerVersion::minor(minor)).served(STORAGE, version, plural).is_some()
+        };
+        assert!(
+            !served(23, "v1", "csistoragecapacities")
+                && served(23, "v1beta1", "csistoragecapacities")
+        );
+        assert!(
+            served(24, "v1", "csistoragecapacities")
+                && served(24, "v1beta1", "csistoragecapacities")
+        );
+        assert!(
+            served(36, "v1", "csistoragecapacities")
+                && !served(36, "v1beta1", "csistoragecapacities")
+        );
+        assert!(
+            !served(33, "v1", "volumeattributesclasses")
+                && served(34, "v1", "volumeattributesclasses")
+        );
         let streaming = |minor| ServerVersion::minor(minor).streaming_lists;
         assert_eq!(streaming(26), StreamingLists::Ignored);
         assert_eq!(streaming(27), StreamingLists::Refused);

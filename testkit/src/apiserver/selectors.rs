@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::{tree, resources::Kind, status::Status};
+use super::{resources::Kind, status::Status, tree};
 
 /// What a list or a watch selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,10 +18,15 @@ impl Selection {
     ///
     /// # Errors
     /// 400 for what can't be parsed or a field the kind is not selected by.
-    pub(crate) fn parse(labels: Option<&str>, fields: Option<&str>, kind: &Kind) -> Result<Self, Status> {
+    pub(crate) fn parse(
+        labels: Option<&str>,
+        fields: Option<&str>,
+        kind: &Kind,
+    ) -> Result<Self, Status> {
         Ok(Self {
-            labels: parse_labels(labels.unwrap_or_default())
-                .map_err(|why| Status::bad_request(format!("unable to parse requirement: {why}")))?,
+            labels: parse_labels(labels.unwrap_or_default()).map_err(|why| {
+                Status::bad_request(format!("unable to parse requirement: {why}"))
+            })?,
             fields: parse_fields(fields.unwrap_or_default(), kind)?,
         })
     }
@@ -34,7 +39,8 @@ impl Selection {
     /// Whether the object is selected.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         let labels = tree::at(object, &["metadata", "labels"]);
-        self.labels.iter().all(|r| r.matches(labels)) && self.fields.iter().all(|r| r.matches(object))
+        self.labels.iter().all(|r| r.matches(labels))
+            && self.fields.iter().all(|r| r.matches(object))
     }
 }
 
@@ -73,7 +79,12 @@ impl LabelRequirement {
 }
 
 fn parse_labels(text: &str) -> Result<Vec<LabelRequirement>, String> {
-    split_outside_parentheses(text).into_iter().map(str::trim).filter(|term| !term.is_empty()).map(parse_label).collect()
+    split_outside_parentheses(text)
+        .into_iter()
+        .map(str::trim)
+        .filter(|term| !term.is_empty())
+        .map(parse_label)
+        .collect()
 }
 
 /// The terms between commas that do not stand in parentheses.
@@ -123,7 +134,9 @@ fn set<'a>(term: &'a str, operator: &str) -> Result<Option<(&'a str, Vec<String>
 }
 
 fn number(text: &str) -> Result<i64, String> {
-    text.trim().parse().map_err(|_| "for 'Gt', 'Lt' operators, the value must be an integer".to_owned())
+    text.trim()
+        .parse()
+        .map_err(|_| "for 'Gt', 'Lt' operators, the value must be an integer".to_owned())
 }
 
 // === Fields ===
@@ -148,29 +161,42 @@ impl FieldRequirement {
 }
 
 fn parse_fields(text: &str, kind: &Kind) -> Result<Vec<FieldRequirement>, Status> {
-    text.split(',').filter(|term| !term.is_empty()).map(|term| parse_field(text, term, kind)).collect()
+    text.split(',')
+        .filter(|term| !term.is_empty())
+        .map(|term| parse_field(text, term, kind))
+        .collect()
 }
 
 fn parse_field(text: &str, term: &str, kind: &Kind) -> Result<FieldRequirement, Status> {
     let split = term.split_once("!=").map(|(field, value)| (field, value, false));
-    let split = split.or_else(|| term.split_once("==").or_else(|| term.split_once('=')).map(|(f, v)| (f, v, true)));
+    let split = split.or_else(|| {
+        term.split_once("==").or_else(|| term.split_once('=')).map(|(f, v)| (f, v, true))
+    });
     let Some((field, value, equal)) = split else {
-        return Err(Status::bad_request(format!("invalid selector: '{text}'; can't understand '{term}'")));
+        return Err(Status::bad_request(format!(
+            "invalid selector: '{text}'; can't understand '{term}'"
+        )));
     };
     if !selectable(kind, field) {
         return Err(unsupported(kind, field));
     }
     // An event's source has been called so since before the field had its place.
     let path = if kind.is("", "Event") && field == "source" { "source.component" } else { field };
-    Ok(FieldRequirement { path: path.split('.').map(str::to_owned).collect(), value: value.to_owned(), equal })
+    Ok(FieldRequirement {
+        path: path.split('.').map(str::to_owned).collect(),
+        value: value.to_owned(),
+        equal,
+    })
 }
 
 fn unsupported(kind: &Kind, field: &str) -> Status {
     let quoted = super::status::quoted(field);
-    Status::bad_request(match (kind.custom, kind.group.as_str()) {
-        (true, _) => format!("field label not supported: {field}"),
-        (_, "") => format!("field label not supported: {field}"),
-        _ => format!("{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""),
+    Status::bad_request(if kind.custom || kind.group.is_empty() {
+        format!("field label not supported: {field}")
+    } else {
+        format!(
+            "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        )
     })
 }
 
@@ -249,7 +275,11 @@ mod tests {
             ("env=", false),
         ];
         for (selector, expected) in cases {
-            assert_eq!(selection(selector, "", "Pod").unwrap().matches(&object), expected, "{selector}");
+            assert_eq!(
+                selection(selector, "", "Pod").unwrap().matches(&object),
+                expected,
+                "{selector}"
+            );
         }
         for bad in ["env in prod", "a b", "n>x", "=x"] {
             assert_eq!(selection(bad, "", "Pod").unwrap_err().code, 400, "{bad}");
@@ -268,12 +298,25 @@ mod tests {
             ("source=p", true),
         ];
         for (selector, expected) in cases {
-            assert_eq!(selection("", selector, "Event").unwrap().matches(&event), expected, "{selector}");
+            assert_eq!(
+                selection("", selector, "Event").unwrap().matches(&event),
+                expected,
+                "{selector}"
+            );
         }
         let refused = selection("", "spec.driver=x", "VolumeAttachment").unwrap_err();
-        assert_eq!(refused.message(), "\"spec.driver\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
-        assert_eq!(selection("", "spec.x=y", "Pod").unwrap_err().message(), "field label not supported: spec.x");
-        assert_eq!(selection("", "metadata.namespace=x", "PersistentVolume").unwrap_err().code, 400);
+        assert_eq!(
+            refused.message(),
+            "\"spec.driver\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        );
+        assert_eq!(
+            selection("", "spec.x=y", "Pod").unwrap_err().message(),
+            "field label not supported: spec.x"
+        );
+        assert_eq!(
+            selection("", "metadata.namespace=x", "PersistentVolume").unwrap_err().code,
+            400
+        );
         let garbled = selection("", "nonsense", "Pod").unwrap_err();
         assert_eq!(garbled.message(), "invalid selector: 'nonsense'; can't understand 'nonsense'");
     }

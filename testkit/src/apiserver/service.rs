@@ -22,6 +22,7 @@ use tower::BoxError;
 use super::{
     ApiServer, User,
     audit::Recorded,
+    body::{from_json, from_yaml},
     faults::{Effect, StreamFault},
     object::{Key, Object},
     parameters::{ListOptions, Query},
@@ -44,9 +45,13 @@ pub struct Disconnected;
 
 /// A JSON answer.
 pub fn respond(code: u16, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut response =
+        Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
@@ -63,7 +68,8 @@ pub fn refuse(status: &Status) -> Response<Body> {
 fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
     response.map(|body| {
         body.map_frame(move |frame| {
-            let bytes = frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+            let bytes =
+                frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
             count.fetch_add(bytes, Ordering::Relaxed);
             frame
         })
@@ -84,7 +90,11 @@ impl ApiServer {
     ///
     /// # Errors
     /// [`Disconnected`] when a fault cuts the connection: close it without an answer.
-    pub async fn answer(&self, user: &User, request: Request<Bytes>) -> Result<Response<Body>, Disconnected> {
+    pub async fn answer(
+        &self,
+        user: &User,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, Disconnected> {
         let info = RequestInfo::parse(request.method(), request.uri());
         let (received, bytes_in) = (self.now(), request.body().len());
         let answer = self.with_faults(user, &info, request).await;
@@ -105,12 +115,22 @@ impl ApiServer {
         answer.map(|response| counted(response, bytes_out))
     }
 
-    async fn with_faults(&self, user: &User, info: &RequestInfo, request: Request<Bytes>) -> Result<Response<Body>, Disconnected> {
-        match self.faults().strike(user, info) {
-            None => Ok(self.serve(user, info, &request, None)),
-            Some(Effect::Delay(time)) => {
+    async fn with_faults(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, Disconnected> {
+        let (delay, effect) = self.faults().strike(user, info);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        match effect {
+            None | Some(Effect::Delay(_)) => Ok(self.serve(user, info, &request, None)),
+            Some(Effect::DelayAfter(time)) => {
+                let answer = self.serve(user, info, &request, None);
                 tokio::time::sleep(time).await;
-                Ok(self.serve(user, info, &request, None))
+                Ok(answer)
             }
             Some(Effect::Answer(status)) => Ok(refuse(&status)),
             Some(Effect::AnswerAfter(status)) => {
@@ -127,14 +147,23 @@ impl ApiServer {
         }
     }
 
-    fn serve(&self, user: &User, info: &RequestInfo, request: &Request<Bytes>, fault: Option<StreamFault>) -> Response<Body> {
-        let answer = self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
+    fn serve(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        request: &Request<Bytes>,
+        fault: Option<StreamFault>,
+    ) -> Response<Body> {
+        let answer =
+            self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
         answer.unwrap_or_else(|status| refuse(&status))
     }
 
     fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
         let verdict = self.hooks().authorizer.authorize(self, user, info);
-        verdict.map_err(|denied| Status::forbidden_resource(&info.group, &info.resource, &info.name, &denied.message))
+        verdict.map_err(|denied| {
+            Status::forbidden_resource(&info.group, &info.resource, &info.name, &denied.message)
+        })
     }
 
     fn dispatch(
@@ -144,11 +173,13 @@ impl ApiServer {
         request: &Request<Bytes>,
         fault: Option<StreamFault>,
     ) -> Result<Response<Body>, Status> {
-        let kind = self.state().lock().kinds.served(&info.group, &info.version, &info.resource).cloned();
+        let kind =
+            self.state().lock().kinds.served(&info.group, &info.version, &info.resource).cloned();
         let stored = kind.filter(|kind| info.is_resource && serves(kind, info));
         let Some(kind) = stored else {
             let mut extensions = self.hooks().extensions.iter();
-            let answer = extensions.find_map(|extension| extension.answer(self, user, info, request));
+            let answer =
+                extensions.find_map(|extension| extension.answer(self, user, info, request));
             return answer.ok_or_else(Status::no_such_path);
         };
         let call = Call::new(self, kind, info, request)?;
@@ -189,14 +220,23 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(server: &'a ApiServer, kind: Arc<Kind>, info: &RequestInfo, request: &'a Request<Bytes>) -> Result<Self, Status> {
+    fn new(
+        server: &'a ApiServer,
+        kind: Arc<Kind>,
+        info: &RequestInfo,
+        request: &'a Request<Bytes>,
+    ) -> Result<Self, Status> {
         let query = Query::parse(request.uri().query());
         let tables = server.hooks().tables.clone();
         let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
         let representation = Representation::negotiate(accept, tables.is_some())?;
         let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
         // A list by name is authorized like a get, but stays a list.
-        let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") { "" } else { info.name.as_str() };
+        let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
+            ""
+        } else {
+            info.name.as_str()
+        };
         let target = Target {
             key: Key::new(namespace, name),
             kind: Arc::clone(&kind),
@@ -217,19 +257,22 @@ impl<'a> Call<'a> {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        let media = self.media_type();
-        match media.as_str() {
-            "" | "application/json" | "*/*" => serde_json::from_slice(bytes).map_err(|error| Status::bad_request(format!("invalid JSON: {error}"))),
-            "application/yaml" => {
-                let text = std::str::from_utf8(bytes).map_err(|error| Status::bad_request(error.to_string()))?;
-                serde_saphyr::from_str(text).map_err(|error| Status::bad_request(format!("invalid YAML: {error}")))
+        let decoded = match self.media_type().as_str() {
+            "" | "application/json" | "*/*" => from_json(bytes),
+            "application/yaml" => from_yaml(bytes),
+            _ => {
+                return Err(Status::unsupported_media_type(&[
+                    "application/json",
+                    "application/yaml",
+                ]));
             }
-            _ => Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
-        }
+        };
+        decoded.map_err(|why| Status::bad_request(format!("the body can't be decoded: {why}")))
     }
 
     fn media_type(&self) -> String {
-        let header = self.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let header =
+            self.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
         header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned()
     }
 
@@ -257,6 +300,7 @@ impl<'a> Call<'a> {
         let setting = Setting {
             state: self.server.state(),
             watches: self.server.watches(),
+            version: self.server.version(),
             target: self.target,
             writer: self.writer,
             fault,
@@ -272,7 +316,9 @@ impl<'a> Call<'a> {
     }
 
     fn create(&self) -> Result<Response<Body>, Status> {
-        if !self.target.key.name.is_empty() || self.target.kind.namespaced && self.target.key.namespace.is_empty() {
+        if !self.target.key.name.is_empty()
+            || self.target.kind.namespaced && self.target.key.namespace.is_empty()
+        {
             return Err(Status::method_not_allowed());
         }
         let body = self.body()?;
@@ -329,7 +375,10 @@ impl tower::Service<Request<kube::client::Body>> for ApiService {
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), BoxError>> {
         std::task::Poll::Ready(Ok(()))
     }
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::{tree, resources::Kind};
+use super::{resources::Kind, tree};
 
 /// A failure: an HTTP code and a Status object.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,8 +29,11 @@ impl fmt::Display for Status {
 impl Status {
     /// A failure with a reason and a message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": message.into(), "reason": reason, "code": code});
+        let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message.into(), "code": code});
+        if !reason.is_empty() {
+            tree::set(&mut body, &["reason"], json!(reason));
+        }
         Self { code, body, retry_after: None }
     }
 
@@ -81,7 +84,8 @@ impl Status {
 
     /// 404 for a path nothing answers at.
     pub fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").details(json!({}))
+        Self::new(404, "NotFound", "the server could not find the requested resource")
+            .details(json!({}))
     }
 
     /// 409 for a create of what exists.
@@ -92,13 +96,21 @@ impl Status {
 
     /// 409 for a write that rests on something outdated.
     pub fn conflict(kind: &Kind, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} {}: {why}", kind.qualified_resource(), quoted(name));
+        let message = format!(
+            "Operation cannot be fulfilled on {} {}: {why}",
+            kind.qualified_resource(),
+            quoted(name)
+        );
         Self::new(409, "Conflict", message).about_object(kind, name)
     }
 
     /// 409 for a resourceVersion that is no longer the newest.
     pub fn modified(kind: &Kind, name: &str) -> Self {
-        Self::conflict(kind, name, "the object has been modified; please apply your changes to the latest version and try again")
+        Self::conflict(
+            kind,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
     }
 
     /// 403 for what the user may not do, or nobody may.
@@ -122,7 +134,7 @@ impl Status {
         Self::invalid_kind(&kind.group, &kind.kind, name, errors)
     }
 
-    /// 422 in terms of a kind that is not in the table, such as DeleteOptions.
+    /// 422 in terms of a kind that is not in the table, such as `DeleteOptions`.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         let qualified = super::resources::qualified(kind, group);
@@ -139,12 +151,21 @@ impl Status {
 
     /// 405 for a verb the resource does not know.
     pub fn method_not_allowed() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource").details(json!({}))
+        Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .details(json!({}))
     }
 
     /// 406 for an Accept header nothing fits.
     pub fn not_acceptable() -> Self {
-        Self::new(406, "NotAcceptable", "only the following media types are accepted: application/json")
+        Self::new(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json",
+        )
     }
 
     /// 410 for a resourceVersion or continue token that history no longer reaches.
@@ -154,19 +175,23 @@ impl Status {
 
     /// 415 for a body in a format not taken.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
-        let message =
-            format!("the body of the request was in an unknown format - accepted media types include: {}", accepted.join(", "));
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {}",
+            accepted.join(", ")
+        );
         Self::new(415, "UnsupportedMediaType", message)
     }
 
     /// 429 as priority and fairness answers.
     pub fn too_many_requests(seconds: u32) -> Self {
-        Self::new(429, "TooManyRequests", "too many requests, please try again later").retry_after(seconds)
+        Self::new(429, "TooManyRequests", "too many requests, please try again later")
+            .retry_after(seconds)
     }
 
     /// 500 with a cause.
     pub fn internal(why: &str) -> Self {
-        Self::new(500, "InternalError", format!("Internal error occurred: {why}")).details(json!({"causes": [{"message": why}]}))
+        Self::new(500, "InternalError", format!("Internal error occurred: {why}"))
+            .details(json!({"causes": [{"message": why}]}))
     }
 
     /// 503 of a server that is starting or overwhelmed.
@@ -194,7 +219,7 @@ pub fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
-            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_ascii_control() => quoted.extend(["\\x", &format!("{:02x}", u32::from(c))]),
             c => quoted.push(c),
         }
     }
@@ -224,7 +249,11 @@ impl FieldError {
 
     /// The field has a value it may not have.
     pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
-        Self::new("FieldValueInvalid", field, with_detail(format!("Invalid value: {}", shown(value)), detail))
+        Self::new(
+            "FieldValueInvalid",
+            field,
+            with_detail(format!("Invalid value: {}", shown(value)), detail),
+        )
     }
 
     /// The field may not be set, or not so.
@@ -240,13 +269,18 @@ impl FieldError {
     /// The value is none of those there are.
     pub fn not_supported(field: impl Into<String>, value: &Value, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| quoted(s)).collect();
-        let body = format!("Unsupported value: {}: supported values: {}", shown(value), list.join(", "));
+        let body =
+            format!("Unsupported value: {}: supported values: {}", shown(value), list.join(", "));
         Self::new("FieldValueNotSupported", field, body)
     }
 
     /// The value is longer than it may be.
     pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
-        Self::new("FieldValueTooLong", field, format!("Too long: may not be more than {limit} bytes"))
+        Self::new(
+            "FieldValueTooLong",
+            field,
+            format!("Too long: may not be more than {limit} bytes"),
+        )
     }
 
     /// The field and what is wrong, as messages show it.
@@ -303,14 +337,24 @@ mod tests {
             "Operation cannot be fulfilled on persistentvolumeclaims \"x\": the object has been modified; \
              please apply your changes to the latest version and try again"
         );
-        assert_eq!(Status::not_found(&class, "a").message(), "storageclasses.storage.k8s.io \"a\" not found");
-        assert_eq!(Status::already_exists(&claim, "a").message(), "persistentvolumeclaims \"a\" already exists");
+        assert_eq!(
+            Status::not_found(&class, "a").message(),
+            "storageclasses.storage.k8s.io \"a\" not found"
+        );
+        assert_eq!(
+            Status::already_exists(&claim, "a").message(),
+            "persistentvolumeclaims \"a\" already exists"
+        );
         let one = [FieldError::required("spec.csi.volumeHandle", "")];
         assert_eq!(
             Status::invalid(&claim, "a", &one).message(),
             "PersistentVolumeClaim \"a\" is invalid: spec.csi.volumeHandle: Required value"
         );
-        let two = [FieldError::required("a", "why"), FieldError::invalid("b", &json!("v"), "bad"), FieldError::required("a", "why")];
+        let two = [
+            FieldError::required("a", "why"),
+            FieldError::invalid("b", &json!("v"), "bad"),
+            FieldError::required("a", "why"),
+        ];
         assert_eq!(
             Status::invalid(&class, "a", &two).message(),
             "StorageClass.storage.k8s.io \"a\" is invalid: [a: Required value: why, b: Invalid value: \"v\": bad]"

@@ -6,21 +6,28 @@
 
 use serde_json::{Value, json};
 
-use super::{tree, resources::Kind};
+use super::{resources::Kind, tree};
 
 /// Members of the metadata that clients can't change.
 const SERVER_OWNED: [&str; 3] = ["creationTimestamp", "selfLink", "managedFields"];
 
 /// Makes a new object what a create may make it.
-pub(crate) fn prepare_for_create(kind: &Kind, object: &mut Value, uid: String, now: &str) {
+pub(crate) fn prepare_for_create(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     tree::set(object, &["metadata", "uid"], json!(uid));
     tree::set(object, &["metadata", "creationTimestamp"], json!(now));
-    for member in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"] {
+    for member in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+        "generation",
+    ] {
         tree::remove(object, &["metadata", member]);
     }
     if kind.generation {
         tree::set(object, &["metadata", "generation"], json!(1));
     }
+    drop_empty(object);
     initial_status(kind, object, now);
 }
 
@@ -28,13 +35,19 @@ fn initial_status(kind: &Kind, object: &mut Value, now: &str) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         // A node's status is taken from its creator.
         ("", "Node") => {}
-        ("", "PersistentVolume" | "PersistentVolumeClaim" | "Pod") => tree::set(object, &["status"], json!({"phase": "Pending"})),
+        ("", "PersistentVolume" | "PersistentVolumeClaim" | "Pod") => {
+            tree::set(object, &["status"], json!({"phase": "Pending"}));
+        }
         ("", "Namespace") => {
             tree::set(object, &["status"], json!({"phase": "Active"}));
             tree::set(object, &["spec"], json!({"finalizers": ["kubernetes"]}));
         }
-        ("storage.k8s.io", "VolumeAttachment") => tree::set(object, &["status"], json!({"attached": false})),
-        (super::resources::EXTENSIONS, _) => tree::set(object, &["status"], established(object, now)),
+        ("storage.k8s.io", "VolumeAttachment") => {
+            tree::set(object, &["status"], json!({"attached": false}));
+        }
+        (super::resources::EXTENSIONS, _) => {
+            tree::set(object, &["status"], established(object, now));
+        }
         ("apps", _) => tree::set(object, &["status"], json!({"replicas": 0})),
         _ if kind.status => {
             tree::remove(object, &["status"]);
@@ -43,12 +56,12 @@ fn initial_status(kind: &Kind, object: &mut Value, now: &str) {
     }
 }
 
-/// The status of a CustomResourceDefinition, whose kind is served at once here.
+/// The status of a `CustomResourceDefinition`, whose kind is served at once here.
 fn established(definition: &Value, now: &str) -> Value {
-    let condition = |kind: &str, reason: &str, message: &str| {
-        json!({"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message})
-    };
-    let versions = tree::items(definition, &["spec", "versions"]).iter().filter(|v| tree::at(v, &["storage"]) == &json!(true));
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message});
+    let versions = tree::items(definition, &["spec", "versions"])
+        .iter()
+        .filter(|v| tree::at(v, &["storage"]) == &json!(true));
     let stored: Vec<&Value> = versions.map(|version| tree::at(version, &["name"])).collect();
     json!({
         "conditions": [
@@ -98,13 +111,13 @@ fn restore_metadata(new: &mut Value, old: &Value) {
         tree::copy(new, old, &["metadata", "deletionTimestamp"]);
     }
     tree::copy(new, old, &["metadata", "generation"]);
-    drop_nulls(new);
+    drop_empty(new);
 }
 
-/// Members a client set to null are absent, as in the typed objects of the real server.
-fn drop_nulls(object: &mut Value) {
+/// Empty members of the metadata are absent, as in the real server's answers.
+fn drop_empty(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|_, value| !super::tree::is_empty(value) || value.is_boolean() || value.is_number());
+        metadata.retain(|_, value| !tree::is_empty(value));
     }
 }
 
@@ -140,9 +153,15 @@ mod tests {
         let old = json!({"metadata": {"name": "x", "uid": "u", "labels": {"a": "1"}}, "spec": {"s": 1}, "status": {"phase": "Pending"}});
         let new = json!({"metadata": {"name": "x", "labels": {"a": "2"}}, "spec": {"s": 2}, "status": {"phase": "Bound"}});
         let whole = update("PersistentVolume", &new, &old, false);
-        assert_eq!((&whole["spec"]["s"], &whole["status"]["phase"]), (&json!(2), &json!("Pending")));
+        assert_eq!(
+            (&whole["spec"]["s"], &whole["status"]["phase"]),
+            (&json!(2), &json!("Pending"))
+        );
         let status = update("PersistentVolume", &new, &old, true);
-        assert_eq!((&status["spec"]["s"], &status["status"]["phase"]), (&json!(1), &json!("Bound")));
+        assert_eq!(
+            (&status["spec"]["s"], &status["status"]["phase"]),
+            (&json!(1), &json!("Bound"))
+        );
         assert_eq!(status["metadata"], json!({"name": "x", "uid": "u", "labels": {"a": "2"}}));
     }
 

@@ -1,6 +1,6 @@
 //! `serviceaccounts/NAME/token`: tokens on demand.
 //!
-//! Owns the TokenRequest subresource. Leaves the tokens themselves to `auth`.
+//! Owns the `TokenRequest` subresource. Leaves the tokens themselves to `auth`.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use super::{
     ApiServer, Body, User,
     auth::{Tokens, service_account},
     hooks::Extension,
-    tree::at,
     refuse,
     request_info::RequestInfo,
     respond,
     status::{FieldError, Status},
+    tree::at,
 };
 
 /// How long a token is valid when nothing is said; the real server's default.
@@ -36,12 +36,7 @@ impl TokenRequests {
         Self(tokens)
     }
 
-    fn create(
-        &self,
-        server: &ApiServer,
-        info: &RequestInfo,
-        body: &[u8],
-    ) -> Result<Value, Status> {
+    fn create(&self, server: &ApiServer, info: &RequestInfo, body: &[u8]) -> Result<Value, Status> {
         if server.get("ServiceAccount", &info.namespace, &info.name).is_none() {
             return Err(missing(server, &info.name));
         }

@@ -8,7 +8,11 @@ mod strategic;
 
 use serde_json::Value;
 
-use super::{resources::Kind, status::Status};
+use super::{
+    body::{from_json, from_yaml},
+    resources::Kind,
+    status::Status,
+};
 
 /// How a patch is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +51,13 @@ impl Patch {
         let taken = |patch: PatchKind| !(kind.custom && patch == PatchKind::Strategic);
         let found = TYPES.iter().find(|(patch, name)| *name == content_type && taken(*patch));
         let Some((patch, _)) = found else {
-            let accepted: Vec<&str> = TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
+            let accepted: Vec<&str> =
+                TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
             return Err(Status::unsupported_media_type(&accepted));
         };
-        let decoded = if *patch == PatchKind::Apply { yaml(body) } else { json(body) };
-        let body = decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
+        let decoded = if *patch == PatchKind::Apply { from_yaml(body) } else { from_json(body) };
+        let body =
+            decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
         Ok(Self { kind: *patch, body })
     }
 
@@ -67,31 +73,19 @@ impl Patch {
     pub(crate) fn apply(&self, kind: &Kind, mut object: Value) -> Result<Value, Status> {
         match self.kind {
             PatchKind::Json => apply_operations(&mut object, &self.body)?,
-            PatchKind::Merge => merge(&mut object, &self.body),
+            PatchKind::Merge => json_patch::merge(&mut object, &self.body),
             // Without owners of fields, an apply is a merge that takes nothing away.
-            PatchKind::Strategic => strategic::merge(kind, &mut object, &self.body)?,
-            PatchKind::Apply => strategic::merge(kind, &mut object, &self.body)?,
+            PatchKind::Strategic | PatchKind::Apply => {
+                strategic::merge(kind, &mut object, &self.body)?;
+            }
         }
         Ok(object)
     }
 }
 
-fn json(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|error| error.to_string())
-}
-
-fn yaml(body: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    json_patch::merge(object, patch);
-}
-
 fn apply_operations(object: &mut Value, patch: &Value) -> Result<(), Status> {
-    let operations: json_patch::Patch =
-        serde_json::from_value(patch.clone()).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+    let operations: json_patch::Patch = serde_json::from_value(patch.clone())
+        .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
     json_patch::patch(object, &operations).map_err(|error| {
         Status::new(422, "Invalid", "the server rejected our request due to an error in our request")
             .details(serde_json::json!({"causes": [{"reason": "UnexpectedServerResponse", "message": error.to_string()}]}))

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::apiserver::{tree, resources::Kind, status::Status};
+use crate::apiserver::{resources::Kind, status::Status, tree};
 
 /// How a list is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,13 @@ fn rule(kind: &Kind, field: &str) -> ListRule {
         "finalizers" | "podCIDRs" => ListRule::Set,
         "ownerReferences" => ListRule::Keyed("uid"),
         "conditions" | "addresses" => ListRule::Keyed("type"),
-        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" | "secrets"
+        "containers"
+        | "initContainers"
+        | "ephemeralContainers"
+        | "volumes"
+        | "env"
+        | "imagePullSecrets"
+        | "secrets"
         | "drivers" => ListRule::Keyed("name"),
         "ports" => ListRule::Keyed("containerPort"),
         "volumeMounts" => ListRule::Keyed("mountPath"),
@@ -50,15 +56,25 @@ fn rule(kind: &Kind, field: &str) -> ListRule {
 /// 400 for a patch that is no object, or an element without its merge key.
 pub(super) fn merge(kind: &Kind, object: &mut Value, patch: &Value) -> Result<(), Status> {
     let Value::Object(patch) = patch else {
-        return Err(Status::bad_request("error decoding patch: a strategic merge patch must be a JSON object"));
+        return Err(Status::bad_request(
+            "error decoding patch: a strategic merge patch must be a JSON object",
+        ));
     };
-    merge_object(kind, tree::object(object), patch)
+    merge_object(kind, object, patch)
 }
 
-fn merge_object(kind: &Kind, target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Status> {
+fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> Result<(), Status> {
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return Ok(()) };
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
-            *target = patch.iter().filter(|(name, _)| *name != "$patch").map(|(n, v)| (n.clone(), v.clone())).collect();
+            *target = patch
+                .iter()
+                .filter(|(name, _)| *name != "$patch")
+                .map(|(n, v)| (n.clone(), v.clone()))
+                .collect();
             return Ok(());
         }
         Some("delete") => {
@@ -83,14 +99,19 @@ fn merge_object(kind: &Kind, target: &mut Map<String, Value>, patch: &Map<String
     Ok(())
 }
 
-fn merge_member(kind: &Kind, target: &mut Map<String, Value>, name: &str, patch: &Value) -> Result<(), Status> {
+fn merge_member(
+    kind: &Kind,
+    target: &mut Map<String, Value>,
+    name: &str,
+    patch: &Value,
+) -> Result<(), Status> {
     match patch {
         Value::Null => {
             target.remove(name);
         }
         Value::Object(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
-            merge_object(kind, tree::object(member), patch)?;
+            merge_object(kind, member, patch)?;
         }
         Value::Array(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
@@ -123,7 +144,12 @@ fn merge_list(kind: &Kind, name: &str, target: &mut Value, patch: &[Value]) -> R
     Ok(())
 }
 
-fn merge_keyed(kind: &Kind, key: &str, list: &mut Vec<Value>, patch: &[Value]) -> Result<(), Status> {
+fn merge_keyed(
+    kind: &Kind,
+    key: &str,
+    list: &mut Vec<Value>,
+    patch: &[Value],
+) -> Result<(), Status> {
     if patch.iter().any(|element| is_directive(element, "replace")) {
         *list = patch.iter().filter(|element| !is_directive(element, "replace")).cloned().collect();
         return Ok(());
@@ -171,10 +197,15 @@ fn set_order(kind: &Kind, target: &mut Map<String, Value>, name: &str, order: &V
         ListRule::Keyed(key) => Some(key),
         _ => None,
     };
-    let id = |element: &Value| key.map_or_else(|| Some(element.clone()), |key| element.get(key).cloned());
+    let id = |element: &Value| {
+        key.map_or_else(|| Some(element.clone()), |key| element.get(key).cloned())
+    };
     let place = |element: &Value| {
         let id = id(element);
-        order.iter().position(|one| key.map_or(Some(one), |key| one.get(key)) == id.as_ref()).unwrap_or(usize::MAX)
+        order
+            .iter()
+            .position(|one| key.map_or(Some(one), |key| one.get(key)) == id.as_ref())
+            .unwrap_or(usize::MAX)
     };
     if let Some(Value::Array(list)) = target.get_mut(name) {
         list.sort_by_key(place);
@@ -198,23 +229,36 @@ mod tests {
     #[test]
     fn finalizers_are_a_set() {
         let object = json!({"metadata": {"finalizers": ["a", "b"]}});
-        let finalizers = |patch: Value| merged("PersistentVolume", &object, &json!({"metadata": patch}))["metadata"]["finalizers"].clone();
+        let finalizers = |patch: Value| {
+            merged("PersistentVolume", &object, &json!({"metadata": patch}))["metadata"]["finalizers"].clone()
+        };
         assert_eq!(finalizers(json!({"finalizers": ["c", "a"]})), json!(["a", "b", "c"]));
         assert_eq!(finalizers(json!({"$deleteFromPrimitiveList/finalizers": ["a"]})), json!(["b"]));
-        assert_eq!(finalizers(json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]})), json!(["c", "b", "a"]));
+        assert_eq!(
+            finalizers(json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]})),
+            json!(["c", "b", "a"])
+        );
         assert_eq!(finalizers(json!({"finalizers": null})), Value::Null);
     }
 
     #[test]
     fn keyed_lists_are_merged_by_their_key() {
         let object = json!({"status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B", "status": "True"}]}});
-        let conditions = |patch: Value| merged("PersistentVolumeClaim", &object, &json!({"status": {"conditions": patch}}))["status"]["conditions"].clone();
+        let conditions = |patch: Value| {
+            merged("PersistentVolumeClaim", &object, &json!({"status": {"conditions": patch}}))["status"]["conditions"].clone()
+        };
         assert_eq!(
             conditions(json!([{"type": "A", "status": "True"}, {"type": "C"}])),
             json!([{"type": "A", "status": "True"}, {"type": "B", "status": "True"}, {"type": "C"}])
         );
-        assert_eq!(conditions(json!([{"type": "B", "$patch": "delete"}])), json!([{"type": "A", "status": "False"}]));
-        assert_eq!(conditions(json!([{"$patch": "replace"}, {"type": "Z"}])), json!([{"type": "Z"}]));
+        assert_eq!(
+            conditions(json!([{"type": "B", "$patch": "delete"}])),
+            json!([{"type": "A", "status": "False"}])
+        );
+        assert_eq!(
+            conditions(json!([{"$patch": "replace"}, {"type": "Z"}])),
+            json!([{"type": "Z"}])
+        );
     }
 
     #[test]
@@ -231,7 +275,10 @@ mod tests {
     fn directives_replace_and_retain() {
         let object = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
         let retained = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
-        assert_eq!(merged("Deployment", &object, &retained), json!({"spec": {"strategy": {"type": "Recreate"}}}));
+        assert_eq!(
+            merged("Deployment", &object, &retained),
+            json!({"spec": {"strategy": {"type": "Recreate"}}})
+        );
         let replaced = json!({"spec": {"$patch": "replace", "replicas": 1}});
         assert_eq!(merged("Deployment", &object, &replaced), json!({"spec": {"replicas": 1}}));
     }
@@ -240,7 +287,11 @@ mod tests {
     fn an_element_without_its_key_is_refused() {
         let kinds = Kinds::of(ServerVersion::default());
         let mut object = json!({});
-        let refused = merge(kinds.by_name("Pod").unwrap(), &mut object, &json!({"spec": {"containers": [{"image": "x"}]}}));
+        let refused = merge(
+            kinds.by_name("Pod").unwrap(),
+            &mut object,
+            &json!({"spec": {"containers": [{"image": "x"}]}}),
+        );
         assert_eq!(refused.unwrap_err().code, 400);
     }
 }

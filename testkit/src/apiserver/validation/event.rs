@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Errors;
-use crate::apiserver::{tree, status::FieldError};
+use crate::apiserver::{status::FieldError, tree};
 
 /// An event stands in its object's namespace; one about an object without, in `default`.
 pub(super) fn content(new: &Value, errors: &mut Errors) {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Errors, names, same};
 use crate::apiserver::{
-    tree,
     resources::{Kind, NameRule},
     status::FieldError,
+    tree,
 };
 
 /// The bytes of all annotations together.
@@ -25,7 +25,7 @@ pub(super) fn create(kind: &Kind, new: &Value, errors: &mut Errors) {
             NameRule::Label => names::label(name),
             NameRule::PathSegment => names::path_segment(name),
         };
-        errors.invalid_for("metadata.name", &json!(name), complaints);
+        errors.invalid_for("metadata.name", &json!(name), &complaints);
     }
     common(metadata, errors);
     finalizers(metadata, errors);
@@ -46,12 +46,20 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 
 fn common(metadata: &Value, errors: &mut Errors) {
     for (key, value) in tree::members(metadata, &["labels"]) {
-        errors.invalid_for("metadata.labels", &json!(key), names::label_key(key));
-        errors.invalid_for("metadata.labels", value, names::label_value(value.as_str().unwrap_or_default()));
+        errors.invalid_for("metadata.labels", &json!(key), &names::label_key(key));
+        errors.invalid_for(
+            "metadata.labels",
+            value,
+            &names::label_value(value.as_str().unwrap_or_default()),
+        );
     }
     let mut size = 0;
     for (key, value) in tree::members(metadata, &["annotations"]) {
-        errors.invalid_for("metadata.annotations", &json!(key), names::label_key(&key.to_lowercase()));
+        errors.invalid_for(
+            "metadata.annotations",
+            &json!(key),
+            &names::label_key(&key.to_lowercase()),
+        );
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
     if size > ANNOTATIONS_LIMIT {
@@ -65,9 +73,12 @@ fn owner_references(metadata: &Value, errors: &mut Errors) {
     let references = tree::items(metadata, &["ownerReferences"]);
     let mut controller: Option<String> = None;
     for reference in references {
-        for (member, why) in
-            [("apiVersion", "version must not be empty"), ("kind", "must not be empty"), ("name", "must not be empty"), ("uid", "must not be empty")]
-        {
+        for (member, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
             if tree::text(reference, &[member]).is_empty() {
                 errors.push(FieldError::invalid(format!("{FIELD}.{member}"), &json!(""), why));
             }
@@ -75,7 +86,8 @@ fn owner_references(metadata: &Value, errors: &mut Errors) {
         if tree::at(reference, &["controller"]) != &json!(true) {
             continue;
         }
-        let this = format!("{}/{}", tree::text(reference, &["kind"]), tree::text(reference, &["name"]));
+        let this =
+            format!("{}/{}", tree::text(reference, &["kind"]), tree::text(reference, &["name"]));
         if let Some(first) = &controller {
             let why = format!(
                 "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
@@ -89,19 +101,30 @@ fn owner_references(metadata: &Value, errors: &mut Errors) {
 
 fn finalizers(metadata: &Value, errors: &mut Errors) {
     for finalizer in tree::items(metadata, &["finalizers"]) {
-        errors.invalid_for("metadata.finalizers", finalizer, names::label_key(finalizer.as_str().unwrap_or_default()));
+        errors.invalid_for(
+            "metadata.finalizers",
+            finalizer,
+            &names::label_key(finalizer.as_str().unwrap_or_default()),
+        );
     }
 }
 
 fn no_new_finalizers(metadata: &Value, before: &Value, errors: &mut Errors) {
     let set = |metadata: &Value| -> BTreeSet<String> {
-        tree::items(metadata, &["finalizers"]).iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        tree::items(metadata, &["finalizers"])
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
     let (new, old) = (set(metadata), set(before));
-    let extra: Vec<String> = new.difference(&old).map(|finalizer| format!("{finalizer:?}")).collect();
+    let extra: Vec<String> =
+        new.difference(&old).map(|finalizer| format!("{finalizer:?}")).collect();
     if !extra.is_empty() && !same(&json!(new), &json!(old)) {
         let found = format!("[]string{{{}}}", extra.join(", "));
-        let why = format!("no new finalizers can be added if the object is being deleted, found new finalizers {found}");
+        let why = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers {found}"
+        );
         errors.push(FieldError::forbidden("metadata.finalizers", &why));
     }
 }

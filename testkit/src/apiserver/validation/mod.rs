@@ -14,10 +14,10 @@ mod storage;
 use serde_json::Value;
 
 use super::{
-    tree,
     quantity::Quantity,
     resources::Kind,
     status::{FieldError, Status},
+    tree,
 };
 
 /// What is wrong with an object.
@@ -31,7 +31,7 @@ impl Errors {
     }
 
     /// Adds an Invalid for each message about one value.
-    pub(crate) fn invalid_for(&mut self, field: &str, value: &Value, messages: Vec<String>) {
+    pub(crate) fn invalid_for(&mut self, field: &str, value: &Value, messages: &[String]) {
         self.0.extend(messages.iter().map(|message| FieldError::invalid(field, value, message)));
     }
 
@@ -52,10 +52,15 @@ impl Errors {
 pub(crate) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
-            let names: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-            names.into_iter().all(|name| same(one.get(name).unwrap_or(&Value::Null), other.get(name).unwrap_or(&Value::Null)))
+            let names: std::collections::BTreeSet<&String> =
+                one.keys().chain(other.keys()).collect();
+            names.into_iter().all(|name| {
+                same(one.get(name).unwrap_or(&Value::Null), other.get(name).unwrap_or(&Value::Null))
+            })
         }
-        (Value::Array(one), Value::Array(other)) => one.len() == other.len() && one.iter().zip(other).all(|(a, b)| same(a, b)),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(a, b)| same(a, b))
+        }
         (one, other) => one == other || tree::is_empty(one) && tree::is_empty(other),
     }
 }
@@ -95,10 +100,14 @@ fn changes(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
     match (kind.group.as_str(), kind.kind.as_str()) {
         ("", "PersistentVolume") => persistent_volume::changes(new, old, errors),
         ("", "PersistentVolumeClaim") => persistent_volume_claim::changes(new, old, errors),
-        ("", "Secret") => errors.immutable("type", tree::at(new, &["type"]), tree::at(old, &["type"])),
+        ("", "Secret") => {
+            errors.immutable("type", tree::at(new, &["type"]), tree::at(old, &["type"]));
+        }
         ("storage.k8s.io", "StorageClass") => storage::class_changes(new, old, errors),
         ("storage.k8s.io", "CSIStorageCapacity") => storage::capacity_changes(new, old, errors),
-        ("storage.k8s.io", "VolumeAttributesClass") => storage::attributes_class_changes(new, old, errors),
+        ("storage.k8s.io", "VolumeAttributesClass") => {
+            storage::attributes_class_changes(new, old, errors);
+        }
         _ => {}
     }
 }
@@ -106,11 +115,19 @@ fn changes(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
 fn lease(new: &Value, errors: &mut Errors) {
     let seconds = tree::at(new, &["spec", "leaseDurationSeconds"]);
     if seconds.as_i64().is_some_and(|seconds| seconds <= 0) {
-        errors.push(FieldError::invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"));
+        errors.push(FieldError::invalid(
+            "spec.leaseDurationSeconds",
+            seconds,
+            "must be greater than 0",
+        ));
     }
     let transitions = tree::at(new, &["spec", "leaseTransitions"]);
     if transitions.as_i64().is_some_and(|transitions| transitions < 0) {
-        errors.push(FieldError::invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"));
+        errors.push(FieldError::invalid(
+            "spec.leaseTransitions",
+            transitions,
+            "must be greater than or equal to 0",
+        ));
     }
 }
 
@@ -128,7 +145,8 @@ fn quantity(value: &Value, field: &str, errors: &mut Errors) -> Option<Quantity>
 /// The access modes of a volume or a claim.
 fn access_modes(spec: &Value, missing: &str, errors: &mut Errors) {
     const FIELD: &str = "spec.accessModes";
-    const SUPPORTED: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    const SUPPORTED: [&str; 4] =
+        ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
     let modes = tree::items(spec, &["accessModes"]);
     if modes.is_empty() {
         errors.push(FieldError::required(FIELD, missing));
@@ -138,8 +156,13 @@ fn access_modes(spec: &Value, missing: &str, errors: &mut Errors) {
         errors.push(FieldError::not_supported(FIELD, mode, &SUPPORTED));
     }
     let once_pod = |mode: &&Value| mode.as_str() == Some("ReadWriteOncePod");
-    if modes.iter().any(|mode| once_pod(&mode)) && modes.iter().filter(known).any(|mode| !once_pod(&mode)) {
-        errors.push(FieldError::forbidden(FIELD, "may not use ReadWriteOncePod with other access modes"));
+    if modes.iter().any(|mode| once_pod(&mode))
+        && modes.iter().filter(known).any(|mode| !once_pod(&mode))
+    {
+        errors.push(FieldError::forbidden(
+            FIELD,
+            "may not use ReadWriteOncePod with other access modes",
+        ));
     }
 }
 
@@ -155,6 +178,6 @@ fn volume_mode(spec: &Value, errors: &mut Errors) {
 fn class_name(spec: &Value, member: &str, errors: &mut Errors) {
     let class = tree::at(spec, &[member]);
     if let Some(name) = class.as_str().filter(|name| !name.is_empty()) {
-        errors.invalid_for(&format!("spec.{member}"), class, names::subdomain(name));
+        errors.invalid_for(&format!("spec.{member}"), class, &names::subdomain(name));
     }
 }

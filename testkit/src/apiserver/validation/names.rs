@@ -73,20 +73,25 @@ pub(crate) fn path_segment(text: &str) -> Vec<String> {
 
 /// A label key, and with it an annotation's (in lower case) and a finalizer.
 pub(crate) fn label_key(text: &str) -> Vec<String> {
-    const MESSAGE: &str =
-        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+    const MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
     let mut complaints = Vec::new();
     let name = match text.split('/').collect::<Vec<_>>().as_slice() {
         [name] => *name,
         [prefix, name] => {
-            let of_prefix = if prefix.is_empty() { vec!["must be non-empty".to_owned()] } else { subdomain(prefix) };
+            let of_prefix = if prefix.is_empty() {
+                vec!["must be non-empty".to_owned()]
+            } else {
+                subdomain(prefix)
+            };
             complaints.extend(of_prefix.iter().map(|complaint| format!("prefix part {complaint}")));
             *name
         }
         _ => {
             let key = complaint(MESSAGE, KEY, &EXAMPLES);
-            return vec![format!("a valid label key {key} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')")];
+            return vec![format!(
+                "a valid label key {key} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
         }
     };
     if name.is_empty() {
@@ -123,13 +128,18 @@ mod tests {
         assert!(subdomain("a-1.example.com").is_empty());
         assert_eq!(
             subdomain("#%123-invalid-name"),
-            ["a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and \
+            [
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and \
               end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"]
+              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ]
         );
         assert_eq!(label(&"a".repeat(64)), ["must be no more than 63 bytes"]);
         assert_eq!(label("a.b").len(), 1);
-        assert_eq!((path_segment("system:x").len(), path_segment("a/b%").len(), path_segment("..").len()), (0, 2, 1));
+        assert_eq!(
+            (path_segment("system:x").len(), path_segment("a/b%").len(), path_segment("..").len()),
+            (0, 2, 1)
+        );
     }
 
     #[test]
@@ -141,6 +151,10 @@ mod tests {
             assert!(!label_key(bad).is_empty(), "{bad}");
         }
         assert!(label_value("").is_empty() && label_value("z.1").is_empty());
-        assert!(label_value("a b")[0].contains("(e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is"));
+        assert!(
+            label_value("a b")[0].contains(
+                "(e.g. 'MyValue', or 'my_value', or '12345', regex used for validation is"
+            )
+        );
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Errors, access_modes, class_name, names, quantity, same, volume_mode};
-use crate::apiserver::{tree, status::FieldError};
+use crate::apiserver::{status::FieldError, tree};
 
 /// The sources a volume can have; it has just one.
 const SOURCES: [&str; 22] = [
@@ -48,7 +48,8 @@ fn capacity(spec: &Value, errors: &mut Errors) {
     if tree::is_empty(capacity) {
         errors.push(FieldError::required(FIELD, ""));
     }
-    let only_storage = capacity.get("storage").is_some() && tree::members(capacity, &[]).count() == 1;
+    let only_storage =
+        capacity.get("storage").is_some() && tree::members(capacity, &[]).count() == 1;
     if !only_storage {
         let shown = if capacity.is_null() { json!(null) } else { capacity.clone() };
         errors.push(FieldError::not_supported(FIELD, &shown, &["storage"]));
@@ -58,7 +59,11 @@ fn capacity(spec: &Value, errors: &mut Errors) {
         let Some(amount) = quantity(value, &field, errors) else { continue };
         if amount.sign().is_lt() {
             let whole = value.as_str().and_then(|text| text.parse::<i64>().ok());
-            errors.push(FieldError::invalid(&field, &json!(whole), "must be a valid resource quantity"));
+            errors.push(FieldError::invalid(
+                &field,
+                &json!(whole),
+                "must be a valid resource quantity",
+            ));
         }
         if amount.sign().is_le() {
             errors.push(FieldError::invalid(field, value, "must be greater than zero"));
@@ -69,25 +74,39 @@ fn capacity(spec: &Value, errors: &mut Errors) {
 fn reclaim_policy(spec: &Value, errors: &mut Errors) {
     const SUPPORTED: [&str; 3] = ["Delete", "Recycle", "Retain"];
     let policy = tree::at(spec, &["persistentVolumeReclaimPolicy"]);
-    if !tree::is_empty(policy) && !policy.as_str().is_some_and(|policy| SUPPORTED.contains(&policy)) {
-        errors.push(FieldError::not_supported("spec.persistentVolumeReclaimPolicy", policy, &SUPPORTED));
+    if !tree::is_empty(policy) && !policy.as_str().is_some_and(|policy| SUPPORTED.contains(&policy))
+    {
+        errors.push(FieldError::not_supported(
+            "spec.persistentVolumeReclaimPolicy",
+            policy,
+            &SUPPORTED,
+        ));
     }
 }
 
 fn node_affinity(spec: &Value, errors: &mut Errors) {
     const FIELD: &str = "spec.nodeAffinity.required";
-    let Some(affinity) = spec.get("nodeAffinity").filter(|affinity| !affinity.is_null()) else { return };
+    let Some(affinity) = spec.get("nodeAffinity").filter(|affinity| !affinity.is_null()) else {
+        return;
+    };
     let Some(required) = affinity.get("required").filter(|required| !required.is_null()) else {
         errors.push(FieldError::required(FIELD, "must specify required node constraints"));
         return;
     };
     let terms = tree::items(required, &["nodeSelectorTerms"]);
     if terms.is_empty() {
-        errors.push(FieldError::required(format!("{FIELD}.nodeSelectorTerms"), "must have at least one node selector term"));
+        errors.push(FieldError::required(
+            format!("{FIELD}.nodeSelectorTerms"),
+            "must have at least one node selector term",
+        ));
     }
     for (i, term) in terms.iter().enumerate() {
         for (j, requirement) in tree::items(term, &["matchExpressions"]).iter().enumerate() {
-            selector_requirement(requirement, &format!("{FIELD}.nodeSelectorTerms[{i}].matchExpressions[{j}]"), errors);
+            selector_requirement(
+                requirement,
+                &format!("{FIELD}.nodeSelectorTerms[{i}].matchExpressions[{j}]"),
+                errors,
+            );
         }
     }
 }
@@ -98,31 +117,52 @@ fn selector_requirement(requirement: &Value, field: &str, errors: &mut Errors) {
     let values_field = format!("{field}.values");
     match operator.as_str().unwrap_or_default() {
         "In" | "NotIn" if values.is_empty() => {
-            errors.push(FieldError::required(&values_field, "must be specified when `operator` is 'In' or 'NotIn'"));
+            errors.push(FieldError::required(
+                &values_field,
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            ));
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
-            errors.push(FieldError::forbidden(&values_field, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            errors.push(FieldError::forbidden(
+                &values_field,
+                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+            ));
         }
         "Gt" | "Lt" if values.len() != 1 => {
-            errors.push(FieldError::required(&values_field, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+            errors.push(FieldError::required(
+                &values_field,
+                "must be specified single value when `operator` is 'Lt' or 'Gt'",
+            ));
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        _ => errors.push(FieldError::invalid(format!("{field}.operator"), operator, "not a valid selector operator")),
+        _ => errors.push(FieldError::invalid(
+            format!("{field}.operator"),
+            operator,
+            "not a valid selector operator",
+        )),
     }
     let key = tree::text(requirement, &["key"]);
-    errors.invalid_for(&format!("{field}.key"), &json!(key), names::label_key(key));
+    errors.invalid_for(&format!("{field}.key"), &json!(key), &names::label_key(key));
     for (i, value) in values.iter().enumerate() {
-        errors.invalid_for(&format!("{values_field}[{i}]"), value, names::label_value(value.as_str().unwrap_or_default()));
+        errors.invalid_for(
+            &format!("{values_field}[{i}]"),
+            value,
+            &names::label_value(value.as_str().unwrap_or_default()),
+        );
     }
 }
 
 fn source(spec: &Value, errors: &mut Errors) {
-    let given: Vec<&str> = SOURCES.into_iter().filter(|source| !tree::at(spec, &[source]).is_null()).collect();
+    let given: Vec<&str> =
+        SOURCES.into_iter().filter(|source| !tree::at(spec, &[source]).is_null()).collect();
     if given.is_empty() {
         errors.push(FieldError::required("spec", "must specify a volume type"));
     }
     for extra in given.iter().skip(1) {
-        errors.push(FieldError::forbidden(format!("spec.{extra}"), "may not specify more than 1 volume type"));
+        errors.push(FieldError::forbidden(
+            format!("spec.{extra}"),
+            "may not specify more than 1 volume type",
+        ));
     }
     match given.first() {
         Some(&"csi") => csi(tree::at(spec, &["csi"]), errors),
@@ -148,7 +188,8 @@ fn azure_disk(spec: &Value, errors: &mut Errors) {
     for member in ["diskName", "diskURI"] {
         needed(spec, "azureDisk", member, errors);
     }
-    let (uri, kind) = (tree::at(spec, &["azureDisk", "diskURI"]), tree::text(spec, &["azureDisk", "kind"]));
+    let (uri, kind) =
+        (tree::at(spec, &["azureDisk", "diskURI"]), tree::text(spec, &["azureDisk", "kind"]));
     let managed = uri.as_str().unwrap_or_default().starts_with("/subscriptions/");
     match kind {
         "Managed" if !managed => errors.push(FieldError::not_supported(
@@ -179,7 +220,12 @@ fn csi(csi: &Value, errors: &mut Errors) {
     if tree::text(csi, &["volumeHandle"]).is_empty() {
         errors.push(FieldError::required("spec.csi.volumeHandle", ""));
     }
-    for member in ["controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"] {
+    for member in [
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ] {
         if let Some(reference) = csi.get(member).filter(|reference| !reference.is_null()) {
             secret_reference(reference, &format!("spec.csi.{member}"), errors);
         }
@@ -196,22 +242,25 @@ fn driver_name(csi: &Value, errors: &mut Errors) {
     if driver.len() > 63 {
         errors.push(FieldError::too_long(FIELD, 63));
     }
-    errors.invalid_for(FIELD, &json!(driver), names::subdomain(&driver.to_lowercase()));
+    errors.invalid_for(FIELD, &json!(driver), &names::subdomain(&driver.to_lowercase()));
 }
 
 fn secret_reference(reference: &Value, field: &str, errors: &mut Errors) {
-    for (member, rule) in [("name", names::subdomain as fn(&str) -> Vec<String>), ("namespace", names::label)] {
+    for (member, rule) in
+        [("name", names::subdomain as fn(&str) -> Vec<String>), ("namespace", names::label)]
+    {
         let field = format!("{field}.{member}");
         match tree::text(reference, &[member]) {
             "" => errors.push(FieldError::required(field, "")),
-            text => errors.invalid_for(&field, &json!(text), rule(text)),
+            text => errors.invalid_for(&field, &json!(text), &rule(text)),
         }
     }
 }
 
 pub(super) fn changes(new: &Value, old: &Value, errors: &mut Errors) {
     let (new, old) = (tree::at(new, &["spec"]), tree::at(old, &["spec"]));
-    let changed = SOURCES.iter().any(|source| !same(&comparable(new, old, source), tree::at(old, &[source])));
+    let changed =
+        SOURCES.iter().any(|source| !same(&comparable(new, old, source), tree::at(old, &[source])));
     if changed {
         let why = "spec.persistentvolumesource is immutable after creation";
         errors.push(FieldError::forbidden("spec.persistentvolumesource", why));
@@ -221,8 +270,13 @@ pub(super) fn changes(new: &Value, old: &Value, errors: &mut Errors) {
     if !before.is_null() {
         errors.immutable("nodeAffinity", affinity, before);
     }
-    if old.get("volumeAttributesClassName").is_some() && new.get("volumeAttributesClassName").is_none() {
-        errors.push(FieldError::forbidden("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden"));
+    if old.get("volumeAttributesClassName").is_some()
+        && new.get("volumeAttributesClassName").is_none()
+    {
+        errors.push(FieldError::forbidden(
+            "spec.volumeAttributesClassName",
+            "update from non-nil value to nil is forbidden",
+        ));
     }
 }
 
@@ -258,7 +312,11 @@ mod tests {
         let none: [&str; 0] = [];
         assert_eq!(complaints(&["spec", "storageClassName"], json!("fast")), none);
         let cases = [
-            (vec!["spec", "csi", "volumeHandle"], json!(""), "spec.csi.volumeHandle: Required value"),
+            (
+                vec!["spec", "csi", "volumeHandle"],
+                json!(""),
+                "spec.csi.volumeHandle: Required value",
+            ),
             (vec!["spec", "accessModes"], json!([]), "spec.accessModes: Required value"),
             (
                 vec!["spec", "nodeAffinity"],
@@ -266,9 +324,21 @@ mod tests {
                 "spec.nodeAffinity.required.nodeSelectorTerms: Required value: must have at least one node selector term",
             ),
             (vec!["spec", "csi"], Value::Null, "spec: Required value: must specify a volume type"),
-            (vec!["spec", "nfs"], json!({"server": "s"}), "spec.nfs: Forbidden: may not specify more than 1 volume type"),
-            (vec!["spec", "capacity", "storage"], json!("0"), "spec.capacity[storage]: Invalid value: \"0\": must be greater than zero"),
-            (vec!["spec", "volumeMode"], json!("Tape"), "spec.volumeMode: Unsupported value: \"Tape\": supported values: \"Block\", \"Filesystem\""),
+            (
+                vec!["spec", "nfs"],
+                json!({"server": "s"}),
+                "spec.nfs: Forbidden: may not specify more than 1 volume type",
+            ),
+            (
+                vec!["spec", "capacity", "storage"],
+                json!("0"),
+                "spec.capacity[storage]: Invalid value: \"0\": must be greater than zero",
+            ),
+            (
+                vec!["spec", "volumeMode"],
+                json!("Tape"),
+                "spec.volumeMode: Unsupported value: \"Tape\": supported values: \"Block\", \"Filesystem\"",
+            ),
         ];
         for (path, value, expected) in cases {
             assert_eq!(complaints(&path, value), [expected]);
@@ -286,9 +356,17 @@ mod tests {
         };
         assert_eq!(
             check(&["spec", "csi", "volumeHandle"], json!("other")),
-            ["spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]
+            [
+                "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"
+            ]
         );
-        assert!(check(&["spec", "csi", "controllerExpandSecretRef"], json!({"name": "n", "namespace": "ns"})).is_empty());
+        assert!(
+            check(
+                &["spec", "csi", "controllerExpandSecretRef"],
+                json!({"name": "n", "namespace": "ns"})
+            )
+            .is_empty()
+        );
         assert!(check(&["spec", "persistentVolumeReclaimPolicy"], json!("Retain")).is_empty());
         assert_eq!(check(&["spec", "volumeMode"], json!("Block")).len(), 1);
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Errors, access_modes, class_name, names, quantity, same, volume_mode};
-use crate::apiserver::{tree, quantity::Quantity, status::FieldError};
+use crate::apiserver::{quantity::Quantity, status::FieldError, tree};
 
 const SIZE: [&str; 4] = ["spec", "resources", "requests", "storage"];
 
@@ -46,11 +46,15 @@ fn data_source(source: &Value, field: &str, errors: &mut Errors) {
         errors.push(FieldError::invalid(field, kind, why));
     }
     if !group.is_empty() {
-        errors.invalid_for(&format!("{field}.apiGroup"), &json!(group), names::subdomain(group));
+        errors.invalid_for(&format!("{field}.apiGroup"), &json!(group), &names::subdomain(group));
     }
     let namespace = tree::text(source, &["namespace"]);
     if !namespace.is_empty() {
-        errors.invalid_for(&format!("{field}.namespace"), &json!(namespace), names::label(namespace));
+        errors.invalid_for(
+            &format!("{field}.namespace"),
+            &json!(namespace),
+            &names::label(namespace),
+        );
     }
 }
 
@@ -59,7 +63,9 @@ fn matching_sources(spec: &Value, errors: &mut Errors) {
     if source.is_null() || reference.is_null() {
         return;
     }
-    let equal = ["apiGroup", "kind", "name"].iter().all(|member| source.get(*member) == reference.get(*member));
+    let equal = ["apiGroup", "kind", "name"]
+        .iter()
+        .all(|member| source.get(*member) == reference.get(*member));
     let why = if !tree::text(reference, &["namespace"]).is_empty() {
         "may not be specified when dataSourceRef.namespace is specified"
     } else if equal {
@@ -82,7 +88,11 @@ pub(super) fn changes(new: &Value, old: &Value, errors: &mut Errors) {
         errors.push(FieldError::forbidden("spec", why));
     }
     shrinking(new, old, errors);
-    errors.immutable("volumeMode", tree::at(new, &["spec", "volumeMode"]), tree::at(old, &["spec", "volumeMode"]));
+    errors.immutable(
+        "volumeMode",
+        tree::at(new, &["spec", "volumeMode"]),
+        tree::at(old, &["spec", "volumeMode"]),
+    );
 }
 
 /// The parts of the specification that may change now: the volume's name once, the class from
@@ -93,23 +103,33 @@ fn changeable(new: &Value, old: &Value, bound: bool) -> Vec<&'static [&'static s
         paths.push(&["volumeName"]);
     }
     let class = tree::at(new, &["spec", "storageClassName"]);
-    let annotated = tree::at(old, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]);
+    let annotated =
+        tree::at(old, &["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]);
     let from_none = tree::at(old, &["spec", "storageClassName"]).is_null() && !class.is_null();
     if from_none && (annotated.is_null() || annotated == class) {
         paths.push(&["storageClassName"]);
     }
     if bound {
-        paths.extend([&["resources", "requests", "storage"] as &[&str], &["volumeAttributesClassName"]]);
+        paths.extend([
+            &["resources", "requests", "storage"] as &[&str],
+            &["volumeAttributesClassName"],
+        ]);
     }
     paths
 }
 
 fn shrinking(new: &Value, old: &Value, errors: &mut Errors) {
     let read = |value: &Value| value.as_str().and_then(|text| Quantity::parse(text).ok());
-    let (Some(size), Some(before)) = (read(tree::at(new, &SIZE)), read(tree::at(old, &SIZE))) else { return };
+    let (Some(size), Some(before)) = (read(tree::at(new, &SIZE)), read(tree::at(old, &SIZE)))
+    else {
+        return;
+    };
     let kept = read(tree::at(old, &["status", "capacity", "storage"]));
     if size.compare(before).is_lt() && kept.is_some_and(|kept| size.compare(kept).is_le()) {
-        errors.push(FieldError::forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"));
+        errors.push(FieldError::forbidden(
+            "spec.resources.requests.storage",
+            "field can not be less than status.capacity",
+        ));
     }
 }
 
@@ -149,15 +169,26 @@ mod tests {
     #[test]
     fn claims_are_refused_with_the_real_words() {
         assert!(complaints(&["spec", "storageClassName"], json!("fast")).is_empty());
-        assert_eq!(complaints(&["spec", "accessModes"], json!([])), ["spec.accessModes: Required value: at least 1 access mode is required"]);
-        assert_eq!(complaints(&["spec", "resources"], json!({})), ["spec.resources[storage]: Required value"]);
+        assert_eq!(
+            complaints(&["spec", "accessModes"], json!([])),
+            ["spec.accessModes: Required value: at least 1 access mode is required"]
+        );
+        assert_eq!(
+            complaints(&["spec", "resources"], json!({})),
+            ["spec.resources[storage]: Required value"]
+        );
         assert_eq!(
             complaints(&["spec", "dataSourceRef"], json!({"kind": "Tape", "name": "t"})),
-            ["spec.dataSourceRef: Invalid value: \"Tape\": must be 'PersistentVolumeClaim' when referencing the default apiGroup"]
+            [
+                "spec.dataSourceRef: Invalid value: \"Tape\": must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+            ]
         );
         let sources = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
             "dataSource": {"kind": "PersistentVolumeClaim", "name": "a"}, "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "b"}});
-        assert_eq!(complaints(&["spec"], sources), ["spec: Invalid value: \"dataSource\": must match dataSourceRef"]);
+        assert_eq!(
+            complaints(&["spec"], sources),
+            ["spec: Invalid value: \"dataSource\": must match dataSourceRef"]
+        );
     }
 
     #[test]

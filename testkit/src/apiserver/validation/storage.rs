@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Errors, names, quantity};
-use crate::apiserver::{tree, status::FieldError};
+use crate::apiserver::{status::FieldError, tree};
 
 pub(super) fn class(new: &Value, errors: &mut Errors) {
     if tree::text(new, &["provisioner"]).is_empty() {
@@ -31,19 +31,26 @@ fn topology_term(term: &Value, field: &str, errors: &mut Errors) {
     for (i, expression) in expressions.iter().enumerate() {
         let field = format!("{field}.matchLabelExpressions[{i}]");
         let key = tree::text(expression, &["key"]);
-        errors.invalid_for(&format!("{field}.key"), &json!(key), names::label_key(key));
+        errors.invalid_for(&format!("{field}.key"), &json!(key), &names::label_key(key));
         let values = tree::items(expression, &["values"]);
         if values.is_empty() {
             errors.push(FieldError::required(format!("{field}.values"), ""));
         }
-        for (j, value) in values.iter().enumerate().filter(|(j, value)| values.iter().take(*j).any(|earlier| earlier == *value)) {
+        for (j, value) in values
+            .iter()
+            .enumerate()
+            .filter(|(j, value)| values.iter().take(*j).any(|earlier| earlier == *value))
+        {
             errors.push(FieldError::duplicate(format!("{field}.values[{j}]"), value));
         }
     }
 }
 
 pub(super) fn class_changes(new: &Value, old: &Value, errors: &mut Errors) {
-    for (member, why) in [("parameters", "updates to parameters are forbidden."), ("provisioner", "updates to provisioner are forbidden.")] {
+    for (member, why) in [
+        ("parameters", "updates to parameters are forbidden."),
+        ("provisioner", "updates to provisioner are forbidden."),
+    ] {
         if !super::same(tree::at(new, &[member]), tree::at(old, &[member])) {
             errors.push(FieldError::forbidden(member, why));
         }
@@ -65,15 +72,21 @@ pub(super) fn capacity(new: &Value, errors: &mut Errors) {
     if name.is_empty() {
         errors.push(FieldError::required("storageClassName", ""));
     } else {
-        errors.invalid_for("storageClassName", class, names::subdomain(name));
+        errors.invalid_for("storageClassName", class, &names::subdomain(name));
     }
     for (key, value) in tree::members(new, &["nodeTopology", "matchLabels"]) {
-        errors.invalid_for("nodeTopology.matchLabels", &json!(key), names::label_key(key));
-        errors.invalid_for("nodeTopology.matchLabels", value, names::label_value(value.as_str().unwrap_or_default()));
+        errors.invalid_for("nodeTopology.matchLabels", &json!(key), &names::label_key(key));
+        errors.invalid_for(
+            "nodeTopology.matchLabels",
+            value,
+            &names::label_value(value.as_str().unwrap_or_default()),
+        );
     }
     for member in ["capacity", "maximumVolumeSize"] {
         let value = tree::at(new, &[member]);
-        if !value.is_null() && quantity(value, member, errors).is_some_and(|size| size.sign().is_lt()) {
+        if !value.is_null()
+            && quantity(value, member, errors).is_some_and(|size| size.sign().is_lt())
+        {
             errors.push(FieldError::invalid(member, value, "must be greater than or equal to 0"));
         }
     }
@@ -103,12 +116,23 @@ mod tests {
         assert!(complaints(class, &good).is_empty());
         let mut recycled = good.clone();
         recycled["reclaimPolicy"] = json!("Recycle");
-        assert_eq!(complaints(class, &recycled), ["reclaimPolicy: Unsupported value: \"Recycle\": supported values: \"Delete\", \"Retain\""]);
+        assert_eq!(
+            complaints(class, &recycled),
+            [
+                "reclaimPolicy: Unsupported value: \"Recycle\": supported values: \"Delete\", \"Retain\""
+            ]
+        );
         let mut empty = good;
         empty["allowedTopologies"] = json!([{}]);
-        assert_eq!(complaints(class, &empty), ["allowedTopologies[0].matchLabelExpressions: Required value"]);
+        assert_eq!(
+            complaints(class, &empty),
+            ["allowedTopologies[0].matchLabelExpressions: Required value"]
+        );
         assert_eq!(complaints(capacity, &json!({})), ["storageClassName: Required value"]);
         let negative = json!({"storageClassName": "s", "capacity": "-1"});
-        assert_eq!(complaints(capacity, &negative), ["capacity: Invalid value: \"-1\": must be greater than or equal to 0"]);
+        assert_eq!(
+            complaints(capacity, &negative),
+            ["capacity: Invalid value: \"-1\": must be greater than or equal to 0"]
+        );
     }
 }

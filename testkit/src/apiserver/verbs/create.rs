@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{State, Target};
 use crate::apiserver::{
-    defaults, tree,
+    body::decode,
+    defaults,
     object::{self, Key, Object},
-    resources::Kind,
     status::Status,
-    strategy, validation,
+    strategy, tree, validation,
 };
 
 /// How often another name is tried when a generated one is taken.
@@ -25,17 +25,25 @@ impl State {
         let mut new = decode(&target.kind, body)?;
         match_namespace(target, &mut new)?;
         if !tree::text(&new, &["metadata", "resourceVersion"]).is_empty() {
-            return Err(Status::new(500, "", "resourceVersion should not be set on objects to be created"));
+            return Err(Status::new(
+                500,
+                "",
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         self.check_namespace(target, &new)?;
         self.generate_name(target, &mut new);
         defaults::apply(&target.kind, &mut new);
         let uid = self.chance.uid();
-        strategy::prepare_for_create(&target.kind, &mut new, uid, &target.now);
+        strategy::prepare_for_create(&target.kind, &mut new, &uid, &target.now);
         object::strip_type(&mut new);
         let name = tree::text(&new, &["metadata", "name"]).to_owned();
         validation::create(&target.kind, &new).into_result(&target.kind, &name)?;
-        if self.store.get(&target.kind.group_resource(), &Key::new(&target.key.namespace, &name)).is_some() {
+        if self
+            .store
+            .get(&target.kind.group_resource(), &Key::new(&target.key.namespace, &name))
+            .is_some()
+        {
             return Err(Status::already_exists(&target.kind, &name));
         }
         Ok(self.put(target, new))
@@ -71,36 +79,19 @@ impl State {
         if found.meta("deletionTimestamp").is_empty() {
             return Ok(());
         }
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
         Err(Status::forbidden(&target.kind, tree::text(new, &["metadata", "name"]), &why))
     }
-}
-
-/// Checks that a body is an object of the kind, and gives it with metadata.
-pub(super) fn decode(kind: &Kind, mut body: Value) -> Result<Value, Status> {
-    if !body.is_object() {
-        let message = format!("the object provided is unrecognized (must be of type {}): it is no JSON object", kind.kind);
-        return Err(Status::bad_request(message));
-    }
-    let (version, name) = (tree::text(&body, &["apiVersion"]), tree::text(&body, &["kind"]));
-    if !name.is_empty() && name != kind.kind {
-        let message = format!("{name} in version {version:?} cannot be handled as a {}: no kind of that name here", kind.kind);
-        return Err(Status::bad_request(message));
-    }
-    if !version.is_empty() && version != kind.api_version() {
-        let expected = kind.api_version();
-        let message = format!("the API version in the data ({version}) does not match the expected API version ({expected})");
-        return Err(Status::bad_request(message));
-    }
-    tree::object(tree::object(&mut body).entry("metadata").or_insert(Value::Null));
-    Ok(body)
 }
 
 /// The body's namespace must be the request's; an absent one becomes it.
 pub(super) fn match_namespace(target: &Target, body: &mut Value) -> Result<(), Status> {
     let namespace = tree::text(body, &["metadata", "namespace"]);
     if !namespace.is_empty() && namespace != target.key.namespace {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        let message =
+            "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Status::bad_request(message));
     }
     if target.kind.namespaced {

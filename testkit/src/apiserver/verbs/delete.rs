@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::{State, Target};
 use crate::apiserver::{
-    tree,
     object::{Key, Object},
     resources::Kind,
     selectors::Selection,
     status::Status,
+    tree,
 };
 
 /// What a DELETE asks for besides the object. A grace period and a propagation policy are
@@ -25,12 +25,15 @@ impl DeleteOptions {
     /// Reads the body of a DELETE; null for none.
     ///
     /// # Errors
-    /// 400 for what is no DeleteOptions.
+    /// 400 for what is no `DeleteOptions`.
     pub(crate) fn parse(body: &Value) -> Result<Self, Status> {
         if !body.is_null() && !body.is_object() {
-            return Err(Status::bad_request("the object provided is unrecognized (must be of type DeleteOptions)"));
+            return Err(Status::bad_request(
+                "the object provided is unrecognized (must be of type DeleteOptions)",
+            ));
         }
-        let precondition = |member| tree::at(body, &["preconditions", member]).as_str().map(str::to_owned);
+        let precondition =
+            |member| tree::at(body, &["preconditions", member]).as_str().map(str::to_owned);
         Ok(Self { uid: precondition("uid"), resource_version: precondition("resourceVersion") })
     }
 
@@ -79,7 +82,11 @@ impl State {
     ///
     /// # Errors
     /// 404, or 409 for a precondition not met.
-    pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<Deleted, Status> {
+    pub(crate) fn delete(
+        &mut self,
+        target: &Target,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
         let object = Arc::clone(self.get(target)?);
         options.check(target, &object)?;
         let mut value = object.value().clone();
@@ -97,12 +104,23 @@ impl State {
     }
 
     /// Deletes what a selection selects in a namespace, or in all; gives what it came to.
-    pub(crate) fn delete_collection(&mut self, target: &Target, selection: &Selection, options: &DeleteOptions) -> Vec<Arc<Object>> {
+    pub(crate) fn delete_collection(
+        &mut self,
+        target: &Target,
+        selection: &Selection,
+        options: &DeleteOptions,
+    ) -> Vec<Arc<Object>> {
         let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());
         let objects = self.store.range(&target.kind.group_resource(), namespace, None);
-        let keys: Vec<Key> = objects.filter(|(_, o)| selection.matches(o.value())).map(|(key, _)| key.clone()).collect();
+        let keys: Vec<Key> = objects
+            .filter(|(_, o)| selection.matches(o.value()))
+            .map(|(key, _)| key.clone())
+            .collect();
         let one = |key| Target { key, ..target.clone() };
-        keys.into_iter().filter_map(|key| self.delete(&one(key), options).ok()).map(|deleted| deleted.object).collect()
+        keys.into_iter()
+            .filter_map(|key| self.delete(&one(key), options).ok())
+            .map(|deleted| deleted.object)
+            .collect()
     }
 
     /// Removes an object that nothing holds any more.
@@ -121,7 +139,8 @@ impl State {
     // The namespace controller's part: its content goes first.
 
     fn empty_namespace(&mut self, target: &Target) {
-        let kinds: Vec<Arc<Kind>> = self.kinds.iter().filter(|kind| kind.namespaced).cloned().collect();
+        let kinds: Vec<Arc<Kind>> =
+            self.kinds.iter().filter(|kind| kind.namespaced).cloned().collect();
         for kind in kinds {
             let within = Target { kind, key: Key::new(&target.key.name, ""), ..target.clone() };
             self.delete_collection(&within, &Selection::default(), &DeleteOptions::default());
@@ -130,7 +149,9 @@ impl State {
 
     fn has_content(&self, namespace: &str) -> bool {
         let mut kinds = self.kinds.iter().filter(|kind| kind.namespaced);
-        kinds.any(|kind| self.store.range(&kind.group_resource(), Some(namespace), None).next().is_some())
+        kinds.any(|kind| {
+            self.store.range(&kind.group_resource(), Some(namespace), None).next().is_some()
+        })
     }
 
     /// A namespace that was going goes with the last object in it.
@@ -152,7 +173,9 @@ impl State {
 fn mark(target: &Target, value: &mut Value) {
     tree::set(value, &["metadata", "deletionTimestamp"], json!(target.now));
     tree::set(value, &["metadata", "deletionGracePeriodSeconds"], json!(0));
-    if let Some(generation) = tree::at(value, &["metadata", "generation"]).as_i64().filter(|g| *g > 0) {
+    if let Some(generation) =
+        tree::at(value, &["metadata", "generation"]).as_i64().filter(|g| *g > 0)
+    {
         tree::set(value, &["metadata", "generation"], json!(generation + 1));
     }
     if target.kind.is("", "Namespace") {

@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::{
     chance::Chance,
-    tree,
     object::{Key, Object},
     resources::{EXTENSIONS, Kind, Kinds},
     status::Status,
     store::Store,
+    tree,
 };
 
 /// All that requests read and write.
@@ -82,7 +82,11 @@ impl State {
     fn remove_instances(&mut self, definition: &str) {
         for kind in self.kinds.undefine(definition) {
             let resource = kind.group_resource();
-            let values: Vec<Value> = self.store.range(&resource, None, None).map(|(_, object)| object.value().clone()).collect();
+            let values: Vec<Value> = self
+                .store
+                .range(&resource, None, None)
+                .map(|(_, object)| object.value().clone())
+                .collect();
             for value in values {
                 self.store.delete(&resource, value);
             }

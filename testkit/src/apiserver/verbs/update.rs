@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{
-    State, Target,
-    create::{decode, match_namespace},
-};
+use super::{State, Target, create::match_namespace};
 use crate::apiserver::{
-    defaults, tree,
+    body::decode,
+    defaults,
     object::{self, Object},
     patch::{Patch, PatchKind},
     status::{FieldError, Status},
-    strategy, validation,
+    strategy, tree, validation,
 };
 
 /// What a write did.
@@ -30,7 +28,12 @@ impl State {
     ///
     /// # Errors
     /// 400, 404, 409 or 422 as the real server.
-    pub(crate) fn update(&mut self, target: &Target, status: bool, body: Value) -> Result<Written, Status> {
+    pub(crate) fn update(
+        &mut self,
+        target: &Target,
+        status: bool,
+        body: Value,
+    ) -> Result<Written, Status> {
         let mut new = decode(&target.kind, body)?;
         check_name(target, &new)?;
         match_namespace(target, &mut new)?;
@@ -46,7 +49,12 @@ impl State {
     ///
     /// # Errors
     /// 400, 404, 409, 415 or 422 as the real server.
-    pub(crate) fn patch(&mut self, target: &Target, status: bool, patch: &Patch) -> Result<Written, Status> {
+    pub(crate) fn patch(
+        &mut self,
+        target: &Target,
+        status: bool,
+        patch: &Patch,
+    ) -> Result<Written, Status> {
         let found = self.store.get(&target.kind.group_resource(), &target.key).cloned();
         let Some(old) = found else { return self.create_by_apply(target, status, patch) };
         let mut new = decode(&target.kind, patch.apply(&target.kind, old.typed(&target.kind))?)?;
@@ -56,21 +64,32 @@ impl State {
         self.replace(target, status, new, &old)
     }
 
-    fn create_by_update(&mut self, target: &Target, status: bool, mut new: Value) -> Result<Written, Status> {
+    fn create_by_update(
+        &mut self,
+        target: &Target,
+        status: bool,
+        mut new: Value,
+    ) -> Result<Written, Status> {
         let name = &target.key.name;
         if status || !target.kind.create_on_update {
             return Err(Status::not_found(&target.kind, name));
         }
         let uid = tree::text(&new, &["metadata", "uid"]);
         if !uid.is_empty() {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
+            let why =
+                format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
             return Err(Status::conflict(&target.kind, name, &why));
         }
         tree::remove(&mut new, &["metadata", "resourceVersion"]);
         Ok(Written { object: self.create(target, new)?, created: true })
     }
 
-    fn create_by_apply(&mut self, target: &Target, status: bool, patch: &Patch) -> Result<Written, Status> {
+    fn create_by_apply(
+        &mut self,
+        target: &Target,
+        status: bool,
+        patch: &Patch,
+    ) -> Result<Written, Status> {
         if status || patch.kind() != PatchKind::Apply {
             return Err(Status::not_found(&target.kind, &target.key.name));
         }
@@ -82,7 +101,13 @@ impl State {
     }
 
     /// The tail that all updates share: prepare, validate, store or remove.
-    fn replace(&mut self, target: &Target, status: bool, mut new: Value, old: &Arc<Object>) -> Result<Written, Status> {
+    fn replace(
+        &mut self,
+        target: &Target,
+        status: bool,
+        mut new: Value,
+        old: &Arc<Object>,
+    ) -> Result<Written, Status> {
         let kind = &target.kind;
         object::strip_type(&mut new);
         defaults::apply(kind, &mut new);
@@ -104,7 +129,8 @@ impl State {
 /// Whether an object waits for nothing but its last finalizer's removal, which has come.
 fn may_go(object: &Value) -> bool {
     let metadata = tree::at(object, &["metadata"]);
-    !tree::text(metadata, &["deletionTimestamp"]).is_empty() && tree::items(metadata, &["finalizers"]).is_empty()
+    !tree::text(metadata, &["deletionTimestamp"]).is_empty()
+        && tree::items(metadata, &["finalizers"]).is_empty()
 }
 
 fn check_name(target: &Target, new: &Value) -> Result<(), Status> {
@@ -112,7 +138,8 @@ fn check_name(target: &Target, new: &Value) -> Result<(), Status> {
     if name == expected || name.is_empty() && tree::at(new, &["metadata", "uid"]).is_null() {
         return Ok(());
     }
-    let message = format!("the name of the object ({name}) does not match the name on the URL ({expected})");
+    let message =
+        format!("the name of the object ({name}) does not match the name on the URL ({expected})");
     Err(Status::bad_request(message))
 }
 
@@ -121,15 +148,22 @@ fn check_uid(target: &Target, new: &Value, old: &Object) -> Result<(), Status> {
     if given.is_empty() || given == is {
         return Ok(());
     }
-    let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {is}");
+    let why =
+        format!("Precondition failed: UID in precondition: {given}, UID in object meta: {is}");
     Err(Status::conflict(&target.kind, &target.key.name, &why))
 }
 
 fn check_version_given(target: &Target, new: &Value) -> Result<(), Status> {
-    if target.kind.unconditional_update || !tree::text(new, &["metadata", "resourceVersion"]).is_empty() {
+    if target.kind.unconditional_update
+        || !tree::text(new, &["metadata", "resourceVersion"]).is_empty()
+    {
         return Ok(());
     }
-    let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+    let error = FieldError::invalid(
+        "metadata.resourceVersion",
+        &json!(0),
+        "must be specified for an update",
+    );
     Err(Status::invalid(&target.kind, &target.key.name, &[error]))
 }
 
