@@ -15,6 +15,7 @@ pub mod audit;
 pub mod audit_file;
 pub mod auth;
 pub mod authorizer;
+mod body;
 mod chance;
 mod defaults;
 pub mod discovery;

@@ -99,16 +99,7 @@ impl ListOptions {
         version: ServerVersion,
         watch: bool,
     ) -> Result<Self, Status> {
-        let streaming = if watch {
-            query.get("sendInitialEvents").filter(|value| !value.is_empty())
-        } else {
-            None
-        };
-        let streaming = match version.streaming_lists {
-            StreamingLists::Ignored => None,
-            StreamingLists::Refused if streaming.is_some() => return Err(streaming_refused()),
-            _ => streaming,
-        };
+        let streaming = streaming(query, version, watch)?;
         let matching = query.get("resourceVersionMatch").filter(|value| !value.is_empty());
         match (streaming, watch && version.streaming_lists == StreamingLists::Ignored) {
             (Some(_), _) => check_streaming_match(matching)?,
@@ -135,6 +126,16 @@ impl ListOptions {
             bookmarks: query.flag("allowWatchBookmarks"),
             initial_events: streaming.map(|value| !matches!(value, "false" | "0")),
         })
+    }
+}
+
+/// `sendInitialEvents`, where the server knows and takes it.
+fn streaming(query: &Query, version: ServerVersion, watch: bool) -> Result<Option<&str>, Status> {
+    let given = query.get("sendInitialEvents").filter(|value| watch && !value.is_empty());
+    match version.streaming_lists {
+        StreamingLists::Ignored => Ok(None),
+        StreamingLists::Refused if given.is_some() => Err(streaming_refused()),
+        _ => Ok(given),
     }
 }
 

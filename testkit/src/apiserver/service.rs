@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, Request, Response, header};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 use tower::BoxError;
@@ -64,8 +64,12 @@ pub fn refuse(status: &Status) -> Response<Body> {
     response
 }
 
-/// A body whose bytes are counted as they go.
+/// A body whose bytes are counted: at once when it is whole, as they go when it is a stream.
 fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
+    if let Some(bytes) = response.body().size_hint().exact() {
+        count.store(bytes, Ordering::Relaxed);
+        return response;
+    }
     response.map(|body| {
         body.map_frame(move |frame| {
             let bytes =

@@ -292,3 +292,31 @@ async fn cut_watches_are_resumed_by_a_client_without_a_gap() {
     assert_eq!(server.watches().count("persistentvolumes"), 1);
     assert_eq!(server.requests().count("list", "persistentvolumes"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_reflector_sees_the_same_by_pages_and_by_stream() {
+    let server = server();
+    for i in 0..7 {
+        server.create(&volume(&format!("v{i}"))).unwrap();
+    }
+    for config in
+        [watcher::Config::default().page_size(3), watcher::Config::default().streaming_lists()]
+    {
+        let mut events = watcher(volumes(&server), config).boxed();
+        let mut listed = 0;
+        loop {
+            match events.next().await.unwrap().unwrap() {
+                watcher::Event::Init => {}
+                watcher::Event::InitApply(_) => listed += 1,
+                watcher::Event::InitDone => break,
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        assert_eq!(listed, 7);
+    }
+    assert_eq!(
+        server.requests().count("list", "persistentvolumes"),
+        3,
+        "three pages, then a stream"
+    );
+}
