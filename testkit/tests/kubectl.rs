@@ -4,6 +4,8 @@
 //! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
 //! missing binary fails the test: see `.ci/kubectl` for a way to get one.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -11,7 +13,9 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use testkit::apiserver::{
+    ApiServer,
     resources::ServerVersion,
     serve::{Served, Settings},
 };
@@ -116,12 +120,19 @@ impl Bench {
         self.fed(arguments, "").await
     }
 
-    /// Waits until a claim is marked as deleted.
-    async fn until_deleting(&self, claim: &str) {
-        let deleted = "jsonpath={.metadata.deletionTimestamp}";
-        let marked =
-            async { while self.run(&["get", "pvc", claim, "-o", deleted]).await.is_empty() {} };
-        tokio::time::timeout(PATIENCE, marked).await.expect("the claim is never deleted");
+    /// Waits until `condition` holds on the server.
+    async fn until(&self, what: &str, condition: impl Fn(&ApiServer) -> bool) {
+        let holds = async {
+            while !condition(self.served.api()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, holds).await.unwrap_or_else(|_| panic!("never {what}"));
+    }
+
+    /// Waits until a watch on a resource has been asked for.
+    async fn until_watched(&self, resource: &str) {
+        self.until("watched", |server| server.requests().count("watch", resource) > 0).await;
     }
 
     /// What kubectl complains of.
@@ -205,10 +216,8 @@ async fn get_prints_the_columns_of_the_real_server() {
         );
         let named = bench.run(&["get", "pvc", "-l", "app=a", "-o", "name"]).await;
         assert_eq!(named, "persistentvolumeclaim/claim\n");
-        assert_eq!(
-            bench.run(&["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"]).await,
-            "h"
-        );
+        let handle = ["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"];
+        assert_eq!(bench.run(&handle).await, "h");
     }
 }
 
@@ -235,13 +244,16 @@ async fn create_makes_objects_from_the_command_line() {
 async fn events_are_sorted_by_a_field_of_the_whole_object() {
     for bench in benches().await {
         let event = |name: &str, time: &str| {
-            EVENT.replace("claim.1", name).replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}")).replace(", uid: UID", "").replace("no space", name)
+            EVENT
+                .replace("claim.1", name)
+                .replace("no space", name)
+                .replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}"))
         };
-        let both = format!("{}---{}", event("later", "2021"), event("sooner", "2019"));
+        let both = format!("{}---{}", event("a-later", "2021"), event("b-sooner", "2019"));
         bench.fed(&["create", "-f", "-"], &both).await;
         let table = bench.run(&["get", "events", "--sort-by=.lastTimestamp"]).await;
-        let sooner = table.find("sooner").expect("sooner");
-        assert!(sooner < table.find("later").expect("later"), "{table}");
+        let sooner = table.find("b-sooner").expect("no b-sooner");
+        assert!(sooner < table.find("a-later").expect("no a-later"), "{table}");
     }
 }
 
@@ -343,7 +355,9 @@ async fn delete_waits_until_the_last_finalizer_is_gone() {
         let finalizer = r#"{"metadata":{"finalizers":["example.com/a"]}}"#;
         bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", finalizer]).await;
         let mut deleting = bench.command("admin", &["delete", "pvc", "claim"]).spawn().unwrap();
-        bench.until_deleting("claim").await;
+        bench.until_watched("persistentvolumeclaims").await;
+        let claim = bench.served.api().get("PersistentVolumeClaim", "default", "claim").unwrap();
+        assert!(claim["metadata"]["deletionTimestamp"].is_string());
         assert!(deleting.try_wait().unwrap().is_none(), "did not wait");
         bench
             .run(&[
@@ -367,7 +381,7 @@ async fn a_watch_shows_changes_as_they_come() {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
         let mut watching = bench.command("admin", &["get", "pvc", "-w"]).spawn().unwrap();
         let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-        let mut next = async || {
+        let mut next = async || -> String {
             let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
             line.expect("the watch shows nothing").unwrap().expect("the watch ended")
         };
@@ -388,7 +402,24 @@ async fn wait_ends_when_an_object_is_deleted() {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
         let arguments = ["wait", "pvc/claim", "--for=delete", "--timeout=30s"];
         let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
-        bench.run(&["delete", "pvc", "claim"]).await;
+        bench.until_watched("persistentvolumeclaims").await;
+        assert!(waiting.try_wait().unwrap().is_none(), "did not wait");
+        bench.served.api().delete("PersistentVolumeClaim", "default", "claim").unwrap();
+        let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
+        assert!(ended.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn wait_ends_when_a_condition_is_met() {
+    for bench in benches().await {
+        let server = bench.served.api();
+        server.create(&json!({"kind": "Node", "metadata": {"name": "n"}})).unwrap();
+        let arguments = ["wait", "node/n", "--for=condition=Ready", "--timeout=30s"];
+        let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
+        bench.until_watched("nodes").await;
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        server.merge("Node", "", "n", &ready).unwrap();
         let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
         assert!(ended.unwrap().success());
     }

@@ -213,7 +213,9 @@ impl Door {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
         match self.tokens.user(&parts.headers, self.api.now()) {
-            Ok(user) => Ok(self.api.answer(&user, as_json(Request::from_parts(parts, body))).await?),
+            Ok(user) => {
+                Ok(self.api.answer(&user, as_json(Request::from_parts(parts, body))).await?)
+            }
             Err(status) => Ok(refuse(&status)),
         }
     }
@@ -221,7 +223,8 @@ impl Door {
 
 /// The request with a protobuf body turned into JSON, where it has one that is understood.
 fn as_json(request: Request<Bytes>) -> Request<Bytes> {
-    let is_protobuf = request.headers().get(CONTENT_TYPE).is_some_and(|t| t == protobuf::MEDIA_TYPE);
+    let is_protobuf =
+        request.headers().get(CONTENT_TYPE).is_some_and(|t| t == protobuf::MEDIA_TYPE);
     match protobuf::to_json(request.body()).filter(|_| is_protobuf) {
         None => request,
         Some(object) => {
