@@ -214,15 +214,12 @@ fn compatible(known: &Record, request: &CreateVolumeRequest) -> Result<(), Statu
 
 /// A volume's id: its name in letters that any file system takes.
 fn volume_id(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    name.bytes().fold("vol-".to_owned(), |mut id, byte| {
-        if plain(byte) {
-            id.push(char::from(byte));
-        } else {
-            id.push_str(&format!("+{byte:02x}"));
-        }
-        id
-    })
+    let letters = name.bytes().map(|byte| match byte {
+        b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("+{byte:02x}"),
+    });
+    format!("vol-{}", letters.collect::<String>())
 }
 
 /// Whether an id can be one of ours; no other is ever made a path.
