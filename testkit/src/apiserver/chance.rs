@@ -2,7 +2,7 @@
 //!
 //! Promises the same numbers for the same seed, so that a simulation repeats itself.
 
-/// A SplitMix64 generator.
+/// A `SplitMix64` generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Chance(u64);
 

@@ -1,6 +1,6 @@
 //! What the server fills in: defaults and canonical spellings.
 //!
-//! Owns them per kind, as kube-apiserver 1.36 with AnyVolumeDataSource does; the scenarios'
+//! Owns them per kind, as kube-apiserver 1.36 with `AnyVolumeDataSource` does; the scenarios'
 //! server ran without the admission that protects objects in use, so none is added here.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -14,18 +14,16 @@ pub(crate) fn apply(kind: &Kind, object: &mut Value) {
         ("", "PersistentVolume") => persistent_volume(object),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(object),
         ("", "Secret") => secret(object),
-        ("", "Node") => node(object),
         ("storage.k8s.io", "StorageClass") => storage_class(object),
-        ("storage.k8s.io", "CSIStorageCapacity") => storage_capacity(object),
         _ => {}
     }
+    quantity::canonicalize(kind, object);
 }
 
 fn persistent_volume(object: &mut Value) {
     tree::set_default(object, &["status", "phase"], json!("Pending"));
     tree::set_default(object, &["spec", "persistentVolumeReclaimPolicy"], json!("Retain"));
     tree::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
-    quantity::canonicalize_all(object, &["spec", "capacity"]);
 }
 
 fn persistent_volume_claim(object: &mut Value) {
@@ -33,11 +31,6 @@ fn persistent_volume_claim(object: &mut Value) {
         tree::set(object, &["status", "phase"], json!("Pending"));
     }
     tree::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
-    for list in [["spec", "resources", "requests"], ["spec", "resources", "limits"]] {
-        quantity::canonicalize_all(object, &list);
-    }
-    quantity::canonicalize_all(object, &["status", "capacity"]);
-    quantity::canonicalize_all(object, &["status", "allocatedResources"]);
     data_sources(object);
 }
 
@@ -83,19 +76,9 @@ fn secret(object: &mut Value) {
     }
 }
 
-fn node(object: &mut Value) {
-    quantity::canonicalize_all(object, &["status", "capacity"]);
-    quantity::canonicalize_all(object, &["status", "allocatable"]);
-}
-
 fn storage_class(object: &mut Value) {
     tree::set_default(object, &["reclaimPolicy"], json!("Delete"));
     tree::set_default(object, &["volumeBindingMode"], json!("Immediate"));
-}
-
-fn storage_capacity(object: &mut Value) {
-    quantity::canonicalize(object, &["capacity"]);
-    quantity::canonicalize(object, &["maximumVolumeSize"]);
 }
 
 #[cfg(test)]

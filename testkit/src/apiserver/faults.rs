@@ -13,8 +13,10 @@ use super::{User, request_info::RequestInfo, status::Status};
 /// What happens to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// It is served after this time.
+    /// It is served after this time; rules that come later may strike it then.
     Delay(Duration),
+    /// It is served at once, but answered after this time.
+    DelayAfter(Duration),
     /// It is not served but answered so.
     Answer(Status),
     /// It is served, then answered so: the write took place.
@@ -179,13 +181,23 @@ impl Faults {
         self.0.lock().clear();
     }
 
-    /// What happens to a request; counts it.
-    pub(super) fn strike(&self, user: &User, info: &RequestInfo) -> Option<Effect> {
+    /// What happens to a request, and how long before; counts it.
+    pub(super) fn strike(&self, user: &User, info: &RequestInfo) -> (Duration, Option<Effect>) {
         let mut rules = self.0.lock();
-        let struck =
-            rules.iter_mut().filter(|rule| rule.when.fits(user, info)).find_map(Rule::take);
+        let mut delay = Duration::ZERO;
+        let mut struck = None;
+        for rule in rules.iter_mut().filter(|rule| rule.when.fits(user, info)) {
+            match rule.take() {
+                None => {}
+                Some(Effect::Delay(time)) => delay += time,
+                Some(effect) => {
+                    struck = Some(effect);
+                    break;
+                }
+            }
+        }
         rules.retain(|rule| rule.times != Some(0));
-        struck
+        (delay, struck)
     }
 }
 
@@ -222,13 +234,30 @@ mod tests {
     fn a_rule_strikes_what_it_matches_as_often_as_it_says() {
         let (faults, user) = (Faults::default(), User::new("me"));
         faults.add(Rule::on("create", "events", Effect::CutBefore).skip(1).times(2));
+        let struck = |user: &User, info: &RequestInfo| faults.strike(user, info).1;
         let strikes: Vec<bool> =
-            (0..5).map(|_| faults.strike(&user, &info("create", "events", "")).is_some()).collect();
+            (0..5).map(|_| struck(&user, &info("create", "events", "")).is_some()).collect();
         assert_eq!(strikes, [false, true, true, false, false]);
         faults.add(Rule::on("write", "pods", Effect::CutAfter).named("a").of_user("me"));
-        assert_eq!(faults.strike(&user, &info("get", "pods", "a")), None);
-        assert_eq!(faults.strike(&user, &info("patch", "pods", "b")), None);
-        assert_eq!(faults.strike(&User::new("you"), &info("patch", "pods", "a")), None);
-        assert_eq!(faults.strike(&user, &info("patch", "pods", "a")), Some(Effect::CutAfter));
+        assert_eq!(struck(&user, &info("get", "pods", "a")), None);
+        assert_eq!(struck(&user, &info("patch", "pods", "b")), None);
+        assert_eq!(struck(&User::new("you"), &info("patch", "pods", "a")), None);
+        assert_eq!(struck(&user, &info("patch", "pods", "a")), Some(Effect::CutAfter));
+    }
+
+    #[test]
+    fn delays_add_up_before_whatever_else_strikes() {
+        let (faults, user) = (Faults::default(), User::new("me"));
+        faults.add(Rule::on("get", "pods", Effect::Delay(Duration::from_secs(1))));
+        faults.add(Rule::on("get", "pods", Effect::Delay(Duration::from_secs(2))).times(1));
+        faults.add(Rule::on("get", "pods", Effect::CutBefore));
+        assert_eq!(
+            faults.strike(&user, &info("get", "pods", "a")),
+            (Duration::from_secs(3), Some(Effect::CutBefore))
+        );
+        assert_eq!(
+            faults.strike(&user, &info("get", "pods", "a")),
+            (Duration::from_secs(1), Some(Effect::CutBefore))
+        );
     }
 }

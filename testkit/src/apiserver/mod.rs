@@ -12,9 +12,7 @@
 //! kind differ only in name).
 
 pub mod audit;
-pub mod audit_file;
-pub mod auth;
-pub mod authorizer;
+mod body;
 mod chance;
 mod defaults;
 pub mod discovery;
@@ -37,9 +35,6 @@ mod service;
 pub mod status;
 mod store;
 mod strategy;
-pub mod table;
-pub mod tls;
-pub mod token_request;
 pub mod tree;
 mod validation;
 mod verbs;
@@ -239,14 +234,14 @@ impl ApiServer {
         let _ = self.create(&json!({"kind": "Namespace", "metadata": {"name": name}}));
     }
 
-    /// An object with its TypeMeta; `namespace` is empty for kinds without.
+    /// An object with its `TypeMeta`; `namespace` is empty for kinds without.
     pub fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let state = self.0.state.lock();
         let kind = state.kinds.by_name(kind)?;
         Some(state.store.get(&kind.group_resource(), &Key::new(namespace, name))?.typed(kind))
     }
 
-    /// All objects of a kind, of one namespace or (empty) all, in order, with their TypeMeta.
+    /// All objects of a kind, of one namespace or (empty) all, in order, with their `TypeMeta`.
     pub fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
         let state = self.0.state.lock();
         let Some(kind) = state.kinds.by_name(kind) else { return Vec::new() };

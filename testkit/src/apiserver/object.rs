@@ -1,6 +1,6 @@
 //! A stored object: one revision of it, shared by all who read it.
 //!
-//! Owns the object's content without its TypeMeta (`apiVersion`, `kind`), which depends on the
+//! Owns the object's content without its `TypeMeta` (`apiVersion`, `kind`), which depends on the
 //! version it is read through, and its JSON, written once. Promises never to change.
 
 use std::sync::OnceLock;
@@ -42,7 +42,7 @@ impl Object {
         Self { value, revision, json: OnceLock::new() }
     }
 
-    /// The content without TypeMeta.
+    /// The content without `TypeMeta`.
     pub fn value(&self) -> &Value {
         &self.value
     }
@@ -62,26 +62,26 @@ impl Object {
         tree::text(&self.value, &["metadata", member])
     }
 
-    /// The content with the TypeMeta of `kind`.
+    /// The content with the `TypeMeta` of `kind`.
     pub fn typed(&self, kind: &Kind) -> Value {
         let mut value = self.value.clone();
         set_type(&mut value, kind);
         value
     }
 
-    /// The JSON without TypeMeta, as it stands in lists.
+    /// The JSON without `TypeMeta`, as it stands in lists.
     pub fn json(&self) -> &Bytes {
         self.json.get_or_init(|| Bytes::from(self.value.to_string()))
     }
 
-    /// The JSON with the TypeMeta of `kind`, as it stands alone.
+    /// The JSON with the `TypeMeta` of `kind`, as it stands alone.
     pub fn typed_json(&self, kind: &Kind) -> Bytes {
         let mut typed = BytesMut::new();
         self.write_typed(kind, &mut typed);
         typed.freeze()
     }
 
-    /// Appends the JSON with the TypeMeta of `kind`.
+    /// Appends the JSON with the `TypeMeta` of `kind`.
     pub fn write_typed(&self, kind: &Kind, out: &mut BytesMut) {
         out.put_slice(
             format!("{{\"kind\":\"{}\",\"apiVersion\":\"{}\",", kind.kind, kind.api_version())
@@ -92,13 +92,13 @@ impl Object {
     }
 }
 
-/// Gives `value` the TypeMeta of `kind`.
+/// Gives `value` the `TypeMeta` of `kind`.
 pub fn set_type(value: &mut Value, kind: &Kind) {
     tree::set(value, &["kind"], json!(kind.kind));
     tree::set(value, &["apiVersion"], json!(kind.api_version()));
 }
 
-/// Takes the TypeMeta away.
+/// Takes the `TypeMeta` away.
 pub fn strip_type(value: &mut Value) {
     tree::remove(value, &["kind"]);
     tree::remove(value, &["apiVersion"]);

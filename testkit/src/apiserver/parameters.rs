@@ -99,23 +99,14 @@ impl ListOptions {
         version: ServerVersion,
         watch: bool,
     ) -> Result<Self, Status> {
-        let streaming = if watch {
-            query.get("sendInitialEvents").filter(|value| !value.is_empty())
-        } else {
-            None
-        };
-        let streaming = match version.streaming_lists {
-            StreamingLists::Ignored => None,
-            StreamingLists::Refused if streaming.is_some() => return Err(streaming_refused()),
-            _ => streaming,
-        };
+        let streaming = streaming(query, version, watch)?;
         let matching = query.get("resourceVersionMatch").filter(|value| !value.is_empty());
-        check_match(
-            matching,
-            query,
-            streaming.is_some(),
-            watch && version.streaming_lists == StreamingLists::Ignored,
-        )?;
+        match (streaming, watch && version.streaming_lists == StreamingLists::Ignored) {
+            (Some(_), _) => check_streaming_match(matching)?,
+            // Without the parameter it belongs to, an old server overlooks this one too.
+            (None, true) => {}
+            (None, false) => check_plain_match(matching, query)?,
+        }
         Ok(Self {
             selection: Selection::parse(
                 query.get("labelSelector"),
@@ -138,6 +129,16 @@ impl ListOptions {
     }
 }
 
+/// `sendInitialEvents`, where the server knows and takes it.
+fn streaming(query: &Query, version: ServerVersion, watch: bool) -> Result<Option<&str>, Status> {
+    let given = query.get("sendInitialEvents").filter(|value| watch && !value.is_empty());
+    match version.streaming_lists {
+        StreamingLists::Ignored => Ok(None),
+        StreamingLists::Refused if given.is_some() => Err(streaming_refused()),
+        _ => Ok(given),
+    }
+}
+
 fn streaming_refused() -> Status {
     options_invalid(&[FieldError::forbidden(
         "sendInitialEvents",
@@ -149,44 +150,50 @@ fn options_invalid(errors: &[FieldError]) -> Status {
     Status::invalid_kind("meta.k8s.io", "ListOptions", "", errors)
 }
 
-fn check_match(
-    matching: Option<&str>,
-    query: &Query,
-    streaming: bool,
-    overlooked: bool,
-) -> Result<(), Status> {
-    let version = query.get("resourceVersion").unwrap_or_default();
-    let forbid = |detail: &str| {
-        Err(options_invalid(&[FieldError::forbidden("resourceVersionMatch", detail)]))
-    };
+fn forbid_match(detail: &str) -> Result<(), Status> {
+    Err(options_invalid(&[FieldError::forbidden("resourceVersionMatch", detail)]))
+}
+
+fn unknown_match(given: &str, supported: &[&str]) -> Result<(), Status> {
+    Err(options_invalid(&[FieldError::not_supported(
+        "resourceVersionMatch",
+        &given.into(),
+        supported,
+    )]))
+}
+
+/// What may stand beside `sendInitialEvents`.
+fn check_streaming_match(matching: Option<&str>) -> Result<(), Status> {
     match matching {
-        _ if overlooked => Ok(()),
-        None if streaming => {
-            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        None => {
+            forbid_match("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
         }
-        None => Ok(()),
-        Some("NotOlderThan") if streaming => Ok(()),
-        Some(other) if streaming => Err(options_invalid(&[FieldError::not_supported(
-            "resourceVersionMatch",
-            &other.into(),
-            &["NotOlderThan"],
-        )])),
-        Some(_) if query.flag("watch") => forbid("resourceVersionMatch is forbidden for watch"),
-        Some(_) if version.is_empty() => {
-            forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        Some("NotOlderThan") => Ok(()),
+        Some(other) => unknown_match(other, &["NotOlderThan"]),
+    }
+}
+
+/// What may stand beside the other parameters of a list or a watch.
+fn check_plain_match(matching: Option<&str>, query: &Query) -> Result<(), Status> {
+    let Some(matching) = matching else { return Ok(()) };
+    let version = query.get("resourceVersion").unwrap_or_default();
+    if query.flag("watch") {
+        return forbid_match("resourceVersionMatch is forbidden for watch");
+    }
+    if version.is_empty() {
+        return forbid_match(
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        );
+    }
+    if query.get("continue").is_some_and(|token| !token.is_empty()) {
+        return forbid_match("resourceVersionMatch is forbidden when continue is provided");
+    }
+    match (matching, version) {
+        ("Exact", "0") => {
+            forbid_match("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
         }
-        Some(_) if query.get("continue").is_some_and(|token| !token.is_empty()) => {
-            forbid("resourceVersionMatch is forbidden when continue is provided")
-        }
-        Some("Exact") if version == "0" => {
-            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
-        }
-        Some("Exact" | "NotOlderThan") => Ok(()),
-        Some(other) => Err(options_invalid(&[FieldError::not_supported(
-            "resourceVersionMatch",
-            &other.into(),
-            &["Exact", "NotOlderThan", ""],
-        )])),
+        ("Exact" | "NotOlderThan", _) => Ok(()),
+        (other, _) => unknown_match(other, &["Exact", "NotOlderThan", ""]),
     }
 }
 

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::tree;
+use super::{resources::Kind, tree};
 
 /// How a quantity is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,9 +152,44 @@ fn decimal_spelling(mut amount: i128, exponential: bool) -> String {
     format!("{amount}{unit}")
 }
 
-/// Rewrites the quantity at `path` canonically; what is none stays, for validation to refuse.
-pub fn canonicalize(value: &mut Value, path: &[&str]) {
-    let Some(field) = tree::at_mut(value, path) else { return };
+// === The quantities of objects ===
+
+/// Where the kind's quantities stand: a path to one, or to a list of resources.
+fn places(kind: &Kind) -> &'static [&'static [&'static str]] {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("", "PersistentVolume") => &[&["spec", "capacity"]],
+        ("", "PersistentVolumeClaim") => &[
+            &["spec", "resources", "requests"],
+            &["spec", "resources", "limits"],
+            &["status", "capacity"],
+            &["status", "allocatedResources"],
+        ],
+        ("", "Node") => &[&["status", "capacity"], &["status", "allocatable"]],
+        ("storage.k8s.io", "CSIStorageCapacity") => &[&["capacity"], &["maximumVolumeSize"]],
+        _ => &[],
+    }
+}
+
+/// The quantities of an object, as they are written.
+pub(crate) fn quantities<'a>(kind: &Kind, object: &'a Value) -> impl Iterator<Item = &'a Value> {
+    places(kind).iter().map(|path| tree::at(object, path)).flat_map(|place| match place {
+        Value::Object(list) => list.values().collect(),
+        one => vec![one],
+    })
+}
+
+/// Rewrites the quantities of an object canonically; what is none stays, to be refused.
+pub(crate) fn canonicalize(kind: &Kind, object: &mut Value) {
+    for path in places(kind) {
+        match tree::at_mut(object, path) {
+            Some(Value::Object(list)) => list.values_mut().for_each(respell),
+            Some(one) => respell(one),
+            None => {}
+        }
+    }
+}
+
+fn respell(field: &mut Value) {
     let text = match field {
         Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => number.to_string(),
@@ -162,15 +197,6 @@ pub fn canonicalize(value: &mut Value, path: &[&str]) {
     };
     if let Ok(quantity) = Quantity::parse(&text) {
         *field = Value::String(quantity.canonical());
-    }
-}
-
-/// Rewrites every quantity of the resource list at `path`.
-pub fn canonicalize_all(value: &mut Value, path: &[&str]) {
-    if let Some(Value::Object(list)) = tree::at_mut(value, path) {
-        for quantity in list.values_mut() {
-            canonicalize(quantity, &[]);
-        }
     }
 }
 

@@ -90,7 +90,7 @@ impl Writer {
         }
     }
 
-    /// Items of built-in kinds stand without TypeMeta, those of custom kinds with, as real.
+    /// Items of built-in kinds stand without `TypeMeta`, those of custom kinds with, as real.
     fn plain_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Bytes {
         let (kind, version) = (&self.kind.list_kind, self.kind.api_version());
         let size: usize = objects.iter().map(|object| object.json().len() + 1).sum();

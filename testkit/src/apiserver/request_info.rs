@@ -125,10 +125,10 @@ fn verb(method: &Method) -> &'static str {
 /// The one name a field selector asks for: a list of one object is authorized by its name.
 fn name_selected(selector: Option<&str>) -> String {
     let terms = selector.unwrap_or_default().split(',');
-    let names = terms
+    let mut names = terms
         .filter_map(|term| term.strip_prefix("metadata.name="))
         .map(|name| name.trim_start_matches('='));
-    names.last().unwrap_or_default().to_owned()
+    names.next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The kinds the server serves.
 //!
 //! Owns each kind's names, scope and the traits by which the verbs treat it. Promises that a kind
-//! is found by the path a client uses, and that a CustomResourceDefinition makes its kind served.
+//! is found by the path a client uses, and that a `CustomResourceDefinition` makes its kind served.
 //! Leaves to `defaults` and `validation` what is special about a kind's fields.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -48,7 +48,7 @@ pub struct Kind {
     pub namespaced: bool,
     /// Whether there is a status subresource.
     pub status: bool,
-    /// Whether a CustomResourceDefinition made it.
+    /// Whether a `CustomResourceDefinition` made it.
     pub custom: bool,
     /// Whether the server counts `metadata.generation`.
     pub generation: bool,
@@ -170,6 +170,9 @@ pub enum StreamingLists {
     Refused,
     /// Does not know the parameter and overlooks it.
     Ignored,
+    /// Takes the parameter, but its storage can't tell how far it is (etcd before 3.5.8 or so):
+    /// the stream brings an ERROR of code 500.
+    Failing,
 }
 
 /// The release of Kubernetes the server behaves like, as far as it matters here.
@@ -192,7 +195,7 @@ impl ServerVersion {
         Self { minor, streaming_lists }
     }
 
-    /// The versions CSIStorageCapacity is served in, the preferred first.
+    /// The versions `CSIStorageCapacity` is served in, the preferred first.
     fn capacity_versions(self) -> &'static [&'static str] {
         match self.minor {
             0..=20 => &["v1alpha1"],
@@ -202,7 +205,7 @@ impl ServerVersion {
         }
     }
 
-    /// The versions VolumeAttributesClass is served in with default gates.
+    /// The versions `VolumeAttributesClass` is served in with default gates.
     fn attributes_class_versions(self) -> &'static [&'static str] {
         if self.minor >= 34 { &["v1"] } else { &[] }
     }
@@ -220,14 +223,14 @@ impl Default for ServerVersion {
 const STORAGE: &str = "storage.k8s.io";
 const APPS: &str = "apps";
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// The group of CustomResourceDefinitions.
+/// The group of `CustomResourceDefinitions`.
 pub const EXTENSIONS: &str = "apiextensions.k8s.io";
 
 /// All kinds served now.
 #[derive(Debug, Clone)]
 pub struct Kinds {
     builtin: Vec<Arc<Kind>>,
-    /// By the name of the CustomResourceDefinition.
+    /// By the name of the `CustomResourceDefinition`.
     custom: BTreeMap<String, Vec<Arc<Kind>>>,
 }
 
@@ -257,13 +260,13 @@ impl Kinds {
         self.iter().find(|k| k.kind == kind)
     }
 
-    /// Serves what a CustomResourceDefinition defines from now on.
+    /// Serves what a `CustomResourceDefinition` defines from now on.
     pub fn define(&mut self, definition: &Value) {
         let name = tree::text(definition, &["metadata", "name"]).to_owned();
         self.custom.insert(name, custom(definition).into_iter().map(Arc::new).collect());
     }
 
-    /// Serves what the CustomResourceDefinition `name` defined no longer; says what that was.
+    /// Serves what the `CustomResourceDefinition` `name` defined no longer; says what that was.
     pub fn undefine(&mut self, name: &str) -> Vec<Arc<Kind>> {
         self.custom.remove(name).unwrap_or_default()
     }
@@ -346,7 +349,7 @@ fn others() -> Vec<Kind> {
     ]
 }
 
-/// The kinds a CustomResourceDefinition defines: one a served version.
+/// The kinds a `CustomResourceDefinition` defines: one a served version.
 fn custom(definition: &Value) -> Vec<Kind> {
     let spec = tree::at(definition, &["spec"]);
     let served = |v: &&Value| tree::at(v, &["served"]).as_bool().unwrap_or(false);

@@ -191,12 +191,12 @@ fn parse_field(text: &str, term: &str, kind: &Kind) -> Result<FieldRequirement, 
 
 fn unsupported(kind: &Kind, field: &str) -> Status {
     let quoted = super::status::quoted(field);
-    Status::bad_request(match (kind.custom, kind.group.as_str()) {
-        (true, _) => format!("field label not supported: {field}"),
-        (_, "") => format!("field label not supported: {field}"),
-        _ => format!(
+    Status::bad_request(if kind.custom || kind.group.is_empty() {
+        format!("field label not supported: {field}")
+    } else {
+        format!(
             "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
-        ),
+        )
     })
 }
 

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, Request, Response, header};
-use http_body::Frame;
+use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 use tower::BoxError;
@@ -22,6 +22,7 @@ use tower::BoxError;
 use super::{
     ApiServer, User,
     audit::Recorded,
+    body::{from_json, from_yaml},
     faults::{Effect, StreamFault},
     object::{Key, Object},
     parameters::{ListOptions, Query},
@@ -63,8 +64,12 @@ pub fn refuse(status: &Status) -> Response<Body> {
     response
 }
 
-/// A body whose bytes are counted as they go.
+/// A body whose bytes are counted: at once when it is whole, as they go when it is a stream.
 fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
+    if let Some(bytes) = response.body().size_hint().exact() {
+        count.store(bytes, Ordering::Relaxed);
+        return response;
+    }
     response.map(|body| {
         body.map_frame(move |frame| {
             let bytes =
@@ -120,11 +125,16 @@ impl ApiServer {
         info: &RequestInfo,
         request: Request<Bytes>,
     ) -> Result<Response<Body>, Disconnected> {
-        match self.faults().strike(user, info) {
-            None => Ok(self.serve(user, info, &request, None)),
-            Some(Effect::Delay(time)) => {
+        let (delay, effect) = self.faults().strike(user, info);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        match effect {
+            None | Some(Effect::Delay(_)) => Ok(self.serve(user, info, &request, None)),
+            Some(Effect::DelayAfter(time)) => {
+                let answer = self.serve(user, info, &request, None);
                 tokio::time::sleep(time).await;
-                Ok(self.serve(user, info, &request, None))
+                Ok(answer)
             }
             Some(Effect::Answer(status)) => Ok(refuse(&status)),
             Some(Effect::AnswerAfter(status)) => {
@@ -251,18 +261,17 @@ impl<'a> Call<'a> {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        let media = self.media_type();
-        match media.as_str() {
-            "" | "application/json" | "*/*" => serde_json::from_slice(bytes)
-                .map_err(|error| Status::bad_request(format!("invalid JSON: {error}"))),
-            "application/yaml" => {
-                let text = std::str::from_utf8(bytes)
-                    .map_err(|error| Status::bad_request(error.to_string()))?;
-                serde_saphyr::from_str(text)
-                    .map_err(|error| Status::bad_request(format!("invalid YAML: {error}")))
+        let decoded = match self.media_type().as_str() {
+            "" | "application/json" | "*/*" => from_json(bytes),
+            "application/yaml" => from_yaml(bytes),
+            _ => {
+                return Err(Status::unsupported_media_type(&[
+                    "application/json",
+                    "application/yaml",
+                ]));
             }
-            _ => Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
-        }
+        };
+        decoded.map_err(|why| Status::bad_request(format!("the body can't be decoded: {why}")))
     }
 
     fn media_type(&self) -> String {
@@ -295,6 +304,7 @@ impl<'a> Call<'a> {
         let setting = Setting {
             state: self.server.state(),
             watches: self.server.watches(),
+            version: self.server.version(),
             target: self.target,
             writer: self.writer,
             fault,

@@ -29,8 +29,11 @@ impl fmt::Display for Status {
 impl Status {
     /// A failure with a reason and a message.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
-        let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": message.into(), "reason": reason, "code": code});
+        let mut body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message.into(), "code": code});
+        if !reason.is_empty() {
+            tree::set(&mut body, &["reason"], json!(reason));
+        }
         Self { code, body, retry_after: None }
     }
 
@@ -131,7 +134,7 @@ impl Status {
         Self::invalid_kind(&kind.group, &kind.kind, name, errors)
     }
 
-    /// 422 in terms of a kind that is not in the table, such as DeleteOptions.
+    /// 422 in terms of a kind that is not in the table, such as `DeleteOptions`.
     pub fn invalid_kind(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let causes: Vec<Value> = errors.iter().map(FieldError::cause).collect();
         let qualified = super::resources::qualified(kind, group);
@@ -216,7 +219,7 @@ pub fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
-            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c if c.is_ascii_control() => quoted.extend(["\\x", &format!("{:02x}", u32::from(c))]),
             c => quoted.push(c),
         }
     }

@@ -49,8 +49,8 @@ pub(crate) struct Compacted {
 struct Table {
     objects: BTreeMap<Key, Arc<Object>>,
     changes: VecDeque<Change>,
-    /// Changes up to and with this revision are forgotten.
-    compacted: u64,
+    /// The revision of the latest change that is forgotten.
+    forgotten: u64,
     latest: watch::Sender<u64>,
 }
 
@@ -59,7 +59,7 @@ impl Default for Table {
         Self {
             objects: BTreeMap::new(),
             changes: VecDeque::new(),
-            compacted: 0,
+            forgotten: 0,
             latest: watch::Sender::new(0),
         }
     }
@@ -69,6 +69,8 @@ impl Default for Table {
 #[derive(Debug)]
 pub(crate) struct Store {
     revision: u64,
+    /// States before this revision are not told any more, though nothing may have changed since.
+    compacted: u64,
     window: usize,
     tables: BTreeMap<GroupResource, Table>,
 }
@@ -76,7 +78,7 @@ pub(crate) struct Store {
 impl Store {
     /// An empty store that remembers `window` changes of each kind.
     pub(crate) fn new(window: usize) -> Self {
-        Self { revision: 1, window, tables: BTreeMap::new() }
+        Self { revision: 1, compacted: 0, window, tables: BTreeMap::new() }
     }
 
     /// The revision of the latest write.
@@ -105,6 +107,16 @@ impl Store {
         self.tables.get(resource).map_or(0, |t| t.objects.len())
     }
 
+    /// Whether history reaches back to `revision`: whether a list or a new watch may ask for it.
+    ///
+    /// # Errors
+    /// [`Compacted`] when it does not.
+    pub(crate) fn reaches(&self, resource: &GroupResource, revision: u64) -> Result<(), Compacted> {
+        let oldest =
+            self.tables.get(resource).map_or(0, |table| table.forgotten).max(self.compacted);
+        if revision < oldest { Err(Compacted { oldest }) } else { Ok(()) }
+    }
+
     /// The objects of a kind as they were at `revision`.
     ///
     /// # Errors
@@ -114,6 +126,7 @@ impl Store {
         resource: &GroupResource,
         revision: u64,
     ) -> Result<Snapshot, Compacted> {
+        self.reaches(resource, revision)?;
         let Some(table) = self.tables.get(resource) else { return Ok(Snapshot::default()) };
         let since = table.since(revision)?;
         let mut undone = BTreeMap::new();
@@ -126,7 +139,7 @@ impl Store {
     /// The changes of a kind after `revision`, oldest first, at most `limit`.
     ///
     /// # Errors
-    /// [`Compacted`] when history does not reach back so far.
+    /// [`Compacted`] when some of them are forgotten.
     pub(crate) fn changes(
         &self,
         resource: &GroupResource,
@@ -162,13 +175,11 @@ impl Store {
         object
     }
 
-    /// Forgets all history: from now on, only what is now can be told.
+    /// Forgets all history: from now on, only what is now can be told. A watch that has told all
+    /// there was goes on.
     pub(crate) fn compact(&mut self) {
-        let revision = self.revision;
-        for table in self.tables.values_mut() {
-            table.changes.clear();
-            table.compacted = revision;
-        }
+        self.compacted = self.revision;
+        self.tables.values_mut().for_each(|table| table.forget(0));
     }
 
     fn next_revision(&mut self) -> u64 {
@@ -197,17 +208,22 @@ impl Table {
     fn record(&mut self, change: Change, window: usize) {
         let revision = change.revision();
         self.changes.push_back(change);
-        while self.changes.len() > window {
-            if let Some(oldest) = self.changes.pop_front() {
-                self.compacted = oldest.revision();
-            }
-        }
+        self.forget(window);
         self.latest.send_replace(revision);
     }
 
+    /// Forgets all but the latest `keep` changes.
+    fn forget(&mut self, keep: usize) {
+        while self.changes.len() > keep {
+            if let Some(oldest) = self.changes.pop_front() {
+                self.forgotten = oldest.revision();
+            }
+        }
+    }
+
     fn since(&self, revision: u64) -> Result<impl DoubleEndedIterator<Item = &Change>, Compacted> {
-        if revision < self.compacted {
-            return Err(Compacted { oldest: self.compacted });
+        if revision < self.forgotten {
+            return Err(Compacted { oldest: self.forgotten });
         }
         let first = self.changes.partition_point(|change| change.revision() <= revision);
         Ok(self.changes.range(first..))
@@ -323,6 +339,14 @@ mod tests {
         store.compact();
         assert!(store.changes(&resource(), first, 10).is_err());
         assert!(store.changes(&resource(), store.revision(), 10).unwrap().is_empty());
+        let idle = store.revision();
+        store.put(&(String::new(), "others".to_owned()), thing(1, 1));
+        store.compact();
+        assert!(store.reaches(&resource(), idle).is_err(), "nobody may begin there");
+        assert!(
+            store.changes(&resource(), idle, 10).unwrap().is_empty(),
+            "but whoever was there has missed nothing"
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{resources::Kind, tree};
 const SERVER_OWNED: [&str; 3] = ["creationTimestamp", "selfLink", "managedFields"];
 
 /// Makes a new object what a create may make it.
-pub(crate) fn prepare_for_create(kind: &Kind, object: &mut Value, uid: String, now: &str) {
+pub(crate) fn prepare_for_create(kind: &Kind, object: &mut Value, uid: &str, now: &str) {
     tree::set(object, &["metadata", "uid"], json!(uid));
     tree::set(object, &["metadata", "creationTimestamp"], json!(now));
     for member in [
@@ -27,6 +27,7 @@ pub(crate) fn prepare_for_create(kind: &Kind, object: &mut Value, uid: String, n
     if kind.generation {
         tree::set(object, &["metadata", "generation"], json!(1));
     }
+    drop_empty(object);
     initial_status(kind, object, now);
 }
 
@@ -35,17 +36,17 @@ fn initial_status(kind: &Kind, object: &mut Value, now: &str) {
         // A node's status is taken from its creator.
         ("", "Node") => {}
         ("", "PersistentVolume" | "PersistentVolumeClaim" | "Pod") => {
-            tree::set(object, &["status"], json!({"phase": "Pending"}))
+            tree::set(object, &["status"], json!({"phase": "Pending"}));
         }
         ("", "Namespace") => {
             tree::set(object, &["status"], json!({"phase": "Active"}));
             tree::set(object, &["spec"], json!({"finalizers": ["kubernetes"]}));
         }
         ("storage.k8s.io", "VolumeAttachment") => {
-            tree::set(object, &["status"], json!({"attached": false}))
+            tree::set(object, &["status"], json!({"attached": false}));
         }
         (super::resources::EXTENSIONS, _) => {
-            tree::set(object, &["status"], established(object, now))
+            tree::set(object, &["status"], established(object, now));
         }
         ("apps", _) => tree::set(object, &["status"], json!({"replicas": 0})),
         _ if kind.status => {
@@ -55,7 +56,7 @@ fn initial_status(kind: &Kind, object: &mut Value, now: &str) {
     }
 }
 
-/// The status of a CustomResourceDefinition, whose kind is served at once here.
+/// The status of a `CustomResourceDefinition`, whose kind is served at once here.
 fn established(definition: &Value, now: &str) -> Value {
     let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message});
     let versions = tree::items(definition, &["spec", "versions"])
@@ -110,15 +111,13 @@ fn restore_metadata(new: &mut Value, old: &Value) {
         tree::copy(new, old, &["metadata", "deletionTimestamp"]);
     }
     tree::copy(new, old, &["metadata", "generation"]);
-    drop_nulls(new);
+    drop_empty(new);
 }
 
-/// Members a client set to null are absent, as in the typed objects of the real server.
-fn drop_nulls(object: &mut Value) {
+/// Empty members of the metadata are absent, as in the real server's answers.
+fn drop_empty(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.retain(|_, value| {
-            !super::tree::is_empty(value) || value.is_boolean() || value.is_number()
-        });
+        metadata.retain(|_, value| !tree::is_empty(value));
     }
 }
 

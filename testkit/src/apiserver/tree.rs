@@ -31,7 +31,7 @@ pub fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
 pub fn members<'a>(
     value: &'a Value,
     path: &[&str],
-) -> impl Iterator<Item = (&'a String, &'a Value)> {
+) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
     at(value, path).as_object().into_iter().flatten()
 }
 
@@ -46,22 +46,31 @@ pub fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The object behind `value`, which becomes one when it is none.
-pub fn object(value: &mut Value) -> &mut Map<String, Value> {
+/// The member `name` of `value`, which becomes an object when it is none.
+fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
     if !value.is_object() {
         *value = Value::Object(Map::new());
     }
-    match value {
-        Value::Object(members) => members,
-        _ => unreachable!("made an object above"),
-    }
+    &mut value[name]
 }
 
 /// Sets the member at `path`, making the objects on the way.
 pub fn set(value: &mut Value, path: &[&str], new: Value) {
     match path {
         [] => *value = new,
-        [first, rest @ ..] => set(object(value).entry(*first).or_insert(Value::Null), rest, new),
+        [first, rest @ ..] => set(member(value, first), rest, new),
+    }
+}
+
+/// Takes away all members that are null, at any depth; elements of arrays stay.
+pub fn prune_nulls(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| !member.is_null());
+            members.values_mut().for_each(prune_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune_nulls),
+        _ => {}
     }
 }
 

@@ -27,6 +27,7 @@ use super::{
     object::Object,
     parameters::{ListOptions, Since},
     representation::{Writer, event},
+    resources::{ServerVersion, StreamingLists},
     selectors::Selection,
     status::Status,
     store::{Change, Compacted},
@@ -121,6 +122,7 @@ pub(super) struct Watcher {
 pub(super) struct Setting<'a> {
     pub(super) state: &'a Arc<Mutex<State>>,
     pub(super) watches: &'a Watches,
+    pub(super) version: ServerVersion,
     pub(super) target: Target,
     pub(super) writer: Writer,
     pub(super) fault: Option<StreamFault>,
@@ -129,23 +131,30 @@ pub(super) struct Setting<'a> {
 impl Watcher {
     /// Starts a watch.
     pub(super) fn start(setting: Setting<'_>, options: &ListOptions) -> Self {
-        let Setting { state, watches, target, writer, fault } = setting;
+        let Setting { state, watches, version, target, writer, fault } = setting;
         let now = Instant::now();
         let mut locked = state.lock();
         let latest = locked.store.subscribe(&target.kind.group_resource());
-        let (initial, seen) = beginning(&locked, &target, options);
+        let streaming = options.initial_events == Some(true);
+        let (phase, seen, first) = match beginning(&locked, &target, options) {
+            _ if streaming && version.streaming_lists == StreamingLists::Failing => {
+                (Phase::Ended, 0, Some(no_progress()))
+            }
+            Ok((initial, seen)) => (initial.map_or(Phase::Changes, Phase::Initial), seen, None),
+            Err(status) => (Phase::Ended, 0, Some(error(&status))),
+        };
         drop(locked);
         Self {
             state: Arc::clone(state),
             selection: options.selection.clone(),
             writer,
-            phase: initial.map_or(Phase::Changes, Phase::Initial),
+            phase,
             seen,
-            pending: VecDeque::new(),
+            pending: first.into_iter().collect(),
             latest,
             bookmarks: options.bookmarks.then(|| now + BOOKMARK_EVERY),
             end: now + options.timeout.unwrap_or(DEFAULT_TIMEOUT),
-            streaming: options.initial_events == Some(true),
+            streaming,
             fault,
             told: 0,
             handle: watches.open(&target.kind.plural),
@@ -157,7 +166,7 @@ impl Watcher {
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
             if self.handle.cut.load(Ordering::Relaxed) {
-                return self.cut();
+                return Some(self.cut());
             }
             if let Some(fault) = self.fault.filter(|fault| fault.after() <= self.told)
                 && let Some(ended) = self.suffer(fault).await
@@ -240,18 +249,17 @@ impl Watcher {
     }
 
     fn expire(&mut self, oldest: u64) {
-        let status = Status::expired(format!("too old resource version: {} ({oldest})", self.seen));
-        self.pending.push_back(event("ERROR", status.body.to_string().as_bytes()));
+        self.pending.push_back(error(&expired(self.seen, oldest)));
         self.phase = Phase::Ended;
     }
 
     /// The connection breaks; nothing comes after.
-    fn cut(&mut self) -> Option<Result<Bytes, BoxError>> {
+    fn cut(&mut self) -> Result<Bytes, BoxError> {
         self.phase = Phase::Ended;
         self.pending.clear();
         self.fault = None;
         self.handle.cut.store(false, Ordering::Relaxed);
-        Some(Err("the connection was cut".into()))
+        Err("the connection was cut".into())
     }
 
     /// A fault's time has come; gives how the stream goes on, or nothing when it does as usual.
@@ -264,10 +272,10 @@ impl Watcher {
                 self.phase = Phase::Ended;
                 Some(None)
             }
-            StreamFault::Cut { .. } => Some(self.cut()),
+            StreamFault::Cut { .. } => Some(Some(self.cut())),
             StreamFault::Stall { .. } => {
                 self.handle.notify.notified().await;
-                Some(self.cut())
+                Some(Some(self.cut()))
             }
             StreamFault::Swallow { .. } => {
                 self.seen = self.state.lock().store.revision();
@@ -276,7 +284,8 @@ impl Watcher {
             }
             StreamFault::Expire { .. } => {
                 self.fault = None;
-                self.expire(self.seen);
+                let seen = self.seen;
+                self.expire(seen + 1);
                 None
             }
         }
@@ -315,23 +324,44 @@ impl Watcher {
     }
 }
 
+/// What a streaming list brings from a server whose storage is too old for it.
+fn no_progress() -> Bytes {
+    error(&Status::internal("required storage feature RequestWatchProgress is disabled"))
+}
+
+fn error(status: &Status) -> Bytes {
+    event("ERROR", status.body.to_string().as_bytes())
+}
+
+fn expired(since: u64, oldest: u64) -> Status {
+    Status::expired(format!("too old resource version: {since} ({oldest})"))
+}
+
+/// What there is.
+type Initial = Option<VecDeque<Arc<Object>>>;
+
 /// What a watch starts with, if it starts with what there is, and the revision it goes on from.
 fn beginning(
     state: &State,
     target: &Target,
     options: &ListOptions,
-) -> (Option<VecDeque<Arc<Object>>>, u64) {
+) -> Result<(Initial, u64), Status> {
+    let resource = target.kind.group_resource();
     let resume = match (options.initial_events, options.since) {
-        (Some(true), _) => None,
         (Some(false), Since::Latest | Since::Any) => Some(state.store.revision()),
-        (_, Since::NotOlderThan(revision) | Since::Exact(revision)) => Some(revision),
-        (None, Since::Latest | Since::Any) => None,
+        (Some(false) | None, Since::NotOlderThan(revision) | Since::Exact(revision)) => {
+            Some(revision)
+        }
+        (Some(true), _) | (None, Since::Latest | Since::Any) => None,
     };
     if let Some(revision) = resume {
-        return (None, revision);
+        let reached = state.store.reaches(&resource, revision);
+        return reached
+            .map(|()| (None, revision))
+            .map_err(|Compacted { oldest }| expired(revision, oldest));
     }
     let namespace = Some(target.key.namespace.as_str()).filter(|ns| !ns.is_empty());
-    let objects = state.store.range(&target.kind.group_resource(), namespace, None);
+    let objects = state.store.range(&resource, namespace, None);
     let selected = objects.filter(|(_, object)| options.selection.matches(object.value()));
-    (Some(selected.map(|(_, object)| Arc::clone(object)).collect()), state.store.revision())
+    Ok((Some(selected.map(|(_, object)| Arc::clone(object)).collect()), state.store.revision()))
 }

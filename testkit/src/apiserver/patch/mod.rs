@@ -8,7 +8,11 @@ mod strategic;
 
 use serde_json::Value;
 
-use super::{resources::Kind, status::Status};
+use super::{
+    body::{from_json, from_yaml},
+    resources::Kind,
+    status::Status,
+};
 
 /// How a patch is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +55,7 @@ impl Patch {
                 TYPES.iter().filter(|(patch, _)| taken(*patch)).map(|(_, name)| *name).collect();
             return Err(Status::unsupported_media_type(&accepted));
         };
-        let decoded = if *patch == PatchKind::Apply { yaml(body) } else { json(body) };
+        let decoded = if *patch == PatchKind::Apply { from_yaml(body) } else { from_json(body) };
         let body =
             decoded.map_err(|why| Status::bad_request(format!("error decoding patch: {why}")))?;
         Ok(Self { kind: *patch, body })
@@ -69,26 +73,14 @@ impl Patch {
     pub(crate) fn apply(&self, kind: &Kind, mut object: Value) -> Result<Value, Status> {
         match self.kind {
             PatchKind::Json => apply_operations(&mut object, &self.body)?,
-            PatchKind::Merge => merge(&mut object, &self.body),
+            PatchKind::Merge => json_patch::merge(&mut object, &self.body),
             // Without owners of fields, an apply is a merge that takes nothing away.
-            PatchKind::Strategic => strategic::merge(kind, &mut object, &self.body)?,
-            PatchKind::Apply => strategic::merge(kind, &mut object, &self.body)?,
+            PatchKind::Strategic | PatchKind::Apply => {
+                strategic::merge(kind, &mut object, &self.body)?;
+            }
         }
         Ok(object)
     }
-}
-
-fn json(body: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(body).map_err(|error| error.to_string())
-}
-
-fn yaml(body: &[u8]) -> Result<Value, String> {
-    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| error.to_string())
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    json_patch::merge(object, patch);
 }
 
 fn apply_operations(object: &mut Value, patch: &Value) -> Result<(), Status> {

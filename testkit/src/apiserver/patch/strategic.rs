@@ -60,14 +60,14 @@ pub(super) fn merge(kind: &Kind, object: &mut Value, patch: &Value) -> Result<()
             "error decoding patch: a strategic merge patch must be a JSON object",
         ));
     };
-    merge_object(kind, tree::object(object), patch)
+    merge_object(kind, object, patch)
 }
 
-fn merge_object(
-    kind: &Kind,
-    target: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-) -> Result<(), Status> {
+fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> Result<(), Status> {
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(target) = target else { return Ok(()) };
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
             *target = patch
@@ -111,7 +111,7 @@ fn merge_member(
         }
         Value::Object(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
-            merge_object(kind, tree::object(member), patch)?;
+            merge_object(kind, member, patch)?;
         }
         Value::Array(patch) => {
             let member = target.entry(name).or_insert(Value::Null);

@@ -25,7 +25,7 @@ pub(super) fn create(kind: &Kind, new: &Value, errors: &mut Errors) {
             NameRule::Label => names::label(name),
             NameRule::PathSegment => names::path_segment(name),
         };
-        errors.invalid_for("metadata.name", &json!(name), complaints);
+        errors.invalid_for("metadata.name", &json!(name), &complaints);
     }
     common(metadata, errors);
     finalizers(metadata, errors);
@@ -46,11 +46,11 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
 
 fn common(metadata: &Value, errors: &mut Errors) {
     for (key, value) in tree::members(metadata, &["labels"]) {
-        errors.invalid_for("metadata.labels", &json!(key), names::label_key(key));
+        errors.invalid_for("metadata.labels", &json!(key), &names::label_key(key));
         errors.invalid_for(
             "metadata.labels",
             value,
-            names::label_value(value.as_str().unwrap_or_default()),
+            &names::label_value(value.as_str().unwrap_or_default()),
         );
     }
     let mut size = 0;
@@ -58,7 +58,7 @@ fn common(metadata: &Value, errors: &mut Errors) {
         errors.invalid_for(
             "metadata.annotations",
             &json!(key),
-            names::label_key(&key.to_lowercase()),
+            &names::label_key(&key.to_lowercase()),
         );
         size += key.len() + value.as_str().unwrap_or_default().len();
     }
@@ -104,7 +104,7 @@ fn finalizers(metadata: &Value, errors: &mut Errors) {
         errors.invalid_for(
             "metadata.finalizers",
             finalizer,
-            names::label_key(finalizer.as_str().unwrap_or_default()),
+            &names::label_key(finalizer.as_str().unwrap_or_default()),
         );
     }
 }

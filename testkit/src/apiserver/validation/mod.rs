@@ -31,7 +31,7 @@ impl Errors {
     }
 
     /// Adds an Invalid for each message about one value.
-    pub(crate) fn invalid_for(&mut self, field: &str, value: &Value, messages: Vec<String>) {
+    pub(crate) fn invalid_for(&mut self, field: &str, value: &Value, messages: &[String]) {
         self.0.extend(messages.iter().map(|message| FieldError::invalid(field, value, message)));
     }
 
@@ -101,12 +101,12 @@ fn changes(kind: &Kind, new: &Value, old: &Value, errors: &mut Errors) {
         ("", "PersistentVolume") => persistent_volume::changes(new, old, errors),
         ("", "PersistentVolumeClaim") => persistent_volume_claim::changes(new, old, errors),
         ("", "Secret") => {
-            errors.immutable("type", tree::at(new, &["type"]), tree::at(old, &["type"]))
+            errors.immutable("type", tree::at(new, &["type"]), tree::at(old, &["type"]));
         }
         ("storage.k8s.io", "StorageClass") => storage::class_changes(new, old, errors),
         ("storage.k8s.io", "CSIStorageCapacity") => storage::capacity_changes(new, old, errors),
         ("storage.k8s.io", "VolumeAttributesClass") => {
-            storage::attributes_class_changes(new, old, errors)
+            storage::attributes_class_changes(new, old, errors);
         }
         _ => {}
     }
@@ -178,6 +178,6 @@ fn volume_mode(spec: &Value, errors: &mut Errors) {
 fn class_name(spec: &Value, member: &str, errors: &mut Errors) {
     let class = tree::at(spec, &[member]);
     if let Some(name) = class.as_str().filter(|name| !name.is_empty()) {
-        errors.invalid_for(&format!("spec.{member}"), class, names::subdomain(name));
+        errors.invalid_for(&format!("spec.{member}"), class, &names::subdomain(name));
     }
 }

@@ -142,12 +142,12 @@ fn selector_requirement(requirement: &Value, field: &str, errors: &mut Errors) {
         )),
     }
     let key = tree::text(requirement, &["key"]);
-    errors.invalid_for(&format!("{field}.key"), &json!(key), names::label_key(key));
+    errors.invalid_for(&format!("{field}.key"), &json!(key), &names::label_key(key));
     for (i, value) in values.iter().enumerate() {
         errors.invalid_for(
             &format!("{values_field}[{i}]"),
             value,
-            names::label_value(value.as_str().unwrap_or_default()),
+            &names::label_value(value.as_str().unwrap_or_default()),
         );
     }
 }
@@ -242,7 +242,7 @@ fn driver_name(csi: &Value, errors: &mut Errors) {
     if driver.len() > 63 {
         errors.push(FieldError::too_long(FIELD, 63));
     }
-    errors.invalid_for(FIELD, &json!(driver), names::subdomain(&driver.to_lowercase()));
+    errors.invalid_for(FIELD, &json!(driver), &names::subdomain(&driver.to_lowercase()));
 }
 
 fn secret_reference(reference: &Value, field: &str, errors: &mut Errors) {
@@ -252,7 +252,7 @@ fn secret_reference(reference: &Value, field: &str, errors: &mut Errors) {
         let field = format!("{field}.{member}");
         match tree::text(reference, &[member]) {
             "" => errors.push(FieldError::required(field, "")),
-            text => errors.invalid_for(&field, &json!(text), rule(text)),
+            text => errors.invalid_for(&field, &json!(text), &rule(text)),
         }
     }
 }

@@ -46,14 +46,14 @@ fn data_source(source: &Value, field: &str, errors: &mut Errors) {
         errors.push(FieldError::invalid(field, kind, why));
     }
     if !group.is_empty() {
-        errors.invalid_for(&format!("{field}.apiGroup"), &json!(group), names::subdomain(group));
+        errors.invalid_for(&format!("{field}.apiGroup"), &json!(group), &names::subdomain(group));
     }
     let namespace = tree::text(source, &["namespace"]);
     if !namespace.is_empty() {
         errors.invalid_for(
             &format!("{field}.namespace"),
             &json!(namespace),
-            names::label(namespace),
+            &names::label(namespace),
         );
     }
 }

@@ -31,7 +31,7 @@ fn topology_term(term: &Value, field: &str, errors: &mut Errors) {
     for (i, expression) in expressions.iter().enumerate() {
         let field = format!("{field}.matchLabelExpressions[{i}]");
         let key = tree::text(expression, &["key"]);
-        errors.invalid_for(&format!("{field}.key"), &json!(key), names::label_key(key));
+        errors.invalid_for(&format!("{field}.key"), &json!(key), &names::label_key(key));
         let values = tree::items(expression, &["values"]);
         if values.is_empty() {
             errors.push(FieldError::required(format!("{field}.values"), ""));
@@ -72,14 +72,14 @@ pub(super) fn capacity(new: &Value, errors: &mut Errors) {
     if name.is_empty() {
         errors.push(FieldError::required("storageClassName", ""));
     } else {
-        errors.invalid_for("storageClassName", class, names::subdomain(name));
+        errors.invalid_for("storageClassName", class, &names::subdomain(name));
     }
     for (key, value) in tree::members(new, &["nodeTopology", "matchLabels"]) {
-        errors.invalid_for("nodeTopology.matchLabels", &json!(key), names::label_key(key));
+        errors.invalid_for("nodeTopology.matchLabels", &json!(key), &names::label_key(key));
         errors.invalid_for(
             "nodeTopology.matchLabels",
             value,
-            names::label_value(value.as_str().unwrap_or_default()),
+            &names::label_value(value.as_str().unwrap_or_default()),
         );
     }
     for member in ["capacity", "maximumVolumeSize"] {

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{State, Target};
 use crate::apiserver::{
+    body::decode,
     defaults,
     object::{self, Key, Object},
-    resources::Kind,
     status::Status,
     strategy, tree, validation,
 };
@@ -35,7 +35,7 @@ impl State {
         self.generate_name(target, &mut new);
         defaults::apply(&target.kind, &mut new);
         let uid = self.chance.uid();
-        strategy::prepare_for_create(&target.kind, &mut new, uid, &target.now);
+        strategy::prepare_for_create(&target.kind, &mut new, &uid, &target.now);
         object::strip_type(&mut new);
         let name = tree::text(&new, &["metadata", "name"]).to_owned();
         validation::create(&target.kind, &new).into_result(&target.kind, &name)?;
@@ -84,34 +84,6 @@ impl State {
         );
         Err(Status::forbidden(&target.kind, tree::text(new, &["metadata", "name"]), &why))
     }
-}
-
-/// Checks that a body is an object of the kind, and gives it with metadata.
-pub(super) fn decode(kind: &Kind, mut body: Value) -> Result<Value, Status> {
-    if !body.is_object() {
-        let message = format!(
-            "the object provided is unrecognized (must be of type {}): it is no JSON object",
-            kind.kind
-        );
-        return Err(Status::bad_request(message));
-    }
-    let (version, name) = (tree::text(&body, &["apiVersion"]), tree::text(&body, &["kind"]));
-    if !name.is_empty() && name != kind.kind {
-        let message = format!(
-            "{name} in version {version:?} cannot be handled as a {}: no kind of that name here",
-            kind.kind
-        );
-        return Err(Status::bad_request(message));
-    }
-    if !version.is_empty() && version != kind.api_version() {
-        let expected = kind.api_version();
-        let message = format!(
-            "the API version in the data ({version}) does not match the expected API version ({expected})"
-        );
-        return Err(Status::bad_request(message));
-    }
-    tree::object(tree::object(&mut body).entry("metadata").or_insert(Value::Null));
-    Ok(body)
 }
 
 /// The body's namespace must be the request's; an absent one becomes it.

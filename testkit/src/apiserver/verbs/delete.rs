@@ -25,7 +25,7 @@ impl DeleteOptions {
     /// Reads the body of a DELETE; null for none.
     ///
     /// # Errors
-    /// 400 for what is no DeleteOptions.
+    /// 400 for what is no `DeleteOptions`.
     pub(crate) fn parse(body: &Value) -> Result<Self, Status> {
         if !body.is_null() && !body.is_object() {
             return Err(Status::bad_request(

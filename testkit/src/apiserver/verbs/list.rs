@@ -44,8 +44,11 @@ impl Page {
 /// Where a page starts, and the state it is taken from.
 struct Start {
     after: Option<Key>,
+    /// The state's revision; none for what is now.
     revision: Option<u64>,
     limit: usize,
+    /// How many objects are left, where the page before has told.
+    left: Option<usize>,
 }
 
 impl State {
@@ -60,30 +63,21 @@ impl State {
         let resource = target.kind.group_resource();
         let now = self.store.range(&resource, namespace, start.after.as_ref());
         let Some(revision) = start.revision else {
-            return Ok(page(
-                now.map(|(_, object)| object),
-                options,
-                start.limit,
-                self.store.revision(),
-            ));
+            return Ok(page(now.map(|(_, object)| object), options, &start, self.store.revision()));
         };
-        let then = self
-            .store
-            .at(&resource, revision)
-            .map_err(|Compacted { .. }| too_old(start.after.as_ref()))?;
+        let after = start.after.as_ref();
+        let then = self.store.at(&resource, revision).map_err(|Compacted { .. }| too_old(after))?;
         let wanted = |key: &Key| {
-            namespace.is_none_or(|ns| ns == key.namespace)
-                && start.after.as_ref().is_none_or(|after| key > after)
+            namespace.is_none_or(|ns| ns == key.namespace) && after.is_none_or(|after| key > after)
         };
-        let objects = then.of(now, wanted);
-        Ok(page(objects.map(|(_, object)| object), options, start.limit, revision))
+        Ok(page(then.of(now, wanted).map(|(_, object)| object), options, &start, revision))
     }
 
     fn start(&self, options: &ListOptions) -> Result<Start, Status> {
         let current = self.store.revision();
         if let Some(token) = &options.continue_token {
-            let (after, revision) = decode(token)?;
-            return Ok(Start { after: Some(after), revision, limit: options.limit });
+            let Token { after, revision, left } = Token::decode(token)?;
+            return Ok(Start { after: Some(after), revision, limit: options.limit, left });
         }
         let (revision, limit) = match options.since {
             Since::Exact(asked) | Since::NotOlderThan(asked) if asked > current => {
@@ -94,25 +88,30 @@ impl State {
             Since::Any => (None, 0),
             Since::Latest | Since::NotOlderThan(_) => (None, options.limit),
         };
-        Ok(Start { after: None, revision, limit })
+        Ok(Start { after: None, revision, limit, left: None })
     }
 }
 
 fn page<'a>(
     objects: impl Iterator<Item = &'a Arc<Object>>,
     options: &ListOptions,
-    limit: usize,
+    start: &Start,
     revision: u64,
 ) -> Page {
     let mut selected = objects.filter(|object| options.selection.matches(object.value()));
-    let limit = if limit == 0 { usize::MAX } else { limit };
+    let limit = if start.limit == 0 { usize::MAX } else { start.limit };
     let objects: Vec<Arc<Object>> = selected.by_ref().take(limit).cloned().collect();
-    let after = selected.next().and(objects.last()).map(|last| last.key());
-    // What is left is counted only where that costs no look at each object, as etcd does.
-    let remaining =
-        after.as_ref().filter(|_| options.selection.is_all()).map(|_| selected.count() + 1);
-    let continue_token = after.map(|after| encode(&after, Some(revision)));
-    Page { objects, revision, continue_token, remaining }
+    let after = selected.next().and_then(|_| objects.last()).map(|last| last.key());
+    let Some(after) = after else {
+        return Page { objects, revision, continue_token: None, remaining: None };
+    };
+    // With a selector what is left is not counted, as the real server does not.
+    let count = || {
+        start.left.map_or_else(|| selected.count() + 1, |left| left.saturating_sub(objects.len()))
+    };
+    let remaining = if options.selection.is_all() { Some(count()) } else { None };
+    let token = Token { after, revision: Some(revision), left: remaining };
+    Page { continue_token: Some(token.encode()), objects, revision, remaining }
 }
 
 fn too_old(after: Option<&Key>) -> Status {
@@ -125,27 +124,44 @@ fn too_old(after: Option<&Key>) -> Status {
          Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
          deleted between the time the first chunk was returned and now may show up in the list.",
     );
-    tree::set(&mut status.body, &["metadata", "continue"], json!(encode(after, None)));
+    tree::set(
+        &mut status.body,
+        &["metadata", "continue"],
+        json!(Token { after: after.clone(), revision: None, left: None }.encode()),
+    );
     status
 }
 
-/// A token that goes on after a key, at a revision or, without, at whatever there is then.
-fn encode(after: &Key, revision: Option<u64>) -> String {
-    let revision = revision.map_or(json!(-1), |revision| json!(revision));
-    let start = json!([after.namespace, after.name]);
-    BASE64_URL_SAFE_NO_PAD
-        .encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string())
+/// Where a list goes on.
+struct Token {
+    after: Key,
+    /// The state it is taken from; none for whatever there is then.
+    revision: Option<u64>,
+    left: Option<usize>,
 }
 
-fn decode(token: &str) -> Result<(Key, Option<u64>), Status> {
-    let bad = || Status::bad_request("continue key is not valid");
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|_| bad())?;
-    let token: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
-    let [namespace, name] = tree::items(&token, &["start"]) else { return Err(bad()) };
-    let key = Key::new(namespace.as_str().ok_or_else(bad)?, name.as_str().ok_or_else(bad)?);
-    match tree::at(&token, &["rv"]).as_i64() {
-        Some(-1) => Ok((key, None)),
-        Some(revision) => Ok((key, Some(u64::try_from(revision).map_err(|_| bad())?))),
-        None => Err(bad()),
+impl Token {
+    fn encode(&self) -> String {
+        let revision = self.revision.map_or_else(|| json!(-1), |revision| json!(revision));
+        let start = json!([self.after.namespace, self.after.name]);
+        let token =
+            json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start, "left": self.left});
+        BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
+    }
+
+    fn decode(token: &str) -> Result<Self, Status> {
+        Self::read(token).ok_or_else(|| Status::bad_request("continue key is not valid"))
+    }
+
+    fn read(token: &str) -> Option<Self> {
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).ok()?;
+        let token: Value = serde_json::from_slice(&bytes).ok()?;
+        let [namespace, name] = tree::items(&token, &["start"]) else { return None };
+        let revision = match tree::at(&token, &["rv"]).as_i64()? {
+            -1 => None,
+            revision => Some(u64::try_from(revision).ok()?),
+        };
+        let left = tree::at(&token, &["left"]).as_u64().and_then(|left| usize::try_from(left).ok());
+        Some(Self { after: Key::new(namespace.as_str()?, name.as_str()?), revision, left })
     }
 }

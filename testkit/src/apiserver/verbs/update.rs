@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{
-    State, Target,
-    create::{decode, match_namespace},
-};
+use super::{State, Target, create::match_namespace};
 use crate::apiserver::{
+    body::decode,
     defaults,
     object::{self, Object},
     patch::{Patch, PatchKind},

@@ -1,0 +1,101 @@
+//! Faults and the record of requests.
+
+use std::time::Duration;
+
+use kube::api::{ListParams, PostParams};
+use tokio::time::Instant;
+
+use super::{refusal, server, typed, volume, volumes};
+use crate::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_before_the_commit_leaves_nothing_and_one_after_leaves_the_write() {
+    let server = server();
+    let create = async |name: &str| {
+        volumes(&server).create(&PostParams::default(), &typed(volume(name))).await
+    };
+    for (effect, left) in [(Effect::CutBefore, 0), (Effect::CutAfter, 1)] {
+        server.faults().add(Rule::on("create", "persistentvolumes", effect).times(1));
+        let error = create("v").await.unwrap_err();
+        assert!(!matches!(error, kube::Error::Api(_)), "{error}");
+        assert_eq!(server.count("PersistentVolume"), left);
+    }
+    assert_eq!(refusal(create("v").await.unwrap_err()).0, 409);
+    let codes: Vec<u16> =
+        server.requests().matching("create", "persistentvolumes").iter().map(|r| r.code).collect();
+    assert_eq!(codes, [0, 0, 409]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_can_be_made_up_before_or_after_the_commit() {
+    let server = server();
+    let create = async |name: &str| {
+        volumes(&server).create(&PostParams::default(), &typed(volume(name))).await
+    };
+    server.faults().add(
+        Rule::on("create", "persistentvolumes", Effect::AnswerAfter(Status::internal("etcd")))
+            .times(1),
+    );
+    assert_eq!(refusal(create("v").await.unwrap_err()).0, 500);
+    assert_eq!(server.count("PersistentVolume"), 1);
+    server.faults().add(
+        Rule::on("create", "persistentvolumes", Effect::Answer(Status::too_many_requests(7)))
+            .times(1),
+    );
+    let request = http::Request::post("/api/v1/persistentvolumes")
+        .body(volume("w").to_string().into())
+        .unwrap();
+    let response = server.handle(&crate::apiserver::User::default(), request).await;
+    assert_eq!(
+        (response.status().as_u16(), response.headers()["retry-after"].to_str().unwrap()),
+        (429, "7")
+    );
+    assert_eq!(server.count("PersistentVolume"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_take_their_time_before_or_after_the_commit() {
+    let server = server();
+    let list = async || {
+        let start = Instant::now();
+        volumes(&server).list(&ListParams::default()).await.unwrap();
+        start.elapsed()
+    };
+    server
+        .faults()
+        .add(Rule::on("list", "persistentvolumes", Effect::Delay(Duration::from_secs(3))).times(1));
+    assert_eq!((list().await, list().await), (Duration::from_secs(3), Duration::ZERO));
+    server.faults().add(Rule::on(
+        "create",
+        "persistentvolumes",
+        Effect::DelayAfter(Duration::from_secs(60)),
+    ));
+    let (api, post, object) = (volumes(&server), PostParams::default(), typed(volume("v")));
+    let create = tokio::time::timeout(Duration::from_secs(1), api.create(&post, &object)).await;
+    assert!(create.is_err());
+    assert_eq!(
+        server.count("PersistentVolume"),
+        1,
+        "written although nobody waited for the answer"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_recorded_with_user_object_code_and_size() {
+    let server = server();
+    let body = volume("v").to_string();
+    volumes(&server).create(&PostParams::default(), &typed(volume("v"))).await.unwrap();
+    let recorded = server.requests().all();
+    let [create] = recorded.as_slice() else { panic!("one request was made") };
+    assert_eq!(
+        (create.what().as_str(), create.user.name.as_str(), create.code),
+        ("create persistentvolumes", "tester", 201)
+    );
+    assert!(create.bytes_in >= u64::try_from(body.len()).unwrap() - 40);
+    assert!(create.sent() > create.bytes_in);
+    server.requests().clear();
+    assert_eq!(server.requests().count("create", "persistentvolumes"), 0);
+}

@@ -1,0 +1,322 @@
+//! Watches, their bookmarks and their ends.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::{
+    Api,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::{client, server, volume, volumes};
+use crate::apiserver::{
+    ApiServer, Options, User,
+    faults::{Effect, Rule, StreamFault},
+    resources::{ServerVersion, StreamingLists},
+    status::Status,
+};
+
+/// A raw watch: each item is an event, or an error where the connection broke.
+async fn watch(
+    server: &ApiServer,
+    query: &str,
+) -> (u16, impl Stream<Item = Result<Value, String>> + Unpin + use<>) {
+    let uri = format!("/api/v1/persistentvolumes?watch=true&{query}");
+    let request = http::Request::builder().uri(uri).body(bytes::Bytes::new()).unwrap();
+    let response = server.handle(&User::new("tester"), request).await;
+    let code = response.status().as_u16();
+    let lines = response.into_body().into_data_stream();
+    let events = lines.map(|line| {
+        line.map(|line| serde_json::from_slice(&line).unwrap()).map_err(|error| error.to_string())
+    });
+    (code, Box::pin(events))
+}
+
+/// `TYPE name`, `BOOKMARK version`, `ERROR code`.
+fn short(event: &Value) -> String {
+    let object = &event["object"];
+    let what = match event["type"].as_str().unwrap() {
+        "BOOKMARK" => object["metadata"]["annotations"]["k8s.io/initial-events-end"]
+            .as_str()
+            .unwrap_or("")
+            .to_owned(),
+        "ERROR" => object["code"].to_string(),
+        _ => object["metadata"]["name"].as_str().unwrap().to_owned(),
+    };
+    format!("{} {what}", event["type"].as_str().unwrap()).trim().to_owned()
+}
+
+/// The next `count` events; fails when they do not come at once.
+async fn take(
+    events: &mut (impl Stream<Item = Result<Value, String>> + Unpin),
+    count: usize,
+) -> Vec<String> {
+    let mut seen = Vec::new();
+    while seen.len() < count {
+        let next = timeout(Duration::from_secs(1), events.next()).await.expect("an event is due");
+        seen.push(short(&next.expect("the stream goes on").expect("the connection holds")));
+    }
+    seen
+}
+
+fn label(server: &ApiServer, name: &str, value: &Value) {
+    server
+        .merge("PersistentVolume", "", name, &json!({"metadata": {"labels": {"l": value}}}))
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_tells_what_happened_since_its_version() {
+    let server = server();
+    let since = server.revision();
+    server.create(&volume("a")).unwrap();
+    label(&server, "a", &json!("1"));
+    server.delete("PersistentVolume", "", "a").unwrap();
+    let (_, mut events) = watch(&server, &format!("resourceVersion={since}")).await;
+    assert_eq!(take(&mut events, 3).await, ["ADDED a", "MODIFIED a", "DELETED a"]);
+    server.create(&volume("b")).unwrap();
+    assert_eq!(take(&mut events, 1).await, ["ADDED b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_version_begins_with_what_there_is() {
+    let server = server();
+    for name in ["b", "a"] {
+        server.create(&volume(name)).unwrap();
+    }
+    for query in ["", "resourceVersion=0"] {
+        let (_, mut events) = watch(&server, query).await;
+        assert_eq!(take(&mut events, 2).await, ["ADDED a", "ADDED b"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selection_is_entered_and_left() {
+    let server = server();
+    let (_, mut events) = watch(&server, "labelSelector=l%3Dx").await;
+    server.create(&volume("a")).unwrap();
+    label(&server, "a", &json!("x"));
+    server
+        .merge("PersistentVolume", "", "a", &json!({"metadata": {"annotations": {"n": "1"}}}))
+        .unwrap();
+    label(&server, "a", &json!("y"));
+    let leaving = server.revision();
+    server.delete("PersistentVolume", "", "a").unwrap();
+    assert_eq!(take(&mut events, 2).await, ["ADDED a", "MODIFIED a"]);
+    let left = events.next().await.unwrap().unwrap();
+    assert_eq!(
+        (left["type"].as_str(), left["object"]["metadata"]["labels"]["l"].as_str()),
+        (Some("DELETED"), Some("x"))
+    );
+    assert_eq!(left["object"]["metadata"]["resourceVersion"], json!(leaving.to_string()));
+    assert!(
+        timeout(Duration::from_secs(1), events.next()).await.is_err(),
+        "a later deletion is not this watch's"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn bookmarks_come_each_minute_and_at_the_end() {
+    let server = server();
+    let (_, mut events) =
+        watch(&server, "allowWatchBookmarks=true&timeoutSeconds=100&resourceVersion=0").await;
+    let start = Instant::now();
+    let mut times = Vec::new();
+    while let Some(event) = events.next().await {
+        assert_eq!(short(&event.unwrap()), "BOOKMARK");
+        times.push(start.elapsed().as_secs());
+    }
+    assert_eq!(times, [60, 100]);
+    assert_eq!(start.elapsed().as_secs(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_is_a_place_to_go_on_from() {
+    let server = server();
+    let (_, mut events) = watch(&server, "allowWatchBookmarks=true&resourceVersion=0").await;
+    server.create(&json!({"kind": "StorageClass", "metadata": {"name": "other-kind"}, "provisioner": "p"})).unwrap();
+    let bookmark = events.next().await.unwrap().unwrap();
+    assert_eq!(
+        bookmark["object"]["metadata"]["resourceVersion"],
+        json!(server.revision().to_string())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_before_the_history_expires_in_its_stream() {
+    let server = server();
+    let since = server.revision();
+    server.create(&volume("a")).unwrap();
+    server.compact();
+    let (code, mut events) = watch(&server, &format!("resourceVersion={since}")).await;
+    assert_eq!(code, 200);
+    assert_eq!(take(&mut events, 1).await, ["ERROR 410"]);
+    assert!(events.next().await.is_none());
+    server.faults().add(Rule::on(
+        "watch",
+        "persistentvolumes",
+        Effect::Answer(Status::expired("too old")),
+    ));
+    assert_eq!(watch(&server, "resourceVersion=1").await.0, 410);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_has_told_all_outlives_a_compaction() {
+    let server = server();
+    let (_, mut events) = watch(&server, "resourceVersion=0").await;
+    assert!(timeout(Duration::from_secs(1), events.next()).await.is_err());
+    server.create(&json!({"kind": "StorageClass", "metadata": {"name": "other-kind"}, "provisioner": "p"})).unwrap();
+    server.compact();
+    server.create(&volume("a")).unwrap();
+    assert_eq!(take(&mut events, 1).await, ["ADDED a"]);
+    server.create(&volume("b")).unwrap();
+    server.compact();
+    assert_eq!(take(&mut events, 1).await, ["ERROR 410"], "but one that missed something ends");
+}
+
+fn of_version(version: ServerVersion) -> ApiServer {
+    let server = ApiServer::new(Options { version, ..Options::default() });
+    server.create(&volume("a")).unwrap();
+    server
+}
+
+const STREAMING: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=0&allowWatchBookmarks=true";
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_says_where_its_initial_events_end() {
+    let server = of_version(ServerVersion::minor(36));
+    let (_, mut events) = watch(&server, STREAMING).await;
+    assert_eq!(take(&mut events, 2).await, ["ADDED a", "BOOKMARK true"]);
+    server.create(&volume("b")).unwrap();
+    assert_eq!(take(&mut events, 1).await, ["ADDED b"]);
+    assert_eq!(watch(&server, "sendInitialEvents=true").await.0, 422);
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_servers_overlook_refuse_or_fail_a_streaming_list() {
+    let (code, mut events) = watch(&of_version(ServerVersion::minor(26)), STREAMING).await;
+    assert_eq!((code, take(&mut events, 1).await), (200, vec!["ADDED a".to_owned()]));
+    assert_eq!(
+        short(&events.next().await.unwrap().unwrap()),
+        "BOOKMARK",
+        "the plain one of each minute"
+    );
+    assert_eq!(watch(&of_version(ServerVersion::minor(30)), STREAMING).await.0, 422);
+    let failing =
+        ServerVersion { streaming_lists: StreamingLists::Failing, ..ServerVersion::minor(34) };
+    let (code, mut events) = watch(&of_version(failing), STREAMING).await;
+    assert_eq!((code, take(&mut events, 1).await), (200, vec!["ERROR 500".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_alone_is_watched_too() {
+    let server = of_version(ServerVersion::default());
+    let mut events = Api::<PersistentVolume>::all(client(&server))
+        .watch_metadata(&kube::api::WatchParams::default(), "0")
+        .await
+        .unwrap()
+        .boxed();
+    let kube::api::WatchEvent::Added(first) = events.next().await.unwrap().unwrap() else {
+        panic!("an ADDED is due")
+    };
+    assert_eq!(first.metadata.name.as_deref(), Some("a"));
+    assert_eq!(first.types.unwrap().kind, "PartialObjectMetadata");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_faults_strike_after_the_events_they_let_pass() {
+    let cases = [
+        (StreamFault::End { after: 1 }, "ADDED a, end"),
+        (StreamFault::Cut { after: 1 }, "ADDED a, broken"),
+        (StreamFault::Expire { after: 2 }, "ADDED a, ADDED b, ERROR 410, end"),
+        (StreamFault::Stall { after: 1 }, "ADDED a, silence"),
+        (StreamFault::Swallow { after: 1 }, "ADDED a, BOOKMARK, silence"),
+    ];
+    for (fault, expected) in cases {
+        let server = server();
+        for name in ["a", "b", "c"] {
+            server.create(&volume(name)).unwrap();
+        }
+        server.faults().add(Rule::on("watch", "persistentvolumes", Effect::Stream(fault)));
+        let (_, mut events) = watch(&server, "resourceVersion=1&allowWatchBookmarks=true").await;
+        let mut seen = Vec::new();
+        loop {
+            match timeout(Duration::from_secs(61), events.next()).await {
+                Err(_) => seen.push("silence".to_owned()),
+                Ok(None) => seen.push("end".to_owned()),
+                Ok(Some(Err(_))) => seen.push("broken".to_owned()),
+                Ok(Some(Ok(event))) => {
+                    seen.push(short(&event));
+                    if seen.len() < 5 && !seen.ends_with(&["BOOKMARK".to_owned()]) {
+                        continue;
+                    }
+                    seen.push("silence".to_owned());
+                }
+            }
+            break;
+        }
+        assert_eq!(seen.join(", "), expected, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_watches_are_resumed_by_a_client_without_a_gap() {
+    let server = server();
+    server.create(&volume("a")).unwrap();
+    let mut events =
+        watcher(volumes(&server), watcher::Config::default()).default_backoff().boxed();
+    let mut names = Vec::new();
+    let mut listed = false;
+    while !listed {
+        listed = matches!(events.next().await, Some(Ok(watcher::Event::InitDone)));
+    }
+    for name in ["b", "c"] {
+        assert!(
+            timeout(Duration::from_millis(1), events.next()).await.is_err(),
+            "the watch is open"
+        );
+        server.watches().cut(Some("persistentvolumes"));
+        server.create(&volume(name)).unwrap();
+        loop {
+            if let Some(Ok(watcher::Event::Apply(volume))) = events.next().await {
+                names.push(volume.metadata.name.unwrap());
+                break;
+            }
+        }
+    }
+    assert_eq!(names, ["b", "c"]);
+    assert_eq!(server.watches().count("persistentvolumes"), 1);
+    assert_eq!(server.requests().count("list", "persistentvolumes"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_reflector_sees_the_same_by_pages_and_by_stream() {
+    let server = server();
+    for i in 0..7 {
+        server.create(&volume(&format!("v{i}"))).unwrap();
+    }
+    for config in
+        [watcher::Config::default().page_size(3), watcher::Config::default().streaming_lists()]
+    {
+        let mut events = watcher(volumes(&server), config).boxed();
+        let mut listed = 0;
+        loop {
+            match events.next().await.unwrap().unwrap() {
+                watcher::Event::Init => {}
+                watcher::Event::InitApply(_) => listed += 1,
+                watcher::Event::InitDone => break,
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        assert_eq!(listed, 7);
+    }
+    assert_eq!(
+        server.requests().count("list", "persistentvolumes"),
+        3,
+        "three pages, then a stream"
+    );
+}
