@@ -85,7 +85,7 @@ impl From<kube::Error> for StartError {
 #[derive(Debug)]
 enum Backing {
     Embedded(Served),
-    Binaries(Processes),
+    Binaries(Box<Processes>),
     Cluster(String),
 }
 
@@ -137,7 +137,7 @@ impl ControlPlane {
                 Backing::Embedded(Served::start(settings).await?)
             }
             Choice::Binaries(assets) => {
-                Backing::Binaries(Processes::start(&assets, &layout, &audit)?)
+                Backing::Binaries(Box::new(Processes::start(&assets, &layout, &audit)?))
             }
             Choice::Cluster(kubeconfig) => Backing::Cluster(adopt(&kubeconfig, &layout).await?),
         };

@@ -2,6 +2,8 @@
 //!
 //! The same assertions hold for whichever server the environment offers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+
 use std::{fs, time::Duration};
 
 use http::Request;
@@ -74,9 +76,11 @@ async fn a_role_changed_while_the_server_runs_counts_at_once_or_soon() {
     let (admin, ceph) = (plane.client("admin").await.unwrap(), plane.client("ceph").await.unwrap());
     let pods: Api<DynamicObject> = Api::all_with(ceph, &resource("", "v1", "Pod"));
     assert!(pods.list(&ListParams::default()).await.is_err());
-    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]);
-    post(&admin, roles, &json!({"metadata": {"name": "pods"}, "rules": rules})).await.unwrap();
+    let lists = json!({
+        "metadata": {"name": "pods"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
+    });
+    post(&admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles", &lists).await.unwrap();
     let binding = json!({
         "metadata": {"name": "pods"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "pods"},

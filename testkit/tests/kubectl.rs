@@ -4,6 +4,8 @@
 //! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
 //! missing binary fails the test: see `.ci/kubectl` for a way to get one.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -11,7 +13,9 @@ use std::{
     time::Duration,
 };
 
+use serde_json::json;
 use testkit::apiserver::{
+    ApiServer,
     resources::ServerVersion,
     serve::{Served, Settings},
 };
@@ -52,7 +56,7 @@ const EVENT: &str = "
 apiVersion: v1
 kind: Event
 metadata: {name: claim.1, namespace: default}
-involvedObject: {kind: PersistentVolumeClaim, name: claim, namespace: default}
+involvedObject: {kind: PersistentVolumeClaim, name: claim, namespace: default, uid: UID}
 type: Warning
 reason: ProvisioningFailed
 message: no space
@@ -116,12 +120,19 @@ impl Bench {
         self.fed(arguments, "").await
     }
 
-    /// Waits until a claim is marked as deleted.
-    async fn until_deleting(&self, claim: &str) {
-        let deleted = "jsonpath={.metadata.deletionTimestamp}";
-        let marked =
-            async { while self.run(&["get", "pvc", claim, "-o", deleted]).await.is_empty() {} };
-        tokio::time::timeout(PATIENCE, marked).await.expect("the claim is never deleted");
+    /// Waits until `condition` holds on the server.
+    async fn until(&self, what: &str, condition: impl Fn(&ApiServer) -> bool) {
+        let holds = async {
+            while !condition(self.served.api()) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, holds).await.unwrap_or_else(|_| panic!("never {what}"));
+    }
+
+    /// Waits until a watch on a resource has been asked for.
+    async fn until_watched(&self, resource: &str) {
+        self.until("watched", |server| server.requests().count("watch", resource) > 0).await;
     }
 
     /// What kubectl complains of.
@@ -205,17 +216,53 @@ async fn get_prints_the_columns_of_the_real_server() {
         );
         let named = bench.run(&["get", "pvc", "-l", "app=a", "-o", "name"]).await;
         assert_eq!(named, "persistentvolumeclaim/claim\n");
-        assert_eq!(
-            bench.run(&["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"]).await,
-            "h"
-        );
+        let handle = ["get", "pv", "pv", "-o", "jsonpath={.spec.csi.volumeHandle}"];
+        assert_eq!(bench.run(&handle).await, "h");
+    }
+}
+
+#[tokio::test]
+async fn create_makes_objects_from_the_command_line() {
+    for bench in benches().await {
+        bench.run(&["create", "namespace", "sc"]).await;
+        bench.run(&["create", "secret", "generic", "s", "-n", "sc", "--from-literal=k=v"]).await;
+        bench.run(&["create", "serviceaccount", "a", "-n", "sc"]).await;
+        bench.run(&["create", "role", "r", "-n", "sc", "--verb=get", "--resource=pods"]).await;
+        bench
+            .run(&["create", "rolebinding", "b", "-n", "sc", "--role=r", "--serviceaccount=sc:a"])
+            .await;
+        let got = bench.run(&["get", "secret", "s", "-n", "sc", "-o", "jsonpath={.data.k}"]).await;
+        assert_eq!(got, "dg==");
+        let bound = bench
+            .run(&["get", "rolebinding", "b", "-n", "sc", "-o", "jsonpath={.subjects[0].name}"])
+            .await;
+        assert_eq!(bound, "a");
+    }
+}
+
+#[tokio::test]
+async fn events_are_sorted_by_a_field_of_the_whole_object() {
+    for bench in benches().await {
+        let event = |name: &str, time: &str| {
+            EVENT
+                .replace("claim.1", name)
+                .replace("no space", name)
+                .replace("lastTimestamp: 2020", &format!("lastTimestamp: {time}"))
+        };
+        let both = format!("{}---{}", event("a-later", "2021"), event("b-sooner", "2019"));
+        bench.fed(&["create", "-f", "-"], &both).await;
+        let table = bench.run(&["get", "events", "--sort-by=.lastTimestamp"]).await;
+        let sooner = table.find("b-sooner").expect("no b-sooner");
+        assert!(sooner < table.find("a-later").expect("no a-later"), "{table}");
     }
 }
 
 #[tokio::test]
 async fn describe_shows_an_object_with_its_events() {
     for bench in benches().await {
-        bench.fed(&["create", "-f", "-"], &format!("{CLAIM}---{EVENT}---{VOLUME}---{CLASS}")).await;
+        bench.fed(&["create", "-f", "-"], &format!("{CLAIM}---{VOLUME}---{CLASS}")).await;
+        let uid = bench.run(&["get", "pvc", "claim", "-o", "jsonpath={.metadata.uid}"]).await;
+        bench.fed(&["create", "-f", "-"], &EVENT.replace("UID", &uid)).await;
         let claim = bench.run(&["describe", "pvc", "claim"]).await;
         assert!(claim.contains("StorageClass:  rbd"), "{claim}");
         assert!(claim.contains("ProvisioningFailed") && claim.contains("no space"), "{claim}");
@@ -308,7 +355,9 @@ async fn delete_waits_until_the_last_finalizer_is_gone() {
         let finalizer = r#"{"metadata":{"finalizers":["example.com/a"]}}"#;
         bench.run(&["patch", "pvc", "claim", "--type", "merge", "-p", finalizer]).await;
         let mut deleting = bench.command("admin", &["delete", "pvc", "claim"]).spawn().unwrap();
-        bench.until_deleting("claim").await;
+        bench.until_watched("persistentvolumeclaims").await;
+        let claim = bench.served.api().get("PersistentVolumeClaim", "default", "claim").unwrap();
+        assert!(claim["metadata"]["deletionTimestamp"].is_string());
         assert!(deleting.try_wait().unwrap().is_none(), "did not wait");
         bench
             .run(&[
@@ -332,7 +381,7 @@ async fn a_watch_shows_changes_as_they_come() {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
         let mut watching = bench.command("admin", &["get", "pvc", "-w"]).spawn().unwrap();
         let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-        let mut next = async || {
+        let mut next = async || -> String {
             let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
             line.expect("the watch shows nothing").unwrap().expect("the watch ended")
         };
@@ -353,7 +402,24 @@ async fn wait_ends_when_an_object_is_deleted() {
         bench.fed(&["create", "-f", "-"], CLAIM).await;
         let arguments = ["wait", "pvc/claim", "--for=delete", "--timeout=30s"];
         let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
-        bench.run(&["delete", "pvc", "claim"]).await;
+        bench.until_watched("persistentvolumeclaims").await;
+        assert!(waiting.try_wait().unwrap().is_none(), "did not wait");
+        bench.served.api().delete("PersistentVolumeClaim", "default", "claim").unwrap();
+        let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
+        assert!(ended.unwrap().success());
+    }
+}
+
+#[tokio::test]
+async fn wait_ends_when_a_condition_is_met() {
+    for bench in benches().await {
+        let server = bench.served.api();
+        server.create(&json!({"kind": "Node", "metadata": {"name": "n"}})).unwrap();
+        let arguments = ["wait", "node/n", "--for=condition=Ready", "--timeout=30s"];
+        let mut waiting = bench.command("admin", &arguments).spawn().unwrap();
+        bench.until_watched("nodes").await;
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        server.merge("Node", "", "n", &ready).unwrap();
         let ended = tokio::time::timeout(PATIENCE, waiting.wait()).await.expect("wait hangs");
         assert!(ended.unwrap().success());
     }

@@ -1,7 +1,7 @@
 //! The audit log: a line of JSON for every answered request, as kube-apiserver writes them.
 //!
 //! Owns the shape of a line (an `audit.k8s.io/v1` Event of level Metadata, stage
-//! ResponseComplete) and the file. Promises that a line is in the file before the client has the
+//! `ResponseComplete`) and the file. Promises that a line is in the file before the client has the
 //! answer. A watch is told once, when it begins.
 
 use std::{

@@ -1,6 +1,6 @@
 //! What stands at paths that are no resources.
 //!
-//! Owns the way from a path to health, version, discovery and OpenAPI documents, in the form the
+//! Owns the way from a path to health, version, discovery and `OpenAPI` documents, in the form the
 //! client asks for. A pure function of what is served. Leaves the documents' content to
 //! `discovery` and `openapi`, and whether the user may read them to `rbac`.
 
@@ -14,7 +14,7 @@ use super::{
     ApiServer, Body, User,
     discovery::{self, Resource},
     hooks::Extension,
-    openapi::{Spec, V2_PROTOBUF},
+    openapi::{Spec, V2_PROTOBUF, V2_PROTOBUF_ASKED},
     request_info::RequestInfo,
     resources::{Kind, ServerVersion},
     respond,
@@ -72,7 +72,7 @@ pub fn at(
     let resources = served(kinds, version);
     let spec = Spec { resources: &resources, minor };
     match path {
-        "/openapi/v2" if accept.contains(V2_PROTOBUF) => {
+        "/openapi/v2" if accept.contains(V2_PROTOBUF_ASKED) => {
             Some(Document { content_type: V2_PROTOBUF, body: spec.v2_protobuf() })
         }
         "/openapi/v2" => Some(json(&spec.v2_json())),
@@ -81,7 +81,7 @@ pub fn at(
     }
 }
 
-/// OpenAPI version 3 came with Kubernetes 1.24.
+/// `OpenAPI` version 3 came with Kubernetes 1.24.
 fn openapi_v3(spec: &Spec<'_>, path: &str) -> Option<Document> {
     let rest = path.strip_prefix("/openapi/v3").filter(|_| spec.minor >= 24)?;
     match rest.trim_matches('/') {
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_client_chooses_the_form_of_openapi_v2() {
         let form = |accept| document(36, "/openapi/v2", accept).unwrap().content_type;
-        assert_eq!(form(V2_PROTOBUF), V2_PROTOBUF);
+        assert_eq!(form(V2_PROTOBUF_ASKED), V2_PROTOBUF);
         assert_eq!(form("application/json"), "application/json");
     }
 

@@ -12,6 +12,9 @@
 //! kind differ only in name).
 
 pub mod audit;
+pub mod audit_file;
+pub mod auth;
+pub mod authorizer;
 mod body;
 mod chance;
 mod defaults;
@@ -23,6 +26,7 @@ pub mod object;
 pub mod openapi;
 mod parameters;
 mod patch;
+pub mod protobuf;
 pub mod quantity;
 pub mod rbac;
 mod representation;
@@ -35,6 +39,9 @@ mod service;
 pub mod status;
 mod store;
 mod strategy;
+pub mod table;
+pub mod tls;
+pub mod token_request;
 pub mod tree;
 mod validation;
 mod verbs;

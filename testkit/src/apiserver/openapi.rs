@@ -1,4 +1,4 @@
-//! OpenAPI documents, as small as kubectl accepts.
+//! `OpenAPI` documents, as small as kubectl accepts.
 //!
 //! Owns the version 2 document (protobuf and JSON) and the version 3 index and documents. They say
 //! which kinds there are and which query parameters a PATCH of each takes, because kubectl looks
@@ -13,8 +13,11 @@ use serde_json::{Map, Value, json};
 
 use super::discovery::Resource;
 
-/// Content type under which kubectl asks for the version 2 document.
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Media type under which kubectl asks for the version 2 document.
+pub const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// Media type under which it is answered: Go's parser takes no `@` in an answer's.
+pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The query parameters of a PATCH that kubectl looks for.
 const PATCH_PARAMETERS: [&str; 4] = ["dryRun", "fieldManager", "fieldValidation", "force"];

@@ -1,6 +1,6 @@
 //! Questions a client asks about itself: may I, what may I, who am I.
 //!
-//! Owns the answers to SelfSubjectAccessReview, SelfSubjectRulesReview and SelfSubjectReview,
+//! Owns the answers to `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`,
 //! which are made and never stored: pure functions of the policy, the user and the question.
 
 use std::sync::Arc;
@@ -142,7 +142,7 @@ mod tests {
         User { name: "jane".to_owned(), groups: vec!["g".to_owned()] }
     }
 
-    fn allowed(spec: Value) -> Value {
+    fn allowed(spec: &Value) -> Value {
         let review = json!({"kind": "SelfSubjectAccessReview", "spec": spec});
         answer(&policy(), &jane(), "selfsubjectaccessreviews", &review).unwrap()["status"].clone()
     }
@@ -151,13 +151,13 @@ mod tests {
     fn a_review_of_access_says_what_the_policy_says() {
         let get = |name| json!({"resourceAttributes": {"verb": "get", "resource": "secrets", "name": name}});
         assert_eq!(
-            allowed(get("a")),
+            allowed(&get("a")),
             json!({"allowed": true, "reason":
                 "RBAC: allowed by ClusterRoleBinding \"b\" of ClusterRole \"r\" to User \"jane\""})
         );
-        assert_eq!(allowed(get("b")), json!({"allowed": false}));
+        assert_eq!(allowed(&get("b")), json!({"allowed": false}));
         let path = json!({"nonResourceAttributes": {"verb": "get", "path": "/version"}});
-        assert_eq!(allowed(path)["allowed"], true);
+        assert_eq!(allowed(&path)["allowed"], true);
     }
 
     #[test]

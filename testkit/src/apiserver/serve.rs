@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
@@ -31,7 +31,7 @@ use super::{
     authorizer::Rbac,
     documents::Documents,
     hooks::{AuditSink, Hooks},
-    refuse,
+    protobuf, refuse,
     resources::ServerVersion,
     reviews::Reviews,
     table::Printer,
@@ -213,8 +213,25 @@ impl Door {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await?.to_bytes();
         match self.tokens.user(&parts.headers, self.api.now()) {
-            Ok(user) => Ok(self.api.answer(&user, Request::from_parts(parts, body)).await?),
+            Ok(user) => {
+                Ok(self.api.answer(&user, as_json(Request::from_parts(parts, body))).await?)
+            }
             Err(status) => Ok(refuse(&status)),
+        }
+    }
+}
+
+/// The request with a protobuf body turned into JSON, where it has one that is understood.
+fn as_json(request: Request<Bytes>) -> Request<Bytes> {
+    let is_protobuf =
+        request.headers().get(CONTENT_TYPE).is_some_and(|t| t == protobuf::MEDIA_TYPE);
+    match protobuf::to_json(request.body()).filter(|_| is_protobuf) {
+        None => request,
+        Some(object) => {
+            let mut request = request.map(|_| Bytes::from(object.to_string()));
+            let json = HeaderValue::from_static("application/json");
+            request.headers_mut().insert(CONTENT_TYPE, json);
+            request
         }
     }
 }

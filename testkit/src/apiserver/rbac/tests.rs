@@ -17,11 +17,11 @@ fn user(name: &str) -> Subject<'_> {
     Subject { name, groups: &[] }
 }
 
-fn role(name: &str, namespace: Option<&str>, rules: Value) -> Value {
+fn role(name: &str, namespace: Option<&str>, rules: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": namespace}, "rules": rules})
 }
 
-fn binding(name: &str, namespace: Option<&str>, role: (&str, &str), subject: Value) -> Value {
+fn binding(name: &str, namespace: Option<&str>, role: (&str, &str), subject: &Value) -> Value {
     json!({
         "metadata": {"name": name, "namespace": namespace},
         "roleRef": {"kind": role.0, "name": role.1, "apiGroup": "rbac.authorization.k8s.io"},
@@ -111,12 +111,12 @@ fn paths_match_whole_or_by_a_trailing_star() {
 fn a_role_binding_holds_in_its_namespace_only_even_for_a_cluster_role() {
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     let policy = Policy::new(&Objects {
-        cluster_roles: vec![role("reader", None, rules)],
+        cluster_roles: vec![role("reader", None, &rules)],
         role_bindings: vec![binding(
             "read",
             Some("sc"),
             ("ClusterRole", "reader"),
-            named_user("jane"),
+            &named_user("jane"),
         )],
         ..Objects::default()
     });
@@ -140,10 +140,10 @@ fn service_accounts_and_groups_are_subjects_too() {
         json!({"kind": "ServiceAccount", "name": "csi-provisioner", "namespace": "default"});
     let group = json!({"kind": "Group", "name": "readers"});
     let policy = Policy::new(&Objects {
-        cluster_roles: vec![role("reader", None, rules)],
+        cluster_roles: vec![role("reader", None, &rules)],
         cluster_role_bindings: vec![
-            binding("a", None, ("ClusterRole", "reader"), account),
-            binding("b", None, ("ClusterRole", "reader"), group),
+            binding("a", None, ("ClusterRole", "reader"), &account),
+            binding("b", None, ("ClusterRole", "reader"), &group),
         ],
         ..Objects::default()
     });
@@ -162,7 +162,7 @@ fn a_binding_whose_role_is_missing_grants_nothing_and_says_so() {
             "b",
             None,
             ("ClusterRole", "gone"),
-            named_user("jane"),
+            &named_user("jane"),
         )],
         ..Objects::default()
     });
@@ -190,10 +190,10 @@ fn members_of_the_superuser_group_need_no_role() {
 fn malformed_objects_grant_nothing_and_do_not_disturb_others() {
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     let policy = Policy::new(&Objects {
-        cluster_roles: vec![json!(7), role("reader", None, rules)],
+        cluster_roles: vec![json!(7), role("reader", None, &rules)],
         cluster_role_bindings: vec![
             json!({"metadata": {}}),
-            binding("b", None, ("ClusterRole", "reader"), named_user("jane")),
+            binding("b", None, ("ClusterRole", "reader"), &named_user("jane")),
         ],
         ..Objects::default()
     });

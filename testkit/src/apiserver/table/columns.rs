@@ -406,9 +406,10 @@ fn node_status(node: &Value) -> Value {
         Some(_) => "NotReady",
         None => "Unknown",
     };
-    match at(node, &["spec", "unschedulable"]) == true {
-        true => format!("{status},SchedulingDisabled").into(),
-        false => status.into(),
+    if at(node, &["spec", "unschedulable"]) == true {
+        format!("{status},SchedulingDisabled").into()
+    } else {
+        status.into()
     }
 }
 
