@@ -1,5 +1,5 @@
 //! `testkit serve`: the in-memory API server over HTTPS, for kubectl, scenario players and demos;
-//! `testkit play`: the scenario player.
+//! `testkit play`: the scenario player; `testkit driver` and `testkit binder`: what a cluster has besides.
 
 use std::{error::Error, path::PathBuf, process::ExitCode};
 
@@ -9,7 +9,7 @@ use testkit::{
         resources::ServerVersion,
         serve::{ServeError, Served, Settings},
     },
-    player,
+    binder, driver, player,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -26,6 +26,10 @@ enum Command {
     Serve(Serve),
     /// Plays recorded scenarios on a provisioner.
     Play(player::cli::Play),
+    /// Serves a CSI driver that keeps its volumes on disk.
+    Driver(driver::cli::Driver),
+    /// Binds claims to volumes, as kube-controller-manager does.
+    Binder(binder::Binder),
 }
 
 #[derive(Debug, clap::Args)]
@@ -67,6 +71,8 @@ async fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Serve(arguments) => serve(arguments).await?,
         Command::Play(arguments) => return Ok(player::cli::run(arguments).await?),
+        Command::Driver(arguments) => driver::cli::run(arguments).await?,
+        Command::Binder(arguments) => binder::main(arguments).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -28,6 +29,9 @@ use super::{Backend, Journal, service::routes};
 
 /// How much an in-memory stream holds in each direction before its writer waits.
 const STREAM_BUFFER: usize = 64 * 1024;
+
+/// How long a listener rests after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A driver and the places it can be reached at. All tasks die with it.
 pub struct Host<B> {
@@ -131,9 +135,10 @@ impl State {
 
 async fn accept(listener: UnixListener, routes: Routes, tasks: Tasks) {
     loop {
-        // A failed accept is one caller lost; the next may get through.
-        if let Ok((stream, _)) = listener.accept().await {
-            tasks.spawn(serve(stream, routes.clone(), tasks.clone()));
+        match listener.accept().await {
+            Ok((stream, _)) => tasks.spawn(serve(stream, routes.clone(), tasks.clone())),
+            // One caller is lost, or too many files are open: the next may get through.
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 static DESCRIPTORS: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/csi_descriptors.bin"));
@@ -29,9 +29,23 @@ pub struct Record {
     pub at: Instant,
 }
 
+impl Record {
+    /// The call in a line, without the secrets it may hold.
+    pub fn without_secrets(&self) -> String {
+        let mut request = self.request.clone();
+        if let Some(fields) = request.as_object_mut() {
+            fields.remove("secrets");
+        }
+        format!("{} {request}", self.method)
+    }
+}
+
 /// Every call a driver got, in the order they came.
 #[derive(Debug, Default)]
-pub struct Journal(Mutex<Vec<Record>>);
+pub struct Journal {
+    calls: Mutex<Vec<Record>>,
+    length: watch::Sender<usize>,
+}
 
 impl Journal {
     /// Writes a call down.
@@ -41,23 +55,32 @@ impl Journal {
 
     /// Writes a call down whose request is JSON already.
     pub(crate) fn note_json(&self, method: &'static str, request: Value) {
-        self.0.lock().push(Record { method, request, at: Instant::now() });
+        let mut calls = self.calls.lock();
+        calls.push(Record { method, request, at: Instant::now() });
+        self.length.send_replace(calls.len());
     }
 
     /// All calls so far.
     pub fn calls(&self) -> Vec<Record> {
-        self.0.lock().clone()
+        self.calls.lock().clone()
+    }
+
+    /// The calls after the first `known`, as soon as there are some.
+    pub async fn after(&self, known: usize) -> Vec<Record> {
+        // The sender lives as long as the journal, so the wait cannot fail.
+        let _ = self.length.subscribe().wait_for(|length| *length > known).await;
+        self.calls.lock().iter().skip(known).cloned().collect()
     }
 
     /// How many calls `method` had.
     pub fn count(&self, method: &str) -> usize {
-        self.0.lock().iter().filter(|call| call.method == method).count()
+        self.calls.lock().iter().filter(|call| call.method == method).count()
     }
 
     /// How many calls each method had.
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
-        for call in self.0.lock().iter() {
+        for call in self.calls.lock().iter() {
             *counts.entry(call.method).or_default() += 1;
         }
         counts
@@ -67,7 +90,7 @@ impl Journal {
     /// there is none, of the request's field. Without a `key` all count under `""`.
     pub fn counts_by(&self, method: &str, key: Option<&str>) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for call in self.0.lock().iter().filter(|call| call.method == method) {
+        for call in self.calls.lock().iter().filter(|call| call.method == method) {
             let value = key.map_or_else(String::new, |key| field(&call.request, key));
             *counts.entry(value).or_default() += 1;
         }

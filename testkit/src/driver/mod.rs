@@ -3,12 +3,14 @@
 //! Owns what a driver is to the sidecar: the gRPC services ([`Backend`] behind one adapter to
 //! tonic), the transports they are served on ([`Host`]: a unix socket, or an in-memory stream for
 //! simulated time) and the log of every call ([`Journal`]). [`Scripted`] answers by rules,
-//! `DiskDriver` keeps real (if empty) volumes. Promises that a call whose caller went away
+//! [`disk::DiskDriver`] keeps real (if empty) volumes. Promises that a call whose caller went away
 //! is dropped where it stands, and that on a paused, single-threaded runtime the same calls give
 //! the same answers in the same order. Leaves to others to judge the calls.
 
 use std::{future::Future, time::Duration};
 
+pub mod cli;
+pub mod disk;
 mod host;
 mod journal;
 mod rules;

@@ -1,0 +1,55 @@
+//! `testkit driver`: the disk driver on a unix socket.
+
+use std::{io, path::PathBuf};
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{
+    Host,
+    disk::{DiskDriver, Settings},
+};
+
+/// Where the driver is reached and keeps its volumes.
+#[derive(Debug, Args)]
+pub struct Driver {
+    /// The unix socket to serve on.
+    #[arg(long)]
+    socket: PathBuf,
+    /// Directory that holds the volumes.
+    #[arg(long)]
+    root: PathBuf,
+    /// What the driver is called.
+    #[arg(long, default_value = "disk.csi.example.com")]
+    name: String,
+    /// Bytes to give out altogether; without it, what the file system has free.
+    #[arg(long)]
+    size: Option<i64>,
+}
+
+/// Serves until it is told to stop, and prints every call without its secrets.
+pub async fn run(command: Driver) -> io::Result<()> {
+    let Driver { socket, root, name, size } = command;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let host = Host::new(DiskDriver::open(Settings { name, root, size })?);
+    host.listen(&socket)?;
+    println!("ready unix://{}", socket.display());
+    tokio::select! {
+        () = print_calls(&host) => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    host.stop();
+    Ok(())
+}
+
+async fn print_calls(host: &Host<DiskDriver>) {
+    let mut printed = 0;
+    loop {
+        for call in host.journal().after(printed).await {
+            println!("{}", call.without_secrets());
+            printed += 1;
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! A driver that keeps its volumes on disk, as directories.
+//!
+//! Owns the directory: one sub-directory per volume with its data and a record of what it is.
+//! Promises what the CSI specification asks of `CreateVolume` and `DeleteVolume`: both can be
+//! repeated, an incompatible repetition is refused, and volumes outlive the driver. Secrets are
+//! never written. It mounts nothing and enforces no size.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Answer, Backend, Call, Status,
+    proto::{
+        CapacityRange, ControllerGetCapabilitiesResponse, CreateVolumeRequest,
+        CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
+        GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
+        NodeGetInfoResponse, ProbeResponse, Volume,
+    },
+    scripted::{controller_capabilities, plugin_capabilities},
+};
+
+/// What a volume gets when the request asks for no size, in bytes.
+const DEFAULT_CAPACITY: i64 = 1 << 30;
+
+/// The longest volume name, in bytes (CSI specification, "Size Limits").
+const LONGEST_NAME: usize = 128;
+
+/// The longest id that can be a file name even with what is put before it.
+const LONGEST_ID: usize = 240;
+
+/// The file in a volume's directory that tells what it is.
+const RECORD: &str = "volume.json";
+
+/// How the driver is set up.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What it is called.
+    pub name: String,
+    /// Where the volumes are kept.
+    pub root: PathBuf,
+    /// Bytes to give out altogether; what the file system has free, when `None`.
+    pub size: Option<i64>,
+}
+
+/// A driver with volumes on disk.
+#[derive(Debug)]
+pub struct DiskDriver {
+    settings: Settings,
+    /// Held during every change, so that two calls never see half a volume.
+    changes: Mutex<()>,
+}
+
+/// What is known of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The name it was created by.
+    pub name: String,
+    /// Its id.
+    pub id: String,
+    /// Its size in bytes.
+    pub capacity_bytes: i64,
+    /// The parameters it was created with.
+    pub parameters: BTreeMap<String, String>,
+}
+
+impl DiskDriver {
+    /// A driver on `settings.root`, which is made if it is not there. What a killed driver left
+    /// half done is removed.
+    pub fn open(settings: Settings) -> io::Result<Self> {
+        fs::create_dir_all(&settings.root)?;
+        for entry in fs::read_dir(&settings.root)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(Self { settings, changes: Mutex::new(()) })
+    }
+
+    /// All volumes, by id.
+    pub fn volumes(&self) -> io::Result<Vec<Record>> {
+        let mut volumes = Vec::new();
+        for entry in fs::read_dir(&self.settings.root)? {
+            volumes.extend(read(&entry?.path())?);
+        }
+        volumes.sort_by(|a: &Record, b| a.id.cmp(&b.id));
+        Ok(volumes)
+    }
+
+    fn create(&self, request: &CreateVolumeRequest) -> Result<Record, Status> {
+        check(request)?;
+        let _alone = self.changes.lock();
+        let id = volume_id(&request.name);
+        let home = self.settings.root.join(&id);
+        if let Some(known) = read(&home).map_err(broken)? {
+            return compatible(&known, request).map(|()| known);
+        }
+        let capacity_bytes = capacity(request.capacity_range.unwrap_or_default())?;
+        if capacity_bytes > self.available().map_err(broken)? {
+            return Err(Status::resource_exhausted("not enough space left for the volume"));
+        }
+        let (name, parameters) = (request.name.clone(), request.parameters.clone());
+        let record = Record { name, id, capacity_bytes, parameters };
+        self.write(&record, &home).map_err(broken)?;
+        Ok(record)
+    }
+
+    /// Makes the volume's directory, all or nothing.
+    fn write(&self, record: &Record, home: &Path) -> io::Result<()> {
+        let draft = self.settings.root.join(format!(".new-{}", record.id));
+        fs::create_dir_all(draft.join("data"))?;
+        let mut file = fs::File::create(draft.join(RECORD))?;
+        file.write_all(&serde_json::to_vec_pretty(record)?)?;
+        file.sync_all()?;
+        fs::rename(draft, home)
+    }
+
+    fn delete(&self, id: &str) -> Result<(), Status> {
+        if id.is_empty() {
+            return Err(Status::invalid_argument("the volume id is missing"));
+        }
+        if !is_volume_id(id) {
+            // We never gave out such an id, so there is no such volume: that is success.
+            return Ok(());
+        }
+        let _alone = self.changes.lock();
+        let gone = self.settings.root.join(format!(".gone-{id}"));
+        match fs::rename(self.settings.root.join(id), &gone) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(broken(error)),
+            Ok(()) => fs::remove_dir_all(gone).map_err(broken),
+        }
+    }
+
+    /// Bytes that can still be given out.
+    fn available(&self) -> io::Result<i64> {
+        let Some(size) = self.settings.size else {
+            let system = rustix::fs::statvfs(&self.settings.root)?;
+            let free = system.f_bavail.saturating_mul(system.f_frsize);
+            return Ok(i64::try_from(free).unwrap_or(i64::MAX));
+        };
+        let volumes = self.volumes()?;
+        let used = volumes.iter().map(|volume| volume.capacity_bytes);
+        Ok(used.fold(size, i64::saturating_sub).max(0))
+    }
+}
+
+/// What a driver answers when its disk fails it.
+#[allow(clippy::needless_pass_by_value)] // it is given to `map_err`
+fn broken(error: io::Error) -> Status {
+    Status::internal(format!("the driver's directory cannot be used: {error}"))
+}
+
+fn read(home: &Path) -> io::Result<Option<Record>> {
+    match fs::read(home.join(RECORD)) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What every `CreateVolume` must have, and what this driver cannot do.
+fn check(request: &CreateVolumeRequest) -> Result<(), Status> {
+    let wrong = if request.name.is_empty() {
+        "the volume name is missing"
+    } else if request.name.len() > LONGEST_NAME {
+        "the volume name has more than 128 bytes"
+    } else if volume_id(&request.name).len() > LONGEST_ID {
+        "the volume name has too many characters that a file name cannot have"
+    } else if request.volume_capabilities.is_empty() {
+        "the volume capabilities are missing"
+    } else if request.volume_content_source.is_some() {
+        "volumes of this driver begin empty: content sources are not supported"
+    } else {
+        return Ok(());
+    };
+    Err(Status::invalid_argument(wrong))
+}
+
+/// The size of a new volume.
+fn capacity(range: CapacityRange) -> Result<i64, Status> {
+    let CapacityRange { required_bytes: required, limit_bytes: limit } = range;
+    if required < 0 || limit < 0 || limit > 0 && limit < required {
+        return Err(Status::out_of_range("no size is within the asked range"));
+    }
+    Ok(match (required, limit) {
+        (0, 0) => DEFAULT_CAPACITY,
+        (0, limit) => DEFAULT_CAPACITY.min(limit),
+        (required, _) => required,
+    })
+}
+
+/// Whether a known volume is what a repeated request asks for (CSI specification,
+/// `CreateVolume`: otherwise `ALREADY_EXISTS`).
+fn compatible(known: &Record, request: &CreateVolumeRequest) -> Result<(), Status> {
+    let range = request.capacity_range.unwrap_or_default();
+    let fits = known.capacity_bytes >= range.required_bytes
+        && (range.limit_bytes == 0 || known.capacity_bytes <= range.limit_bytes);
+    if fits && known.parameters == request.parameters {
+        return Ok(());
+    }
+    Err(Status::already_exists(format!(
+        "volume {:?} exists with another size or other parameters",
+        known.name
+    )))
+}
+
+/// A volume's id: its name in letters that any file system takes.
+fn volume_id(name: &str) -> String {
+    let letters = name.bytes().map(|byte| match byte {
+        b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("+{byte:02x}"),
+    });
+    format!("vol-{}", letters.collect::<String>())
+}
+
+/// Whether an id can be one of ours; no other is ever made a path.
+fn is_volume_id(id: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    id.starts_with("vol-") && id.bytes().all(plain)
+}
+
+impl Backend for DiskDriver {
+    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
+        Ok(GetPluginInfoResponse {
+            name: self.settings.name.clone(),
+            vendor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            manifest: BTreeMap::new(),
+        })
+    }
+
+    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
+        plugin_capabilities(&["CONTROLLER_SERVICE".to_owned()])
+    }
+
+    async fn probe(&self) -> Answer<ProbeResponse> {
+        Ok(ProbeResponse { ready: Some(true) })
+    }
+
+    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
+        controller_capabilities(&["CREATE_DELETE_VOLUME", "GET_CAPACITY"].map(str::to_owned))
+    }
+
+    async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        let record = self.create(&call.request)?;
+        let volume = Volume {
+            capacity_bytes: record.capacity_bytes,
+            volume_id: record.id,
+            ..Volume::default()
+        };
+        Ok(CreateVolumeResponse { volume: Some(volume) })
+    }
+
+    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        self.delete(&call.request.volume_id)?;
+        Ok(DeleteVolumeResponse {})
+    }
+
+    async fn get_capacity(&self, _call: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
+        let available_capacity = self.available().map_err(broken)?;
+        Ok(GetCapacityResponse { available_capacity, ..GetCapacityResponse::default() })
+    }
+
+    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
+        Ok(NodeGetInfoResponse { node_id: "node".to_owned(), ..NodeGetInfoResponse::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{
+        Code,
+        proto::{VolumeCapability, VolumeContentSource},
+    };
+
+    /// A driver on an empty directory, gone with it.
+    struct Fixture(DiskDriver, PathBuf);
+
+    impl Fixture {
+        fn new(test: &str, size: Option<i64>) -> Self {
+            let root = std::env::temp_dir().join(format!("disk-{test}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            Self(Self::reopened(&root, size), root)
+        }
+
+        fn reopened(root: &Path, size: Option<i64>) -> DiskDriver {
+            let name = "disk.example.com".to_owned();
+            DiskDriver::open(Settings { name, root: root.to_owned(), size }).unwrap()
+        }
+
+        fn ids(&self) -> Vec<String> {
+            self.0.volumes().unwrap().into_iter().map(|volume| volume.id).collect()
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.1);
+        }
+    }
+
+    fn request(name: &str, required_bytes: i64, limit_bytes: i64) -> CreateVolumeRequest {
+        CreateVolumeRequest {
+            name: name.to_owned(),
+            capacity_range: Some(CapacityRange { required_bytes, limit_bytes }),
+            volume_capabilities: vec![VolumeCapability::default()],
+            parameters: [("pool".to_owned(), "a".to_owned())].into(),
+            secrets: [("key".to_owned(), "s3cr3t".to_owned())].into(),
+            ..CreateVolumeRequest::default()
+        }
+    }
+
+    #[test]
+    fn creation_can_be_repeated_but_not_with_another_size_or_other_parameters() {
+        let Fixture(driver, root) = &Fixture::new("repeat", None);
+        let made = driver.create(&request("v", 100, 0)).unwrap();
+        assert_eq!(driver.create(&request("v", 50, 100)).unwrap(), made);
+        let other = CreateVolumeRequest { parameters: BTreeMap::new(), ..request("v", 100, 0) };
+        for incompatible in [request("v", 101, 0), request("v", 1, 99), other] {
+            let refused = driver.create(&incompatible).unwrap_err();
+            assert_eq!(refused.code(), Code::AlreadyExists);
+        }
+        assert_eq!(Fixture::reopened(root, None).create(&request("v", 100, 0)).unwrap(), made);
+    }
+
+    #[test]
+    fn deletion_can_be_repeated_and_foreign_ids_touch_nothing() {
+        let fixture = Fixture::new("delete", None);
+        let (a, b) = (request("a", 1, 0), request("b", 1, 0));
+        let (a, _) = (fixture.0.create(&a).unwrap(), fixture.0.create(&b).unwrap());
+        for id in [a.id.as_str(), a.id.as_str(), "vol-none", "../vol-b", "vol-/../vol-b", ".."] {
+            assert!(fixture.0.delete(id).is_ok(), "{id}");
+        }
+        assert_eq!(fixture.ids(), ["vol-b"]);
+        assert_eq!(fixture.0.delete("").unwrap_err().code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn every_name_has_an_id_of_its_own_that_is_one_path_segment() {
+        let fixture = Fixture::new("names", None);
+        let long = "x".repeat(LONGEST_NAME);
+        let names = ["../up", "a/b", "a+2fb", ".", "ü", long.as_str()];
+        for name in names {
+            assert_eq!(fixture.0.create(&request(name, 1, 0)).unwrap().name, name);
+        }
+        assert_eq!(fixture.ids().len(), names.len());
+        for id in fixture.ids() {
+            assert!(is_volume_id(&id) && fixture.0.delete(&id).is_ok(), "{id}");
+        }
+        assert!(fixture.ids().is_empty());
+    }
+
+    #[test]
+    fn sizes_follow_the_range_and_the_space_left() {
+        let fixture = Fixture::new("sizes", Some(3 << 30));
+        for (required, limit, expected) in [
+            (0, 0, Ok(1 << 30)),
+            (0, 7, Ok(7)),
+            (5, 7, Ok(5)),
+            (7, 5, Err(Code::OutOfRange)),
+            (-1, 0, Err(Code::OutOfRange)),
+            (3 << 30, 0, Err(Code::ResourceExhausted)),
+        ] {
+            let made = fixture.0.create(&request(&format!("v{required}-{limit}"), required, limit));
+            let capacity = made.map(|record| record.capacity_bytes).map_err(|status| status.code());
+            assert_eq!(capacity, expected, "{required}..{limit}");
+        }
+        assert_eq!(fixture.0.available().unwrap(), (2 << 30) - 12);
+        assert!(Fixture::new("statvfs", None).0.available().unwrap() > 0);
+    }
+
+    #[test]
+    fn incomplete_requests_are_refused() {
+        let fixture = Fixture::new("incomplete", None);
+        let no_capability =
+            CreateVolumeRequest { volume_capabilities: Vec::new(), ..request("v", 1, 0) };
+        let source = CreateVolumeRequest {
+            volume_content_source: Some(VolumeContentSource::default()),
+            ..request("v", 1, 0)
+        };
+        let long = request(&"x".repeat(LONGEST_NAME + 1), 1, 0);
+        let odd = request(&"/".repeat(LONGEST_NAME), 1, 0);
+        for wrong in [request("", 1, 0), no_capability, source, long, odd] {
+            assert_eq!(fixture.0.create(&wrong).unwrap_err().code(), Code::InvalidArgument);
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_written_and_half_done_work_is_cleared_away() {
+        let fixture = Fixture::new("secrets", None);
+        fixture.0.create(&request("v", 1, 0)).unwrap();
+        let record = fs::read_to_string(fixture.1.join("vol-v").join(RECORD)).unwrap();
+        assert!(record.contains("pool") && !record.contains("s3cr3t"), "{record}");
+        fs::create_dir_all(fixture.1.join(".new-vol-w/data")).unwrap();
+        Fixture::reopened(&fixture.1, None);
+        assert!(!fixture.1.join(".new-vol-w").exists());
+        assert_eq!(fixture.ids(), ["vol-v"]);
+    }
+}
