@@ -28,6 +28,8 @@ pub mod scope;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod transport;
 mod url;
 pub mod views;
