@@ -220,6 +220,13 @@ async fn a_server_that_ignores_the_wish_to_stream_is_found_out_however_much_goes
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_to_begin_is_waited_for() {
+    let run = reflect(100, |_, _| stream(&["a"]).after(20)).await;
+    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
+    assert_eq!(run.asked(), ["stream"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn once_in_pages_always_in_pages() {
     let run = reflect(100, |_, seen| match asked(&seen.url).as_str() {
         "stream" => Answer::status(500),
