@@ -181,9 +181,18 @@ async fn no_answer_or_half_of_one_is_unclear() {
 }
 
 #[tokio::test]
-async fn an_odd_namespace_sends_nothing() {
+async fn an_odd_or_missing_namespace_sends_nothing() {
     let server = Server::new(|_, _| Answer::status(200));
-    let error = client(&server).create::<Claim>(Some("../x"), &json!({})).await.unwrap_err();
+    let client = client(&server);
+    let error = client.create::<Claim>(Some("../x"), &json!({})).await.unwrap_err();
     assert_eq!(error.to_string(), "invalid namespace \"../x\": [may not contain '/']");
-    assert!(!error.is_unclear() && server.seen().is_empty());
+    assert!(!error.is_unclear());
+    let error = client.create::<Claim>(None, &json!({})).await.unwrap_err();
+    assert_eq!(error.to_string(), "an empty namespace may not be set during creation");
+    let error = client.get::<Claim>(Name::cluster("data").unwrap()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "an empty namespace may not be set when a resource name is provided"
+    );
+    assert!(server.seen().is_empty());
 }
