@@ -23,6 +23,7 @@ use tower::ServiceExt as _;
 use super::{
     error::{ApiError, Refusal, fault},
     kind::Kind,
+    layers::{layer, pace::Pace},
     name::{BadName, Name, check_namespace},
     target::Target,
     transport::{Request, Transport, Unread, read},
@@ -126,10 +127,11 @@ impl Client {
         self.exchange(request).await.map(drop)
     }
 
-    /// A client of kube's on the same lane, for watches. Every call starts a worker of its own on
-    /// the current tokio runtime, which ends with the last clone of the client.
+    /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
+    /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
+    /// the client.
     pub fn kube(&self) -> kube::Client {
-        kube::Client::new(self.service.clone(), "default")
+        kube::Client::new(layer(Pace::new(), self.service.clone()), "default")
     }
 
     /// Reads what a URL of the API gives.
@@ -150,10 +152,12 @@ impl Client {
         let response =
             self.service.clone().oneshot(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
-        let body = read(body, MAX_ANSWER).await.map_err(|unread| broken(unread, &target))?;
+        let body = read(body, MAX_ANSWER).await;
         if parts.status.is_success() {
-            return Ok(body);
+            return body.map_err(|unread| broken(unread, &target));
         }
+        // A refusal is one also where its explanation is lost.
+        let body = body.unwrap_or_default();
         let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }

@@ -139,6 +139,12 @@ async fn an_answer_that_is_no_status_gets_client_gos_words() {
 }
 
 #[tokio::test]
+async fn a_refusal_whose_explanation_is_lost_is_a_refusal() {
+    let error = get(Answer::status(409).chunk(0, "{\"kind\":").end(End::Broken)).await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+}
+
+#[tokio::test]
 async fn a_long_answer_that_is_no_status_is_cut() {
     let long = "x".repeat(1 << 20);
     let error = get(Answer::status(500).header("content-type", "text/plain").chunk(0, long))

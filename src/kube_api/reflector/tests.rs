@@ -296,6 +296,17 @@ async fn a_quiet_hour_costs_watches_but_no_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_are_begun_once_a_second() {
+    let run = reflect(60, |number, _| {
+        let answer = if number == 0 { stream(&["a"]) } else { Answer::watch() };
+        answer.end(End::Closed)
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
+    assert!((60..=66).contains(&run.asked().len()), "{}", run.asked().len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_connection_is_noticed() {
     let run =
         reflect(300, |number, _| if number == 0 { stream(&["a"]) } else { Answer::watch() }).await;
