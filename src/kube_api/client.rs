@@ -23,7 +23,8 @@ use tower::ServiceExt as _;
 use super::{
     error::{ApiError, Refusal, fault},
     kind::Kind,
-    name::{Name, check_namespace},
+    layers::{layer, pace::Pace},
+    name::{BadName, Name, check_namespace},
     target::Target,
     transport::{Request, Transport, Unread, read},
     views::View,
@@ -84,7 +85,7 @@ impl Client {
 
     /// Reads one object.
     pub async fn get<V: View>(&self, name: Name<'_>) -> Result<V, ApiError> {
-        self.read(&Kind::of::<V>().object(name)).await
+        self.read(&path::<V>(name)?).await
     }
 
     /// Reads one object with all its fields.
@@ -98,21 +99,22 @@ impl Client {
         namespace: Option<&str>,
         body: &Value,
     ) -> Result<V, ApiError> {
-        namespace.map(check_namespace).transpose()?;
+        if V::NAMESPACED || namespace.is_some() {
+            check_namespace(namespace.unwrap_or_default())?;
+        }
         let path = Kind::of::<V>().collection(namespace);
         self.send(request_with(Method::POST, &path, JSON, body)?).await
     }
 
     /// Puts `body` in an object's place; it must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.send(request_with(Method::PUT, &Kind::of::<V>().object(name), JSON, body)?).await
+        self.send(request_with(Method::PUT, &path::<V>(name)?, JSON, body)?).await
     }
 
     /// Changes an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        self.send(request_with(Method::PATCH, &Kind::of::<V>().object(name), media_type, body)?)
-            .await
+        self.send(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only while it is that very object (else a conflict).
@@ -121,14 +123,15 @@ impl Client {
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        let request = request_with(Method::DELETE, &Kind::of::<V>().object(name), JSON, &options)?;
+        let request = request_with(Method::DELETE, &path::<V>(name)?, JSON, &options)?;
         self.exchange(request).await.map(drop)
     }
 
-    /// A client of kube's on the same lane, for watches. Every call starts a worker of its own on
-    /// the current tokio runtime, which ends with the last clone of the client.
+    /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
+    /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
+    /// the client.
     pub fn kube(&self) -> kube::Client {
-        kube::Client::new(self.service.clone(), "default")
+        kube::Client::new(layer(Pace::new(), self.service.clone()), "default")
     }
 
     /// Reads what a URL of the API gives.
@@ -149,10 +152,12 @@ impl Client {
         let response =
             self.service.clone().oneshot(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
-        let body = read(body, MAX_ANSWER).await.map_err(|unread| broken(unread, &target))?;
+        let body = read(body, MAX_ANSWER).await;
         if parts.status.is_success() {
-            return Ok(body);
+            return body.map_err(|unread| broken(unread, &target));
         }
+        // A refusal is one also where its explanation is lost.
+        let body = body.unwrap_or_default();
         let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
@@ -166,6 +171,14 @@ fn broken(unread: Unread, target: &Target) -> ApiError {
         }
         Unread::Broken(error) => ApiError::from_transport(error),
     }
+}
+
+/// The path of a `V`.
+fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
+    if V::NAMESPACED && name.namespace().is_none() {
+        return Err(BadName::NoNamespace);
+    }
+    Ok(Kind::of::<V>().object(name))
 }
 
 const JSON: &str = "application/json";

@@ -68,6 +68,8 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::kube_api::views::{Claim, StorageClass, Volume};
 
@@ -96,5 +98,34 @@ mod tests {
         let path = kind.object(Name::namespaced("a b", "snap?pretty=1#x").unwrap());
         assert_eq!(path, "/api/v1/namespaces/a%20b/things/snap%3Fpretty=1%23x");
         assert!(path.parse::<http::Uri>().is_ok());
+    }
+
+    fn decoded(segment: &str) -> Vec<u8> {
+        let mut bytes = segment.bytes();
+        let mut decoded = Vec::new();
+        while let Some(byte) = bytes.next() {
+            let mut digit = || char::from(bytes.next().unwrap()).to_digit(16).unwrap();
+            decoded.push(if byte == b'%' {
+                u8::try_from(digit() * 16 + digit()).unwrap()
+            } else {
+                byte
+            });
+        }
+        decoded
+    }
+
+    proptest! {
+        /// Whatever passes for a name, the URL is valid and names that object and no other.
+        #[test]
+        fn a_url_names_its_object_and_no_other(namespace in ".*", name in ".*") {
+            let Ok(checked) = Name::namespaced(&namespace, &name) else { return Ok(()) };
+            let url: http::Uri = Kind::of::<Claim>().object(checked).parse().unwrap();
+            prop_assert_eq!(url.query(), None);
+            let segments: Vec<&str> = url.path().split('/').collect();
+            prop_assert_eq!(segments.len(), 7);
+            prop_assert_eq!(decoded(segments[4]), namespace.as_bytes());
+            prop_assert_eq!(decoded(segments[6]), name.as_bytes());
+            prop_assert!(!matches!(segments[6], "." | "..") && !matches!(segments[4], "." | ".."));
+        }
     }
 }

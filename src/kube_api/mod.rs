@@ -1,7 +1,7 @@
 //! The API server's client.
 //!
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
-//! reached ([`transport`]), the lanes that keep kinds of traffic from starving one another
+//! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`lanes`]) with the rules every request obeys ([`layers`]), single requests ([`client`]) with
 //! checked names ([`name`]), edits that lose nothing ([`raw`]), watches ([`reflector`]) and what is
 //! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
@@ -28,6 +28,8 @@ pub mod scope;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod transport;
 mod url;
 pub mod views;

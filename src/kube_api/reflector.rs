@@ -78,7 +78,7 @@ pub struct Settings {
     pub page_size: u32,
     /// The server ends a watch after this time; one that has been silent a little longer is dead.
     pub watch_timeout: Duration,
-    /// A streamed list that has been silent so long will never end.
+    /// A streamed list that has begun and is silent for so long will never end.
     pub list_quiet: Duration,
     /// A streamed list must be whole after this time.
     pub list_whole: Duration,
@@ -211,7 +211,9 @@ impl<V: View, O: Observer<V>> Run<V, O> {
             }
             None => {
                 self.teller.silent();
-                self.reflector.client.never_streams_lists();
+                if progress.has_begun() {
+                    self.reflector.client.never_streams_lists();
+                }
                 Some(Step::Page)
             }
         }

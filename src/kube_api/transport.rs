@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
-use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
 use kube::client::{Body, ConfigExt as _};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
@@ -18,6 +21,9 @@ use super::config::ConfigError;
 
 /// An idle connection is probed so often.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A connection that was of no use so long is closed: what a burst opened is given back.
+const IDLE: Duration = Duration::from_secs(90);
 
 /// A request to the API server; its URL has a path and a query only.
 pub type Request = http::Request<Body>;
@@ -43,7 +49,9 @@ pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
     // As in client-go: a peer that is gone is noticed, also by a watch that waits.
     connector.set_keepalive(Some(KEEPALIVE));
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    let client = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+    let client = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
         .build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())

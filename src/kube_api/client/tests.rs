@@ -139,6 +139,12 @@ async fn an_answer_that_is_no_status_gets_client_gos_words() {
 }
 
 #[tokio::test]
+async fn a_refusal_whose_explanation_is_lost_is_a_refusal() {
+    let error = get(Answer::status(409).chunk(0, "{\"kind\":").end(End::Broken)).await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+}
+
+#[tokio::test]
 async fn a_long_answer_that_is_no_status_is_cut() {
     let long = "x".repeat(1 << 20);
     let error = get(Answer::status(500).header("content-type", "text/plain").chunk(0, long))
@@ -181,9 +187,18 @@ async fn no_answer_or_half_of_one_is_unclear() {
 }
 
 #[tokio::test]
-async fn an_odd_namespace_sends_nothing() {
+async fn an_odd_or_missing_namespace_sends_nothing() {
     let server = Server::new(|_, _| Answer::status(200));
-    let error = client(&server).create::<Claim>(Some("../x"), &json!({})).await.unwrap_err();
+    let client = client(&server);
+    let error = client.create::<Claim>(Some("../x"), &json!({})).await.unwrap_err();
     assert_eq!(error.to_string(), "invalid namespace \"../x\": [may not contain '/']");
-    assert!(!error.is_unclear() && server.seen().is_empty());
+    assert!(!error.is_unclear());
+    let error = client.create::<Claim>(None, &json!({})).await.unwrap_err();
+    assert_eq!(error.to_string(), "an empty namespace may not be set during creation");
+    let error = client.get::<Claim>(Name::cluster("data").unwrap()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "an empty namespace may not be set when a resource name is provided"
+    );
+    assert!(server.seen().is_empty());
 }

@@ -49,7 +49,8 @@ impl Throttle {
         Self { start: Instant::now(), bucket: Mutex::new(Bucket::new(limit)) }
     }
 
-    async fn wait(&self) {
+    /// Takes a token and waits until it exists.
+    pub(crate) async fn wait(&self) {
         let now = self.start.elapsed();
         let mut reservation =
             Reservation { throttle: self, due: self.bucket.lock().take(now), used: false };

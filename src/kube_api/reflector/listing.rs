@@ -53,9 +53,9 @@ impl Progress {
         Self { strategy, phase: Phase::Listing { began: now, told: false } }
     }
 
-    /// When a streamed list counts as one that will never end: some time after it was last heard
-    /// of, and in any case some time after it began. A server that does not know streamed lists
-    /// sends all objects and then just goes on watching.
+    /// When a streamed list counts as one that will never end: in any case some time after it was
+    /// asked for, and once it has begun, also some time after it was last heard of. A server that
+    /// does not know streamed lists sends all objects and then just goes on watching.
     pub(super) fn patience(
         &self,
         now: Instant,
@@ -63,11 +63,17 @@ impl Progress {
         whole: Duration,
     ) -> Option<Instant> {
         match (self.strategy, self.phase) {
-            (Strategy::Streamed, Phase::Listing { began, .. }) => {
+            (Strategy::Streamed, Phase::Listing { began, told: true }) => {
                 Some((now + quiet).min(began + whole))
             }
+            (Strategy::Streamed, Phase::Listing { began, told: false }) => Some(began + whole),
             _ => None,
         }
+    }
+
+    /// Whether the server has begun a list, so that its silence says something.
+    pub(super) fn has_begun(&self) -> bool {
+        !matches!(self.phase, Phase::Listing { told: false, .. })
     }
 
     /// The watcher begins a list. The second beginning of a streamed one means that the first
@@ -221,7 +227,11 @@ mod tests {
         let (quiet, whole) = (Duration::from_secs(5), Duration::from_secs(60));
         let now = Instant::now();
         let later = now + Duration::from_secs(58);
-        let listing = Progress::new(Strategy::Streamed, now);
+        let mut listing = Progress::new(Strategy::Streamed, now);
+        assert_eq!(listing.patience(now, quiet, whole), Some(now + whole), "nothing has come yet");
+        assert!(!listing.has_begun());
+        assert_eq!(listing.restarted(now), None);
+        assert!(listing.has_begun());
         assert_eq!(listing.patience(now, quiet, whole), Some(now + quiet));
         assert_eq!(listing.patience(later, quiet, whole), Some(now + whole));
         assert_eq!(Progress::new(Strategy::Paged, now).patience(now, quiet, whole), None);

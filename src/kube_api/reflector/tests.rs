@@ -220,6 +220,13 @@ async fn a_server_that_ignores_the_wish_to_stream_is_found_out_however_much_goes
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_to_begin_is_waited_for() {
+    let run = reflect(100, |_, _| stream(&["a"]).after(20)).await;
+    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
+    assert_eq!(run.asked(), ["stream"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn once_in_pages_always_in_pages() {
     let run = reflect(100, |_, seen| match asked(&seen.url).as_str() {
         "stream" => Answer::status(500),
@@ -286,6 +293,17 @@ async fn a_quiet_hour_costs_watches_but_no_list() {
     let asked = run.asked();
     assert_eq!(asked.len(), 15);
     assert!(asked.iter().skip(1).all(|asked| asked == "watch 30"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_are_begun_once_a_second() {
+    let run = reflect(60, |number, _| {
+        let answer = if number == 0 { stream(&["a"]) } else { Answer::watch() };
+        answer.end(End::Closed)
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
+    assert!((60..=66).contains(&run.asked().len()), "{}", run.asked().len());
 }
 
 #[tokio::test(start_paused = true)]
