@@ -242,7 +242,7 @@ impl Values {
 
     /// The flag's value as it was given.
     pub(super) fn spelled(&self, name: &str) -> Option<&str> {
-        self.0.try_get_raw(name).ok().flatten()?.last()?.to_str()
+        self.0.try_get_raw(name).ok().flatten()?.next_back()?.to_str()
     }
 
     /// All `--feature-gates` together; later ones win.
