@@ -165,8 +165,11 @@ pub(super) fn warnings(values: &Values) -> Vec<String> {
         .iter()
         .filter(|name| values.get::<u64>(name) == 0)
         .map(|name| format!("--{name}=0 would leave work undone for ever; using 1"));
+    let spelling = (values.spelled("enable-capacity") == Some("central")).then(|| {
+        "--enable-capacity=central is a retired spelling: use --enable-capacity".to_owned()
+    });
     let deprecated = values
         .is_given("metrics-address")
         .then(|| "flag --metrics-address is deprecated: use --http-endpoint, which also serves health checks".to_owned());
-    retired.chain(idle).chain(deprecated).collect()
+    retired.chain(idle).chain(spelling).chain(deprecated).collect()
 }

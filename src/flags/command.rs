@@ -240,6 +240,11 @@ impl Values {
         self.0.value_source(name) == Some(ValueSource::CommandLine)
     }
 
+    /// The flag's value as it was given.
+    pub(super) fn spelled(&self, name: &str) -> Option<&str> {
+        self.0.try_get_raw(name).ok().flatten()?.next_back()?.to_str()
+    }
+
     /// All `--feature-gates` together; later ones win.
     pub(super) fn gates(&self) -> gates::Map {
         self.all::<Arc<gates::Map>>("feature-gates").flat_map(|map| (**map).clone()).collect()

@@ -1,7 +1,7 @@
 //! Go's durations: reading them as `time.ParseDuration` does, writing them as `String()` does.
 //!
 //! Owns the syntax (`1h15m30.918s`, units ns, us, µs, ms, s, m, h), its error texts and its
-//! limits (a 64-bit count of nanoseconds). Promises never to panic, and that what [`format`]
+//! limits (a 64-bit count of nanoseconds). Promises never to panic, and that what [`format()`]
 //! writes [`parse`] reads back.
 
 use std::{fmt::Write as _, time::Duration};

@@ -323,7 +323,8 @@ impl Kubernetes {
 }
 
 impl Rate {
-    /// client-go's reading: zero means its own defaults, less than zero no limit.
+    /// client-go's reading: zero means its own defaults, less than zero no limit. What is no
+    /// finite number is no limit either.
     fn from_values(values: &Values, qps: &str, burst: &str) -> Option<Self> {
         let qps: f64 = values.get(qps);
         let burst = match values.get::<i64>(burst) {
@@ -331,7 +332,7 @@ impl Rate {
             burst => u32::try_from(burst.max(1)).unwrap_or(u32::MAX),
         };
         let qps = if qps == 0.0 { 5.0 } else { qps };
-        (qps > 0.0).then_some(Self { qps, burst })
+        (qps > 0.0 && qps.is_finite()).then_some(Self { qps, burst })
     }
 }
 

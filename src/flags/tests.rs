@@ -1,5 +1,7 @@
 //! The command line as a whole.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn parse_in(env: &[(&str, &str)], args: &[&str]) -> Result<Parsed, Refusal> {
@@ -416,6 +418,7 @@ fn retired_flags_are_accepted_with_one_warning_each() {
         "--connection-timeout=15s",
         "--connection-timeout=whatever",
         "--capacity-controller-deployment-mode=central",
+        "--enable-capacity=central",
         "--feature-gates=HonorPVReclaimPolicy=true",
         "--feature-gates=CSINodeInfo=true",
         "--feature-gates=PreventVolumeModeConversion=true",
@@ -455,7 +458,9 @@ fn rates_are_read_as_client_go_reads_them() {
     assert_eq!(rate(&["--kube-api-burst=50"]), None, "a burst alone is no limit");
     assert_eq!(rate(&["--kube-api-qps=5"]), Some((5.0, 10)));
     assert_eq!(rate(&["--kube-api-qps=0", "--kube-api-burst=0"]), Some((5.0, 10)));
-    assert_eq!(rate(&["--kube-api-qps=-1"]), None);
+    for none in ["-1", "inf", "nan"] {
+        assert_eq!(rate(&[&format!("--kube-api-qps={none}")]), None);
+    }
     assert_eq!(rate(&["--kube-api-qps=1", "--kube-api-burst=-3"]), Some((1.0, 1)));
 }
 
@@ -467,4 +472,36 @@ fn idle_workers_are_warned_of() {
         parsed.warnings,
         ["--cloning-protection-threads=0 would leave work undone for ever; using 1"]
     );
+}
+
+/// Arguments made of what arguments are made of.
+fn argument() -> impl Strategy<Value = String> {
+    let names: Vec<String> = table::FLAGS
+        .iter()
+        .map(|flag| flag.name)
+        .chain(retired::RETIRED.iter().map(|flag| flag.name))
+        .flat_map(|name| [format!("--{name}"), format!("--{name}=")])
+        .chain(["-v", "-", "--", "word"].map(str::to_owned))
+        .collect();
+    let values =
+        ["", "true", "5", "-1", "1h", "a=b", "a:b", "99999999999999999999", "0x", "\u{e9}"];
+    (prop::sample::select(names), prop::sample::select(values.to_vec()))
+        .prop_map(|(name, value)| name + value)
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_given_is_taken_or_refused(args in prop::collection::vec(argument(), 0..5)) {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        match parse(&args) {
+            Ok(parsed) => {
+                prop_assert!(parsed.flags.provisioning.workers > 0);
+                prop_assert!(parsed.flags.provisioning.name_uuid_length.is_none_or(|n| (1..=32).contains(&n)));
+            }
+            Err(refusal) => {
+                prop_assert!([0, 1, 2, 255].contains(&refusal.exit_code));
+                prop_assert!(!refusal.text.is_empty() && !refusal.text.ends_with('\n'));
+            }
+        }
+    }
 }

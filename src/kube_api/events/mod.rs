@@ -1,7 +1,7 @@
 //! Events: what `kubectl describe` shows at the end.
 //!
 //! Owns core/v1 events from the call that tells one to the API server: what an event looks like
-//! (as client-go writes it), when similar ones are counted or combined ([`correlate`]), and the
+//! (as client-go writes it), when similar ones are counted or combined ([`correlate()`]), and the
 //! queue with its one writer ([`recorder`]). Promises that telling an event never waits and never
 //! fails, that events about one object keep their order, and that an object's first event and its
 //! last word get out where the server lets them. Leaves reasons and messages to those who tell.
@@ -131,6 +131,16 @@ impl Event {
             fields.insert("message".to_owned(), self.message.clone().into());
         }
         patch
+    }
+}
+
+/// `namespace/name`, or the name alone.
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
     }
 }
 

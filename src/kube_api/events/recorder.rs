@@ -134,7 +134,7 @@ impl Source {
         message: &str,
     ) {
         tracing::info!(
-            object = format_args!("{}/{}", about.namespace, about.name),
+            object = about.to_string(),
             kind = about.kind,
             apiVersion = about.api_version,
             r#type = severity.as_str(),

@@ -3,10 +3,14 @@
 use std::collections::VecDeque;
 
 use futures::{FutureExt as _, future::BoxFuture};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::*;
-use crate::runtime::{Generator, TokioSpawner};
+use crate::{
+    kube_api::testing::{self, Answer, Server},
+    runtime::{Generator, TokioSpawner},
+};
 
 /// Wall time follows tokio's paused clock.
 struct Wall(Instant);
@@ -199,6 +203,37 @@ async fn draining_ends_in_time_and_tells_what_is_left() {
     assert_eq!(start.elapsed().as_secs(), 4);
     drained(&recorder).await;
     assert_eq!(start.elapsed().as_secs(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_the_wire_events_are_posted_and_patched_as_client_go_does() {
+    let server = Server::new(|number, _| match number {
+        0 | 3 => Answer::json(201, &json!({"metadata": {"name": "c.17979cfe362a0000"}})),
+        1 => Answer::json(200, &json!({"metadata": {"name": "c.17979cfe362a0000"}})),
+        _ => Answer::refusal(404, "NotFound", "events \"c.17979cfe362a0000\" not found"),
+    });
+    let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
+    let client = Client::new(server.transport.clone(), testing::random());
+    let clock = Arc::new(Wall(Instant::now()));
+    let recorder =
+        Recorder::start(client, &tasks, clock, testing::random(), &Metrics::new().unwrap());
+    for _ in 0..3 {
+        tell(&recorder, "c", "m");
+    }
+    drained(&recorder).await;
+    let seen = server.seen();
+    let calls: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.url.as_str())).collect();
+    let (events, event) =
+        ("/api/v1/namespaces/ns/events", "/api/v1/namespaces/ns/events/c.17979cfe362a0000");
+    assert_eq!(calls, [("POST", events), ("PATCH", event), ("PATCH", event), ("POST", events)]);
+    assert_eq!(seen[1].header("content-type"), "application/strategic-merge-patch+json");
+    let patch = json!({"count": 2, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "m"});
+    assert_eq!(seen[1].json(), patch);
+    let anew = seen[3].json();
+    assert_eq!(
+        (&anew["count"], &anew["metadata"]["name"]),
+        (&json!(3), &json!("c.17979cfe362a0000"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
