@@ -59,7 +59,7 @@ impl CallError {
                 Self::unavailable(&format!("error reading from server: {why}"))
             }
             Some(End::Silent) => {
-                // hyper shows a stream that was reset with CANCEL or NO_ERROR as one that ended.
+                // hyper shows a stream that was reset with NO_ERROR as one that ended.
                 Self::local(Code::Unavailable, "server closed the stream without sending trailers")
             }
             Some(End::Oversize(length)) => Self::local(

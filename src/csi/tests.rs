@@ -109,7 +109,8 @@ async fn what_is_made_on_this_side_is_never_final() {
         (Play::Reset(Reason::CANCEL), Code::Unavailable, ""),
         (Play::Reset(Reason::NO_ERROR), Code::Unavailable, ""),
         (Play::ResetMidway(Reason::INTERNAL_ERROR), Code::Unavailable, "error reading from server"),
-        (Play::ResetMidway(Reason::CANCEL), Code::Unavailable, "without sending trailers"),
+        (Play::ResetMidway(Reason::CANCEL), Code::Unavailable, "error reading from server"),
+        (Play::ResetMidway(Reason::NO_ERROR), Code::Unavailable, ""),
         (Play::Hangup, Code::Unavailable, "error reading from server"),
         (Play::HangupMidway, Code::Unavailable, "error reading from server"),
         (Play::Never, Code::DeadlineExceeded, "context deadline exceeded"),
@@ -235,6 +236,46 @@ async fn every_call_is_counted_with_its_code() {
         );
         assert!(text.contains(&line), "missing {line} in\n{text}");
     }
+}
+
+/// Everything that is logged, by whatever crate.
+#[derive(Clone, Default)]
+struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_logged_without_their_secrets() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let fake = Fake::new();
+    fake.play(CREATE, Play::answer(&volume()));
+    let driver = connect(&fake).await.unwrap();
+    let secrets = [("userKey".to_owned(), "hush-hush".to_owned())].into();
+    let request =
+        CreateVolumeRequest { name: "pvc-1".into(), secrets, ..CreateVolumeRequest::default() };
+    driver.create_volume(request).await.unwrap();
+    drop(guard);
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
+    assert!(text.contains("GRPC call method=\"/csi.v1.Controller/CreateVolume\" request=CreateVolumeRequest { name: \"pvc-1\""));
+    assert!(text.contains(
+        "GRPC response method=\"/csi.v1.Controller/CreateVolume\" response=CreateVolumeResponse"
+    ));
+    assert!(!text.contains("hush-hush"));
 }
 
 // === Gate ===
