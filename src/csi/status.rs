@@ -104,7 +104,7 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// The volume in an answer to CreateVolume.
+/// The volume in an answer to `CreateVolume`.
 ///
 /// # Errors
 /// A [`Word::Local`] error when there is none, or when it has no id: the driver may hold a volume

@@ -64,7 +64,7 @@ async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
         .await
 }
 
-/// The end of a CreateVolume that is played so.
+/// The end of a `CreateVolume` that is played so.
 async fn played(play: Play) -> CallError {
     let fake = Fake::new();
     fake.play(CREATE, play);

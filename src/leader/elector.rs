@@ -294,10 +294,10 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Gives the Lease back if it is ours, or may have become so by a write that ended unclearly.
     async fn give_back(&mut self) -> Ended {
-        let released = match self.written.is_empty() {
-            true => Ok(()),
-            false => timeout(self.settings.renew_deadline, self.release()).await,
-        };
+        if self.written.is_empty() {
+            return Ended::NeverLed;
+        }
+        let released = timeout(self.settings.renew_deadline, self.release()).await;
         match (self.term, released) {
             (None, _) => Ended::NeverLed,
             (Some(_), Ok(())) => Ended::Released,
