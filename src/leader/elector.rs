@@ -18,6 +18,10 @@ use crate::{
 /// the last renewal was sent, which leaves less time than client-go's leaders allow themselves.
 const TRIES_PER_PERIOD: u32 = 4;
 
+/// How many writes that ended unclearly are remembered. Older ones were answered, or given up by
+/// the server, long ago.
+const WRITTEN: usize = 16;
+
 /// What an election needs of the process.
 #[derive(Clone)]
 pub struct Surroundings {
@@ -259,6 +263,9 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     /// Writes `record` on top of `base`. Our time counts from before the write was sent.
     async fn write(&mut self, record: Record, base: Option<Lease>) -> Result<Tried, LeaseError> {
         let sent = self.now();
+        if self.written.len() >= WRITTEN {
+            self.written.remove(0);
+        }
         self.written.push(record.clone());
         let object = self.put(&record, base).await?;
         let lease = Lease::new(object);
