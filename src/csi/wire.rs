@@ -56,13 +56,13 @@ impl Heard {
         self.0.lock().get_or_insert(end);
     }
 
-    /// Notes the status among headers or trailers, if there is one, and says whether there was.
-    fn note_status(&self, headers: &mut HeaderMap) -> bool {
+    /// Notes the status among headers or trailers, if there is one.
+    fn note_status(&self, headers: &mut HeaderMap) {
         // tonic panics on details that are not base64; nobody here reads them.
         headers.remove("grpc-status-details-bin");
-        let Some(end) = status_of(headers) else { return false };
-        self.note(end);
-        true
+        if let Some(end) = status_of(headers) {
+            self.note(end);
+        }
     }
 }
 
@@ -117,9 +117,9 @@ impl tower::Service<Request<tonic::body::Body>> for Wire {
 
 fn listen(answer: Response<Incoming>, heard: Heard) -> Response<Listening> {
     let (mut parts, body) = answer.into_parts();
-    let spoken = heard.note_status(&mut parts.headers);
+    heard.note_status(&mut parts.headers);
     // What another HTTP status than 200 means, tonic knows.
-    let silence_counts = parts.status == StatusCode::OK && !spoken;
+    let silence_counts = parts.status == StatusCode::OK;
     Response::from_parts(parts, Listening { body, heard, silence_counts, prefix: Vec::new() })
 }
 
@@ -139,7 +139,9 @@ fn told(error: &hyper::Error) -> String {
 pub(super) struct Listening {
     body: Incoming,
     heard: Heard,
+    /// Whether an end without a status says something.
     silence_counts: bool,
+    /// The first bytes of the first message.
     prefix: Vec<u8>,
 }
 
@@ -148,7 +150,7 @@ impl Listening {
         if let Some(data) = frame.data_ref() {
             self.note_size(data.clone());
         } else if let Some(trailers) = frame.trailers_mut() {
-            self.silence_counts &= !self.heard.note_status(trailers);
+            self.heard.note_status(trailers);
         }
     }
 
