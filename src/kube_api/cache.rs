@@ -97,11 +97,9 @@ impl<T> Cache<T> {
     /// The list is whole: gives what was kept and is not in it, which has vanished meanwhile.
     #[must_use]
     pub fn complete(&mut self) -> Vec<T> {
-        let current = self.generation;
-        self.entries
-            .extract_if(.., |_, entry| entry.generation != current)
-            .map(|(_, entry)| entry.item)
-            .collect()
+        let vanished = self.entries.iter().filter(|(_, entry)| entry.generation != self.generation);
+        let vanished: Vec<Box<str>> = vanished.map(|(key, _)| key.clone()).collect();
+        vanished.iter().filter_map(|key| self.entries.remove(key)).map(|entry| entry.item).collect()
     }
 
     /// What is kept of the object `key`.
@@ -122,5 +120,152 @@ impl<T> Cache<T> {
     /// Whether nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    #[test]
+    fn leaving_and_going_are_told_apart() {
+        let mut cache = Cache::new();
+        assert_eq!(cache.seen("a", Some(1)), Change::Entered(&1));
+        assert_eq!(cache.seen("a", Some(2)), Change::Updated { old: 1, new: &2 });
+        assert_eq!(cache.seen("a", None), Change::Left(2));
+        assert_eq!(cache.seen("a", None), Change::Nothing);
+        assert_eq!(cache.seen("a", Some(3)), Change::Entered(&3));
+        assert_eq!(cache.deleted("a"), Change::Gone(3));
+        assert_eq!(cache.deleted("a"), Change::Nothing);
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn what_a_whole_list_does_not_show_has_vanished() {
+        let mut cache = Cache::new();
+        for (key, item) in [("a", 1), ("b", 2), ("c", 3)] {
+            let _ = cache.seen(key, Some(item));
+        }
+        cache.restarted();
+        let _ = cache.seen("a", Some(1));
+        // The list breaks off and begins anew: what the first half showed proves nothing.
+        cache.restarted();
+        let _ = cache.seen("b", Some(2));
+        cache.unreadable("c");
+        assert_eq!((cache.get("a"), cache.len()), (Some(&1), 3));
+        assert_eq!(cache.complete(), [1]);
+        assert!(cache.complete().is_empty());
+        assert_eq!(cache.iter().collect::<Vec<_>>(), [("b", &2), ("c", &3)]);
+    }
+
+    /// What happens on the server: objects are written (odd content is of interest) or deleted.
+    #[derive(Debug, Clone)]
+    enum Deed {
+        Write(u8, u8),
+        Delete(u8),
+        /// The watch is lost for the deeds of this gap; then the list is told, after a first try
+        /// that breaks off after some objects.
+        Gap(Vec<(u8, Option<u8>)>, usize),
+    }
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        let gap = (vec((0..6_u8, proptest::option::of(any::<u8>())), 0..8), 0..6_usize);
+        prop_oneof![
+            4 => (0..6_u8, any::<u8>()).prop_map(|(key, content)| Deed::Write(key, content)),
+            2 => (0..6_u8).prop_map(Deed::Delete),
+            1 => gap.prop_map(|(deeds, seen)| Deed::Gap(deeds, seen)),
+        ]
+    }
+
+    fn interest(content: u8) -> Option<u8> {
+        (content % 2 == 1).then_some(content)
+    }
+
+    /// What an observer knows of who is in, fed by changes alone.
+    #[derive(Default)]
+    struct Known(BTreeMap<String, u8>);
+
+    impl Known {
+        fn learn(&mut self, key: &str, change: &Change<'_, u8>, exists: bool) {
+            let before = self.0.get(key).copied();
+            match change {
+                Change::Entered(new) => {
+                    assert_eq!(before, None);
+                    self.0.insert(key.to_owned(), **new);
+                }
+                Change::Updated { old, new } => {
+                    assert_eq!(before, Some(*old));
+                    self.0.insert(key.to_owned(), **new);
+                }
+                Change::Left(old) | Change::Gone(old) => {
+                    assert_eq!(matches!(change, Change::Left(_)), exists);
+                    assert_eq!(before, Some(*old));
+                    self.0.remove(key);
+                }
+                Change::Nothing => assert_eq!(before, None),
+            }
+        }
+
+        fn show(&mut self, cache: &mut Cache<u8>, key: u8, content: u8) {
+            let key = key.to_string();
+            let change = cache.seen(&key, interest(content));
+            self.learn(&key, &change, true);
+        }
+    }
+
+    proptest! {
+        /// Whatever happens, seen or not, after each step the store holds exactly what exists and
+        /// is of interest, and the changes told lead an observer to the same.
+        #[test]
+        fn the_store_follows_the_server(deeds in vec(deed(), 0..60)) {
+            let (mut server, mut cache, mut known) = (BTreeMap::new(), Cache::new(), Known::default());
+            for deed in deeds {
+                match deed {
+                    Deed::Write(key, content) => {
+                        server.insert(key, content);
+                        known.show(&mut cache, key, content);
+                    }
+                    Deed::Delete(key) => {
+                        if server.remove(&key).is_some() {
+                            let change = cache.deleted(&key.to_string());
+                            known.learn(&key.to_string(), &change, false);
+                        }
+                    }
+                    Deed::Gap(unseen, first_try) => {
+                        cache.restarted();
+                        let old = server.clone();
+                        for (key, content) in old.iter().take(first_try) {
+                            known.show(&mut cache, *key, *content);
+                        }
+                        for (key, content) in unseen {
+                            match content {
+                                Some(content) => drop(server.insert(key, content)),
+                                None => drop(server.remove(&key)),
+                            }
+                        }
+                        cache.restarted();
+                        for (key, content) in &server {
+                            known.show(&mut cache, *key, *content);
+                        }
+                        let before = std::mem::take(&mut known.0).into_iter();
+                        let (still, vanished): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                            before.partition(|(key, _)| server.contains_key(&key.parse().unwrap()));
+                        known.0 = still;
+                        let vanished: Vec<u8> = vanished.into_values().collect();
+                        prop_assert_eq!(cache.complete(), vanished);
+                    }
+                }
+                let truth: BTreeMap<String, u8> = server
+                    .iter()
+                    .filter_map(|(key, content)| Some((key.to_string(), interest(*content)?)))
+                    .collect();
+                let kept: BTreeMap<String, u8> = cache.iter().map(|(key, item)| (key.to_owned(), *item)).collect();
+                prop_assert_eq!(&kept, &truth);
+                prop_assert_eq!(&known.0, &truth);
+                prop_assert_eq!(cache.len(), truth.len());
+            }
+        }
     }
 }

@@ -5,7 +5,13 @@
 //! the request may have been carried out. Leaves edits of whole objects to [`super::raw`], lists
 //! and watches to [`super::reflector`].
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use http::{Method, header};
@@ -17,22 +23,24 @@ use tower::ServiceExt as _;
 use super::{
     error::{ApiError, Refusal, fault},
     kind::Kind,
-    name::{Name, check_namespace},
+    layers::{layer, pace::Pace},
+    name::{BadName, Name, check_namespace},
     target::Target,
     transport::{Request, Transport, Unread, read},
     views::View,
 };
 use crate::runtime::Random;
 
-/// The most that is read of one object's answer, in bytes; the server's own bound on requests is
-/// 3 MiB.
-const MAX_ANSWER: usize = 16 << 20;
+/// The most that is read of one answer, in bytes: ten times what the server takes in a request.
+/// A page of 500 volumes is about one MiB.
+const MAX_ANSWER: usize = 32 << 20;
 
 /// One lane to the API server. Clones share it.
 #[derive(Clone)]
 pub struct Client {
     service: Transport,
     pub(super) random: Arc<dyn Random>,
+    streams: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Client {
@@ -62,17 +70,27 @@ impl Patch {
 impl Client {
     /// A lane on `service`, which obeys the lane's rules already.
     pub(crate) fn new(service: Transport, random: Arc<dyn Random>) -> Self {
-        Self { service, random }
+        Self { service, random, streams: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Whether the server may know streamed lists.
+    pub(super) fn streams_lists(&self) -> bool {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The server was seen not to know streamed lists, which holds for all kinds.
+    pub(super) fn never_streams_lists(&self) {
+        self.streams.store(false, Ordering::Relaxed);
     }
 
     /// Reads one object.
     pub async fn get<V: View>(&self, name: Name<'_>) -> Result<V, ApiError> {
-        self.send(request(Method::GET, &Kind::of::<V>().object(name))?).await
+        self.read(&path::<V>(name)?).await
     }
 
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
-        self.send(request(Method::GET, &kind.object(name))?).await
+        self.read(&kind.object(name)).await
     }
 
     /// Creates an object, in `namespace` for kinds that have one.
@@ -81,21 +99,22 @@ impl Client {
         namespace: Option<&str>,
         body: &Value,
     ) -> Result<V, ApiError> {
-        namespace.map(check_namespace).transpose()?;
+        if V::NAMESPACED || namespace.is_some() {
+            check_namespace(namespace.unwrap_or_default())?;
+        }
         let path = Kind::of::<V>().collection(namespace);
         self.send(request_with(Method::POST, &path, JSON, body)?).await
     }
 
     /// Puts `body` in an object's place; it must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.send(request_with(Method::PUT, &Kind::of::<V>().object(name), JSON, body)?).await
+        self.send(request_with(Method::PUT, &path::<V>(name)?, JSON, body)?).await
     }
 
     /// Changes an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        self.send(request_with(Method::PATCH, &Kind::of::<V>().object(name), media_type, body)?)
-            .await
+        self.send(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only while it is that very object (else a conflict).
@@ -104,14 +123,20 @@ impl Client {
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        let request = request_with(Method::DELETE, &Kind::of::<V>().object(name), JSON, &options)?;
+        let request = request_with(Method::DELETE, &path::<V>(name)?, JSON, &options)?;
         self.exchange(request).await.map(drop)
     }
 
-    /// A client of kube's on the same lane, for watches. Every call starts a worker of its own on
-    /// the current tokio runtime, which ends with the last clone of the client.
+    /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
+    /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
+    /// the client.
     pub fn kube(&self) -> kube::Client {
-        kube::Client::new(self.service.clone(), "default")
+        kube::Client::new(layer(Pace::new(), self.service.clone()), "default")
+    }
+
+    /// Reads what a URL of the API gives.
+    pub(super) async fn read<T: DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
+        self.send(request(Method::GET, url)?).await
     }
 
     async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
@@ -127,10 +152,12 @@ impl Client {
         let response =
             self.service.clone().oneshot(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
-        let body = read(body, MAX_ANSWER).await.map_err(|unread| broken(unread, &target))?;
+        let body = read(body, MAX_ANSWER).await;
         if parts.status.is_success() {
-            return Ok(body);
+            return body.map_err(|unread| broken(unread, &target));
         }
+        // A refusal is one also where its explanation is lost.
+        let body = body.unwrap_or_default();
         let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
@@ -140,10 +167,18 @@ impl Client {
 fn broken(unread: Unread, target: &Target) -> ApiError {
     match unread {
         Unread::TooLong => {
-            ApiError::Unreadable { about: target.about(), fault: "larger than 16 MiB".to_owned() }
+            ApiError::Unreadable { about: target.about(), fault: "larger than 32 MiB".to_owned() }
         }
         Unread::Broken(error) => ApiError::from_transport(error),
     }
+}
+
+/// The path of a `V`.
+fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
+    if V::NAMESPACED && name.namespace().is_none() {
+        return Err(BadName::NoNamespace);
+    }
+    Ok(Kind::of::<V>().object(name))
 }
 
 const JSON: &str = "application/json";
@@ -164,3 +199,6 @@ fn request_with(
     *request.body_mut() = Body::from(body.to_string().into_bytes());
     Ok(request)
 }
+
+#[cfg(test)]
+mod tests;

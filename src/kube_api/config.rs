@@ -119,8 +119,6 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
     };
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = None;
-    config.write_timeout = None;
     Ok(config)
 }
 
@@ -214,3 +212,6 @@ fn kubeconfig(server: &str, token: &Path, authority: Option<&Path>) -> Kubeconfi
         ..Kubeconfig::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -184,7 +184,7 @@ impl Refusal {
         let status =
             serde_json::from_slice::<Self>(body).ok().filter(|status| !status.message.is_empty());
         match status {
-            Some(status) if status.code == 0 => Self { code: code.as_u16(), ..status },
+            Some(status) if status.code < 400 => Self { code: code.as_u16(), ..status },
             Some(status) => status,
             None => Self::unexplained(method, target, code, &text(headers, body)),
         }

@@ -26,7 +26,7 @@ use super::{
     transport::Transport,
 };
 use crate::{
-    metrics::Metrics,
+    metrics::{ApiMetrics, Metrics},
     runtime::{Gate, Random},
 };
 
@@ -83,20 +83,16 @@ impl Lanes {
         random: Arc<dyn Random>,
         metrics: &Metrics,
     ) -> Self {
-        let bucket = || settings.qps.map(Throttle::new);
-        let lane = |rules| {
-            let service = stack(transport.clone(), &settings, metrics, rules);
-            Client::new(service, Arc::clone(&random))
-        };
+        let common = Common { transport, settings, random, metrics: metrics.api.clone() };
         Self {
-            leases: lane(Rules::default()),
-            objects: lane(Rules {
-                throttle: bucket(),
-                in_flight: Some(InFlight::new(settings.max_writes)),
+            leases: common.lane(Rules::default()),
+            objects: common.lane(Rules {
+                throttle: common.bucket(),
+                in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate)),
             }),
-            events: lane(Rules {
-                throttle: bucket(),
+            events: common.lane(Rules {
+                throttle: common.bucket(),
                 in_flight: Some(InFlight::new(1)),
                 gate: None,
             }),
@@ -104,18 +100,184 @@ impl Lanes {
     }
 }
 
-/// Puts the rules before `transport`, the innermost first.
-fn stack(
+/// What all lanes share.
+struct Common {
     transport: Transport,
-    settings: &LaneSettings,
-    metrics: &Metrics,
-    rules: Rules,
-) -> Transport {
-    let service = layer(RequestMetrics(metrics.api.clone()), transport);
-    let service = layer(Deadline(settings.deadline), service);
-    let service = layer_if(rules.gate, service);
-    let service = layer_if(rules.in_flight, service);
-    let service = layer_if(rules.throttle, service);
-    let service = layer(RetryAfter, service);
-    layer(UserAgent::new(&settings.user_agent), service)
+    settings: LaneSettings,
+    random: Arc<dyn Random>,
+    metrics: ApiMetrics,
+}
+
+impl Common {
+    /// A bucket of a lane's own, where there is a rate.
+    fn bucket(&self) -> Option<Throttle> {
+        self.settings.qps.map(Throttle::new)
+    }
+
+    /// Puts the rules before the transport, the innermost first.
+    fn lane(&self, rules: Rules) -> Client {
+        let service = layer(RequestMetrics(self.metrics.clone()), self.transport.clone());
+        let service = layer(Deadline(self.settings.deadline), service);
+        let service = layer_if(rules.gate, service);
+        let service = layer_if(rules.in_flight, service);
+        let service = layer_if(rules.throttle, service);
+        let service = layer(RetryAfter, service);
+        let service = layer(UserAgent::new(&self.settings.user_agent), service);
+        Client::new(service, Arc::clone(&self.random))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        kube_api::{
+            error::ApiError,
+            name::Name,
+            testing::{Answer, Server, paused_clock, random},
+            views::Volume,
+        },
+        metrics::Metrics,
+    };
+
+    struct House {
+        server: Server,
+        gate: Gate,
+        metrics: Metrics,
+        lanes: Lanes,
+    }
+
+    fn house(
+        settings: LaneSettings,
+        answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
+    ) -> House {
+        let server = Server::new(move |number, _| answer(number));
+        let gate = Gate::open(paused_clock());
+        let metrics = Metrics::new().unwrap();
+        let lanes =
+            Lanes::new(server.transport.clone(), settings, gate.clone(), random(), &metrics);
+        House { server, gate, metrics, lanes }
+    }
+
+    async fn write(client: &Client) -> Result<Volume, ApiError> {
+        client.create(None, &json!({})).await
+    }
+
+    async fn read(client: &Client) -> Result<Volume, ApiError> {
+        client.get(Name::cluster("pv").unwrap()).await
+    }
+
+    fn object() -> Answer {
+        Answer::json(200, &json!({}))
+    }
+
+    fn slow_rate() -> LaneSettings {
+        LaneSettings { qps: Some(RateLimit { qps: 0.1, burst: 1 }), ..LaneSettings::default() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shut_gate_stops_writes_of_objects_only() {
+        let House { server, gate, lanes, .. } = house(LaneSettings::default(), |_| object());
+        gate.close();
+        let error = write(&lanes.objects).await.unwrap_err();
+        assert!(matches!(error, ApiError::GateShut(_)) && !error.is_unclear());
+        assert!(server.seen().is_empty());
+        assert!(read(&lanes.objects).await.is_ok());
+        assert!(write(&lanes.leases).await.is_ok());
+        assert!(write(&lanes.events).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_is_asked_again_after_the_server_said_later() {
+        let later = |_| Answer::status(429).header("retry-after", "10");
+        let House { server, gate, lanes, .. } = house(LaneSettings::default(), later);
+        gate.open_until(Duration::from_secs(105));
+        assert!(matches!(write(&lanes.objects).await, Err(ApiError::GateShut(_))));
+        assert_eq!(server.times(), [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_is_asked_after_the_wait_for_a_token_and_for_a_place() {
+        let House { server, gate, lanes, .. } = house(slow_rate(), |_| object());
+        gate.open_until(Duration::from_secs(105));
+        assert!(write(&lanes.objects).await.is_ok());
+        assert!(matches!(write(&lanes.objects).await, Err(ApiError::GateShut(_))));
+        assert_eq!(server.times(), [0]);
+
+        let settings = LaneSettings { max_writes: 1, ..LaneSettings::default() };
+        let House { server, gate, lanes, .. } = house(settings, |_| object().after(10));
+        gate.open_until(Duration::from_secs(105));
+        let (first, second) = tokio::join!(write(&lanes.objects), write(&lanes.objects));
+        assert!(first.is_ok() && matches!(second, Err(ApiError::GateShut(_))));
+        assert_eq!(server.times(), [0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_lane_waits_for_itself_only() {
+        let House { server, lanes, .. } = house(slow_rate(), |_| object());
+        for lane in [&lanes.objects, &lanes.events, &lanes.leases, &lanes.leases] {
+            write(lane).await.unwrap();
+        }
+        assert_eq!(server.times(), [0, 0, 0, 0]);
+        write(&lanes.events).await.unwrap();
+        read(&lanes.objects).await.unwrap();
+        assert_eq!(server.times()[4..], [10, 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repetition_needs_a_token_too() {
+        let answer = |number| {
+            if number == 0 { Answer::status(429).header("retry-after", "1") } else { object() }
+        };
+        let House { server, lanes, .. } = house(slow_rate(), answer);
+        write(&lanes.objects).await.unwrap();
+        assert_eq!(server.times(), [0, 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_of_objects_are_bounded_and_events_go_one_by_one() {
+        let settings = LaneSettings { max_writes: 3, ..LaneSettings::default() };
+        let House { server, lanes, .. } = house(settings, |_| object().after(1));
+        join_all((0..5).map(|_| write(&lanes.objects))).await;
+        assert_eq!(server.times(), [0, 0, 0, 1, 1]);
+        join_all((0..3).map(|_| write(&lanes.events))).await;
+        assert_eq!(server.times()[5..], [2, 3, 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_counts_from_the_sending() {
+        let settings = LaneSettings {
+            deadline: Duration::from_secs(6),
+            max_writes: 1,
+            ..LaneSettings::default()
+        };
+        let House { lanes, .. } = house(settings, |_| object().after(5));
+        let both = tokio::join!(write(&lanes.objects), write(&lanes.objects));
+        assert!(both.0.is_ok() && both.1.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_way_in_obeys_the_rules() {
+        let House { server, gate, metrics, lanes } = house(LaneSettings::default(), |_| object());
+        gate.close();
+        let api: kube::Api<Volume> = kube::Api::all(lanes.objects.kube());
+        api.get("pv").await.unwrap();
+        assert!(api.delete("pv", &kube::api::DeleteParams::default()).await.is_err());
+        read(&lanes.leases).await.unwrap();
+        assert_eq!(server.seen().len(), 2);
+        assert!(
+            server
+                .seen()
+                .iter()
+                .all(|seen| seen.header("user-agent").starts_with("csi-provisioner/"))
+        );
+        let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+        assert!(
+            text.contains("{code=\"200\",resource=\"persistentvolumes\",verb=\"get\"} 2"),
+            "{text}"
+        );
+    }
 }

@@ -1,10 +1,10 @@
 //! The API server's client.
 //!
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
-//! reached ([`transport`]), the lanes that keep kinds of traffic from starving one another
+//! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`lanes`]) with the rules every request obeys ([`layers`]), single requests ([`client`]) with
 //! checked names ([`name`]), edits that lose nothing ([`raw`]), watches ([`reflector`]) and what is
-//! kept of what they show ([`cache`]).
+//! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
 //! Promises: no object's content is ever logged; whatever a server answers costs at most the
 //! request; no write leaves on the lane `objects` while the gate is shut (safety rule 1); what is
@@ -15,14 +15,23 @@ pub mod cache;
 pub mod client;
 pub mod config;
 pub mod error;
+pub mod events;
 pub mod kind;
 pub mod lanes;
 pub mod layers;
+mod list;
 pub mod name;
+pub mod quantity;
 pub mod raw;
 pub mod reflector;
+pub mod scope;
 mod target;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod transport;
+mod url;
 pub mod views;
 
 pub use cache::{Cache, Change};
@@ -33,6 +42,7 @@ pub use kind::Kind;
 pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 pub use raw::{Edit, Edited};
-pub use reflector::{Observer, Reflector, Scope, Sighting};
+pub use reflector::{Observer, Reflector, Sighting};
+pub use scope::Scope;
 pub use transport::{Transport, transport};
 pub use views::View;

@@ -4,6 +4,8 @@
 //! see in events. Promises that a [`Name`] never reaches another object than the one it names.
 //! Leaves whether such an object exists to the server.
 
+use std::fmt::Write as _;
+
 /// The name of one object, fit for a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name<'a> {
@@ -111,7 +113,10 @@ fn quoted(text: &str) -> String {
             '\u{8}' => quoted.push_str("\\b"),
             '\u{b}' => quoted.push_str("\\v"),
             '\u{c}' => quoted.push_str("\\f"),
-            '\0'..'\u{20}' | '\u{7f}' => quoted.push_str(&format!("\\x{:02x}", u32::from(char))),
+            '\0'..'\u{20}' | '\u{7f}' => {
+                // Writing to a string cannot fail.
+                let _ = write!(quoted, "\\x{:02x}", u32::from(char));
+            }
             _ => quoted.push(char),
         }
     }

@@ -119,3 +119,6 @@ fn view<V: View>(object: Value, name: Name<'_>) -> Result<V, ApiError> {
 fn unreadable<V: View>(name: Name<'_>, fault: String) -> ApiError {
     ApiError::Unreadable { about: format!("{} {}", Kind::of::<V>().resource(), name.name()), fault }
 }
+
+#[cfg(test)]
+mod tests;

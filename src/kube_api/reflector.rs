@@ -9,30 +9,31 @@
 
 mod backoff;
 mod listing;
+mod teller;
 mod tolerant;
 
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, marker::PhantomData, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Resource as _,
+    Api,
     runtime::watcher::{self, Event, watcher},
 };
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use self::{
     backoff::Backoff,
     listing::{Progress, Step, Strategy},
+    teller::Teller,
     tolerant::Tolerant,
 };
-use super::{client::Client, error::fault, kind::Kind, name::BadName, views::View};
+use super::{client::Client, scope::Scope, url::segment, views::View};
 use crate::{metrics::Metrics, runtime::Random};
-
-/// So many unreadable objects are remembered as told.
-const MAX_TOLD: usize = 1024;
 
 /// One thing a reflector shows.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,42 +71,6 @@ impl<V, F: FnMut(Sighting<V>) + Send> Observer<V> for F {
     }
 }
 
-/// Which objects of a kind are shown.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scope {
-    namespace: Option<String>,
-    labels: Option<String>,
-    fields: Option<String>,
-}
-
-impl Scope {
-    /// All objects of the kind.
-    pub fn all() -> Self {
-        Self::default()
-    }
-
-    /// The objects in `namespace`.
-    ///
-    /// # Errors
-    /// [`BadName`] when that cannot stand in a URL.
-    pub fn namespace(namespace: &str) -> Result<Self, BadName> {
-        super::name::check_namespace(namespace)?;
-        Ok(Self { namespace: Some(namespace.to_owned()), ..Self::default() })
-    }
-
-    /// Only objects whose labels fit `selector`.
-    #[must_use]
-    pub fn labelled(self, selector: &str) -> Self {
-        Self { labels: Some(selector.to_owned()), ..self }
-    }
-
-    /// Only the object called `name`.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { fields: Some(format!("metadata.name={name}")), ..self }
-    }
-}
-
 /// Times and sizes of a reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -113,7 +78,7 @@ pub struct Settings {
     pub page_size: u32,
     /// The server ends a watch after this time; one that has been silent a little longer is dead.
     pub watch_timeout: Duration,
-    /// A streamed list that has been silent so long will never end.
+    /// A streamed list that has begun and is silent for so long will never end.
     pub list_quiet: Duration,
     /// A streamed list must be whole after this time.
     pub list_whole: Duration,
@@ -141,8 +106,8 @@ pub struct Reflector<V> {
     view: PhantomData<fn() -> V>,
 }
 
-impl<V> std::fmt::Debug for Reflector<V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<V> fmt::Debug for Reflector<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector").field("scope", &self.scope).finish_non_exhaustive()
     }
 }
@@ -167,8 +132,140 @@ impl<V: View> Reflector<V> {
     }
 
     /// Shows `observer` everything. Never returns; whoever drops the future ends the watch.
-    pub async fn run(self, mut observer: impl Observer<V>) {
-        let _ = (&self, &mut observer);
-        std::future::pending::<()>().await;
+    pub async fn run(self, observer: impl Observer<V>) {
+        let mut strategy =
+            if self.client.streams_lists() { Strategy::Streamed } else { Strategy::Paged };
+        let kube = self.client.kube();
+        let api = match &self.scope.namespace {
+            // kube takes it for a part of the path as it is.
+            Some(namespace) => Api::namespaced(kube, &segment(namespace)),
+            None => Api::all(kube),
+        };
+        let mut run = Run {
+            teller: Teller::new::<V>(&self.metrics),
+            reflector: self,
+            observer,
+            backoff: Backoff::default(),
+        };
+        loop {
+            strategy = run.follow(api.clone(), strategy).await;
+        }
     }
+
+    fn watcher_config(&self, strategy: Strategy) -> watcher::Config {
+        let seconds = u32::try_from(self.settings.watch_timeout.as_secs()).unwrap_or(u32::MAX);
+        let mut config =
+            watcher::Config::default().timeout(seconds).page_size(self.settings.page_size);
+        config.label_selector.clone_from(&self.scope.labels);
+        config.field_selector.clone_from(&self.scope.fields);
+        match strategy {
+            Strategy::Streamed => config.streaming_lists(),
+            Strategy::Paged => config,
+        }
+    }
+}
+
+/// A reflector at work.
+struct Run<V, O> {
+    reflector: Reflector<V>,
+    observer: O,
+    backoff: Backoff,
+    teller: Teller,
+}
+
+impl<V: View, O: Observer<V>> Run<V, O> {
+    /// Follows one watcher until it must be replaced; says how the next one is to list.
+    async fn follow(&mut self, api: Api<Tolerant<V>>, strategy: Strategy) -> Strategy {
+        let mut events = watcher(api, self.reflector.watcher_config(strategy)).boxed();
+        let mut progress = Progress::new(strategy, Instant::now());
+        loop {
+            match self.step(&mut events, &mut progress).await {
+                None => {}
+                Some(Step::Recover) => self.wait().await,
+                Some(Step::Relist) => {
+                    self.wait().await;
+                    return strategy;
+                }
+                Some(Step::Page) => return Strategy::Paged,
+            }
+        }
+    }
+
+    /// Takes in what the watcher says next.
+    async fn step(
+        &mut self,
+        events: &mut (impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Unpin),
+        progress: &mut Progress,
+    ) -> Option<Step> {
+        let Settings { list_quiet, list_whole, .. } = self.reflector.settings;
+        let next = match progress.patience(Instant::now(), list_quiet, list_whole) {
+            Some(end) => timeout_at(end, events.next()).await.ok().flatten(),
+            None => events.next().await,
+        };
+        match next {
+            Some(Ok(event)) => self.heard(event, progress),
+            Some(Err(error)) => {
+                let step = progress.failed(&error, Instant::now());
+                self.teller.failed(&error, step);
+                Some(step)
+            }
+            None => {
+                self.teller.silent();
+                if progress.has_begun() {
+                    self.reflector.client.never_streams_lists();
+                }
+                Some(Step::Page)
+            }
+        }
+    }
+
+    fn heard(&mut self, event: Event<Tolerant<V>>, progress: &mut Progress) -> Option<Step> {
+        match &event {
+            Event::Init => {
+                if let Some(step) = progress.restarted(Instant::now()) {
+                    self.teller.silent();
+                    return Some(step);
+                }
+            }
+            Event::InitApply(object) => self.teller.shown(object),
+            Event::InitDone => progress.complete(),
+            Event::Apply(object) | Event::Delete(object) => {
+                progress.shown();
+                self.teller.watched();
+                self.teller.shown(object);
+            }
+        }
+        if let Some(sighting) = sighting(event) {
+            self.observer.observe(sighting);
+        }
+        None
+    }
+
+    async fn wait(&mut self) {
+        sleep(self.backoff.wait(Instant::now(), self.reflector.random.unit())).await;
+    }
+}
+
+/// What an event of the watcher means to an observer.
+fn sighting<V: View>(event: Event<Tolerant<V>>) -> Option<Sighting<V>> {
+    Some(match event {
+        Event::Init => Sighting::Restarted,
+        Event::InitDone => Sighting::Complete,
+        Event::InitApply(Tolerant::Read(object)) => Sighting::Listed(object),
+        Event::Apply(Tolerant::Read(object)) => Sighting::Applied(object),
+        Event::Delete(Tolerant::Read(object)) => Sighting::Deleted(object),
+        Event::InitApply(Tolerant::Unreadable { metadata, .. })
+        | Event::Apply(Tolerant::Unreadable { metadata, .. }) => Sighting::Unreadable {
+            namespace: metadata.namespace.unwrap_or_default(),
+            name: metadata.name.unwrap_or_default(),
+            uid: metadata.uid.unwrap_or_default(),
+        },
+        // For a deletion the names are enough.
+        Event::Delete(Tolerant::Unreadable { metadata, .. }) => Sighting::Deleted(bare(&metadata)?),
+    })
+}
+
+/// A view with names and nothing else.
+fn bare<V: View>(metadata: &ObjectMeta) -> Option<V> {
+    serde_json::from_value(json!({"metadata": metadata})).ok()
 }

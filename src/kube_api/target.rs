@@ -111,8 +111,8 @@ fn verb(method: &Method, name: &str, query: &str) -> Verb {
 mod tests {
     use super::*;
 
-    fn read(method: Method, uri: &str) -> (Verb, String) {
-        let target = Target::read(&method, &uri.parse().unwrap());
+    fn read(method: &Method, uri: &str) -> (Verb, String) {
+        let target = Target::read(method, &uri.parse().unwrap());
         (target.verb, target.about())
     }
 
@@ -145,7 +145,7 @@ mod tests {
             (Method::GET, "/version", Verb::List, ""),
             (Method::OPTIONS, "/", Verb::Other, ""),
         ] {
-            assert_eq!(read(method, uri), (verb, about.to_owned()), "{uri}");
+            assert_eq!(read(&method, uri), (verb, about.to_owned()), "{uri}");
         }
     }
 }

@@ -15,13 +15,7 @@ use serde::{Deserialize, Deserializer};
 
 /// A kind this program reads, with what requests for it need to know.
 pub trait View:
-    Resource<DynamicType = ()>
-    + for<'de> Deserialize<'de>
-    + Clone
-    + std::fmt::Debug
-    + Send
-    + Sync
-    + 'static
+    Resource<DynamicType = ()> + for<'de> Deserialize<'de> + Clone + std::fmt::Debug + Send + Sync + 'static
 {
     /// Whether objects of the kind live in a namespace.
     const NAMESPACED: bool;
@@ -104,6 +98,11 @@ macro_rules! view {
     (@scope Cluster) => { ClusterResourceScope };
     (@namespaced Namespaced) => { true };
     (@namespaced Cluster) => { false };
+}
+
+view! {
+    /// A core/v1 Event: only ever written, so nothing but its name is read.
+    Event: Namespaced "" "v1" "Event" "events" {}
 }
 
 view! {
@@ -344,10 +343,7 @@ mod tests {
 
     #[test]
     fn urls_are_the_api_servers() {
-        assert_eq!(
-            Claim::url_path(&(), Some("sc")),
-            "/api/v1/namespaces/sc/persistentvolumeclaims"
-        );
+        assert_eq!(Claim::url_path(&(), Some("sc")), "/api/v1/namespaces/sc/persistentvolumeclaims");
         assert_eq!(StorageClass::url_path(&(), None), "/apis/storage.k8s.io/v1/storageclasses");
     }
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
+use tokio::time::{Sleep, sleep};
 use tower::{BoxError, ServiceExt as _};
 
 use super::{Outcome, Rule};
@@ -33,16 +33,16 @@ impl Rule for Deadline {
         let limit = self.0;
         let watches = Target::of(&request).verb == Verb::Watch;
         Box::pin(async move {
-            let end = Instant::now() + limit;
-            let response = timeout_at(end, next.oneshot(request))
-                .await
-                .map_err(|_elapsed| DeadlineExceeded(limit))??;
+            let mut end = Box::pin(sleep(limit));
+            let response = tokio::select! {
+                biased;
+                response = next.oneshot(request) => response?,
+                () = &mut end => return Err(DeadlineExceeded(limit).into()),
+            };
             if watches {
                 return Ok(response);
             }
-            Ok(response.map(|inner| {
-                TimedBody { inner, limit, end: Box::pin(sleep_until(end)) }.boxed_unsync()
-            }))
+            Ok(response.map(|inner| TimedBody { inner, limit, end }.boxed_unsync()))
         })
     }
 }
@@ -75,5 +75,67 @@ impl http_body::Body for TimedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::kube_api::{
+        error::ApiError,
+        layers::layer,
+        testing::{Answer, End, Server, request},
+        transport::{Unread, read},
+    };
+
+    const OBJECT: &str = "/api/v1/persistentvolumes/pv";
+    const WATCH: &str = "/api/v1/persistentvolumes?watch=true";
+
+    /// What came of a request with a deadline of ten seconds, and after how many seconds.
+    async fn ask(url: &str, answer: Answer) -> (Result<Bytes, BoxError>, u64) {
+        let server = Server::new(move |_, _| answer.clone());
+        let service = layer(Deadline(Duration::from_secs(10)), server.transport);
+        let start = Instant::now();
+        let body = match service.oneshot(request(Method::GET, url)).await {
+            Ok(response) => read(response.into_body(), 1024).await.map_err(|unread| match unread {
+                Unread::Broken(error) => error,
+                Unread::TooLong => "too long".into(),
+            }),
+            Err(error) => Err(error),
+        };
+        (body, start.elapsed().as_secs())
+    }
+
+    fn is_late(outcome: &Result<Bytes, BoxError>) -> bool {
+        outcome.as_ref().is_err_and(|error| error.is::<DeadlineExceeded>())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_does_not_come_is_given_up() {
+        let (outcome, took) = ask(OBJECT, Answer::status(200).after(11)).await;
+        assert!(is_late(&outcome));
+        assert_eq!(took, 10);
+        let error = ApiError::from_transport(outcome.unwrap_err());
+        assert_eq!(error.to_string(), "the API server did not answer within 10s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn headers_and_body_share_one_deadline() {
+        let slow = |body| Answer::status(200).after(6).chunk(body, "late");
+        assert_eq!(ask(OBJECT, slow(3)).await.0.unwrap(), "late");
+        let (outcome, took) = ask(OBJECT, slow(5)).await;
+        assert!(is_late(&outcome));
+        assert_eq!(took, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_must_begin_in_time_but_may_go_on() {
+        let (outcome, took) =
+            ask(WATCH, Answer::watch().chunk(600, "event").end(End::Closed)).await;
+        assert_eq!((outcome.unwrap(), took), (Bytes::from("event"), 600));
+        assert!(is_late(&ask(WATCH, Answer::watch().after(11)).await.0));
     }
 }

@@ -30,3 +30,34 @@ impl Rule for Gated {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::{
+        kube_api::{
+            layers::layer,
+            testing::{Answer, Server, request},
+        },
+        runtime::{GateShut, SystemClock},
+    };
+
+    #[tokio::test]
+    async fn writes_need_an_open_gate_and_reads_do_not() {
+        let server = Server::new(|_, _| Answer::status(200));
+        let gate = Gate::shut(Arc::new(SystemClock));
+        let service = layer(Gated(gate.clone()), server.transport.clone());
+        let send = async |method| {
+            service.clone().oneshot(request(method, "/api/v1/persistentvolumes/pv")).await
+        };
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            assert!(send(method.clone()).await.unwrap_err().is::<GateShut>(), "{method}");
+        }
+        assert!(send(Method::GET).await.is_ok());
+        assert_eq!(server.seen().len(), 1);
+        gate.open_until(std::time::Duration::MAX);
+        assert!(send(Method::PUT).await.is_ok());
+    }
+}

@@ -70,3 +70,49 @@ impl http_body::Body for HoldingBody {
         self.inner.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::join_all;
+    use http::Method;
+
+    use super::*;
+    use crate::kube_api::{
+        layers::layer,
+        testing::{Answer, End, Server, request},
+        transport::read,
+    };
+
+    const URL: &str = "/api/v1/persistentvolumes/pv";
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_beyond_the_limit_wait_until_a_body_is_read() {
+        let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
+        let service = layer(InFlight::new(2), server.transport.clone());
+        let write = || async {
+            let response = service.clone().oneshot(request(Method::PUT, URL)).await.unwrap();
+            read(response.into_body(), 1024).await.unwrap();
+        };
+        join_all((0..5).map(|_| write())).await;
+        assert_eq!(server.times(), [0, 0, 3, 3, 6]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_given_up_frees_its_place() {
+        let server = Server::new(|_, _| Answer::status(200).end(End::Open));
+        let service = layer(InFlight::new(1), server.transport.clone());
+        let unread = service.clone().oneshot(request(Method::PUT, URL)).await.unwrap();
+        drop(unread);
+        service.oneshot(request(Method::PUT, URL)).await.unwrap();
+        assert_eq!(server.seen().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_do_not_wait() {
+        let server = Server::new(|_, _| Answer::status(200).end(End::Open));
+        let service = layer(InFlight::new(1), server.transport.clone());
+        let _held = service.clone().oneshot(request(Method::PUT, URL)).await.unwrap();
+        service.oneshot(request(Method::GET, URL)).await.unwrap();
+        assert_eq!(server.times(), [0, 0]);
+    }
+}

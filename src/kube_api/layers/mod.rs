@@ -2,7 +2,7 @@
 //!
 //! Owns what stands between a request and the transport, from the outside in:
 //! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`],
-//! [`request_metrics`]. The order is part of the rules: every repetition pays the throttle anew,
+//! [`request_metrics`]; before all of them, a watcher's own [`pace`]. The order is part of the rules: every repetition pays the throttle anew,
 //! nothing waits between the gate and the wire, and a deadline counts from the sending.
 //! Promises that no layer pushes back through readiness: all waiting happens in the request's own
 //! future, so that whoever gives up a request frees its place at once. Leaves to `lanes` which
@@ -11,10 +11,9 @@
 pub mod deadline;
 pub mod gate;
 pub mod in_flight;
+pub mod pace;
 pub mod request_metrics;
 pub mod retry_after;
-#[cfg(test)]
-pub(crate) mod testing;
 pub mod throttle;
 pub mod user_agent;
 

@@ -50,3 +50,51 @@ impl Drop for Count {
         self.metrics.requested(self.target.verb.as_str(), &self.target.resource, &code);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::{
+        kube_api::{
+            layers::layer,
+            testing::{Answer, Server, request},
+        },
+        metrics::Metrics,
+    };
+
+    async fn count(method: Method, url: &str, answer: Answer) -> String {
+        let metrics = Metrics::new().unwrap();
+        let server = Server::new(move |_, _| answer.clone());
+        let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
+        let sending = service.oneshot(request(method, url));
+        // What is still under way after a second is given up.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
+        let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+        text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_counted_by_verb_resource_and_code() {
+        assert_eq!(
+            count(Method::GET, "/api/v1/persistentvolumes?watch=true", Answer::watch()).await,
+            "provisioner_api_requests_total{code=\"200\",resource=\"persistentvolumes\",verb=\"watch\"} 1"
+        );
+        assert_eq!(
+            count(Method::POST, "/api/v1/namespaces/ns/events", Answer::status(403)).await,
+            "provisioner_api_requests_total{code=\"403\",resource=\"events\",verb=\"create\"} 1"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_is_an_error_also_when_given_up() {
+        let expected =
+            "provisioner_api_requests_total{code=\"error\",resource=\"nodes\",verb=\"list\"} 1";
+        assert_eq!(count(Method::GET, "/api/v1/nodes", Answer::none()).await, expected);
+        assert_eq!(
+            count(Method::GET, "/api/v1/nodes", Answer::status(200).after(2)).await,
+            expected
+        );
+    }
+}

@@ -61,3 +61,73 @@ fn copy(request: &Request) -> Option<Request> {
     copy.extensions_mut().clone_from(request.extensions());
     Some(copy)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use kube::client::Body;
+
+    use super::*;
+    use crate::kube_api::{
+        layers::layer,
+        testing::{Answer, Server},
+    };
+
+    /// Sends one POST; gives the final status and when the server was asked.
+    async fn post(
+        answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
+    ) -> (u16, Vec<u64>, Vec<String>) {
+        let server = Server::new(move |number, _| answer(number));
+        let service = layer(RetryAfter, server.transport.clone());
+        let request = http::Request::post("/api/v1/persistentvolumes")
+            .header("x", "y")
+            .body(Body::from(b"{}".to_vec()));
+        let response = service.oneshot(request.unwrap()).await.unwrap();
+        let seen = server.seen();
+        let said = seen
+            .iter()
+            .map(|seen| format!("{} {} {} {}", seen.method, seen.url, seen.header("x"), seen.body));
+        (response.status().as_u16(), server.times(), said.collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_request_is_sent_again_after_the_time_the_server_says() {
+        let (status, times, said) = post(|number| match number {
+            0 => Answer::status(429).header("retry-after", "7").chunk(0, "slow down"),
+            1 => Answer::status(503).header("retry-after", "2"),
+            2 => Answer::status(500).header("retry-after", "0"),
+            _ => Answer::status(201),
+        })
+        .await;
+        assert_eq!((status, times), (201, vec![0, 7, 9, 9]));
+        assert_eq!(said, ["POST /api/v1/persistentvolumes y {}"; 4]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_time_in_seconds_or_an_overload_nothing_is_repeated() {
+        for answer in [
+            Answer::status(429),
+            Answer::status(503),
+            Answer::status(503).header("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"),
+            Answer::status(404).header("retry-after", "1"),
+            Answer::status(200).header("retry-after", "1"),
+        ] {
+            assert_eq!(post(move |_| answer.clone()).await.1.len(), 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_ten_repetitions_the_refusal_is_the_answer() {
+        let (status, times, _) = post(|_| Answer::status(429).header("retry-after", "1")).await;
+        assert_eq!((status, times), (429, (0..=10).collect()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_connection_is_not_repeated() {
+        let server = Server::new(|_, _| Answer::none());
+        let service = layer(RetryAfter, server.transport.clone());
+        let request = crate::kube_api::testing::request(Method::GET, "/api/v1/nodes");
+        assert!(service.oneshot(request).await.is_err());
+        assert_eq!(server.seen().len(), 1);
+    }
+}

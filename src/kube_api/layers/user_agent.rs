@@ -41,3 +41,31 @@ impl Rule for UserAgent {
         Box::pin(next.oneshot(request))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::kube_api::{
+        layers::layer,
+        testing::{Answer, Server, request},
+    };
+
+    async fn sent(text: &str) -> String {
+        let server = Server::new(|_, _| Answer::status(200));
+        let service = layer(UserAgent::new(text), server.transport.clone());
+        service.oneshot(request(Method::GET, "/api/v1/nodes")).await.unwrap();
+        server.seen()[0].header("user-agent").to_owned()
+    }
+
+    #[tokio::test]
+    async fn every_request_says_who_asks() {
+        assert_eq!(sent(&user_agent("1.2")).await, "csi-provisioner/1.2 (linux/amd64)");
+    }
+
+    #[tokio::test]
+    async fn what_a_header_cannot_hold_is_left_out() {
+        assert_eq!(sent("csi-provisioner/1\r\nX: y ä").await, "csi-provisioner/1X: y ");
+    }
+}

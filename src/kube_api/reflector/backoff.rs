@@ -28,3 +28,20 @@ impl Backoff {
         base.mul_f64(1.0 + chance)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_half_a_minute_and_begin_anew_after_two_calm_ones() {
+        let mut backoff = Backoff::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let waits: Vec<u128> =
+            (0..8).map(|second| backoff.wait(at(second), 0.0).as_millis()).collect();
+        assert_eq!(waits, [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        assert_eq!(backoff.wait(at(126), 0.5).as_millis(), 45_000);
+        assert_eq!(backoff.wait(at(246), 0.5).as_millis(), 1200);
+    }
+}

@@ -1,7 +1,9 @@
 //! An object that may not be what its kind promises.
 //!
 //! Promises that reading one never fails: what cannot be read keeps its name, so that it can be
-//! skipped, told and counted instead of breaking the list or watch it came in.
+//! skipped, told and counted instead of breaking the list or watch it came in. An event of a watch
+//! must name its type before its object, as every server written in Go does: only then is the
+//! object's text at hand when it is read.
 
 use std::borrow::Cow;
 

@@ -1,1 +1,85 @@
-//! To be built.
+//! CSI drivers for tests: a scriptable one and one that keeps volumes on disk.
+//!
+//! Owns what a driver is to the sidecar: the gRPC services ([`Backend`] behind one adapter to
+//! tonic), the transports they are served on ([`Host`]: a unix socket, or an in-memory stream for
+//! simulated time) and the log of every call ([`Journal`]). [`Scripted`] answers by rules,
+//! `DiskDriver` keeps real (if empty) volumes. Promises that a call whose caller went away
+//! is dropped where it stands, and that on a paused, single-threaded runtime the same calls give
+//! the same answers in the same order. Leaves to others to judge the calls.
+
+use std::{future::Future, time::Duration};
+
+mod host;
+mod journal;
+mod rules;
+mod scripted;
+mod service;
+
+#[cfg(test)]
+mod tests;
+
+pub use host::Host;
+pub use journal::{Journal, Record};
+pub use rules::{
+    Code, CodeName, Failure, Match, NodeSpec, Ready, Rule, Script, UnknownCode, VolumeSpec,
+};
+pub use scripted::{Flight, Scripted};
+pub use tonic::Status;
+
+/// Messages and server traits of `proto/csi.proto`.
+#[allow(missing_docs, clippy::all, clippy::pedantic)]
+pub mod proto {
+    tonic::include_proto!("csi.v1");
+}
+
+use proto::{
+    ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
+    DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
+    GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
+};
+
+/// One call as it reached the driver.
+#[derive(Debug, Clone)]
+pub struct Call<T> {
+    /// The message.
+    pub request: T,
+    /// What the caller's deadline left when the call came; `None` when it set none.
+    pub time_left: Option<Duration>,
+}
+
+/// What a driver answers: a message or a gRPC status.
+pub type Answer<T> = Result<T, Status>;
+
+/// What a driver does with each call that a provisioner makes. The calls are written down by
+/// the adapter before they get here.
+pub trait Backend: Send + Sync + 'static {
+    /// `Identity.GetPluginInfo`
+    fn get_plugin_info(&self) -> impl Future<Output = Answer<GetPluginInfoResponse>> + Send;
+    /// `Identity.GetPluginCapabilities`
+    fn get_plugin_capabilities(
+        &self,
+    ) -> impl Future<Output = Answer<GetPluginCapabilitiesResponse>> + Send;
+    /// `Identity.Probe`
+    fn probe(&self) -> impl Future<Output = Answer<ProbeResponse>> + Send;
+    /// `Controller.ControllerGetCapabilities`
+    fn controller_get_capabilities(
+        &self,
+    ) -> impl Future<Output = Answer<ControllerGetCapabilitiesResponse>> + Send;
+    /// `Controller.CreateVolume`
+    fn create_volume(
+        &self,
+        call: Call<CreateVolumeRequest>,
+    ) -> impl Future<Output = Answer<CreateVolumeResponse>> + Send;
+    /// `Controller.DeleteVolume`
+    fn delete_volume(
+        &self,
+        call: Call<DeleteVolumeRequest>,
+    ) -> impl Future<Output = Answer<DeleteVolumeResponse>> + Send;
+    /// `Controller.GetCapacity`
+    fn get_capacity(
+        &self,
+        call: Call<GetCapacityRequest>,
+    ) -> impl Future<Output = Answer<GetCapacityResponse>> + Send;
+    /// `Node.NodeGetInfo`
+    fn node_get_info(&self) -> impl Future<Output = Answer<NodeGetInfoResponse>> + Send;
+}

@@ -1,1 +1,5 @@
-//! To be built.
+//! To be filled.
+pub mod expand;
+pub mod python;
+pub mod scenario;
+pub mod yaml;

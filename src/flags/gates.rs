@@ -1,0 +1,294 @@
+//! Feature gates.
+//!
+//! Owns every gate that `--feature-gates` takes, its default and its stage. Promises the
+//! original's rules: gates of Kubernetes' own servers are accepted and mean nothing here, locked
+//! ones cannot be changed, `AllAlpha` and `AllBeta` set what is not set by name. Gates that
+//! earlier releases had are accepted with a warning, where the original ends.
+
+use std::collections::BTreeMap;
+
+use super::go::{Refused, Voice, boolean};
+
+/// The gates this program looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gates {
+    /// Topology is used where the driver has it.
+    pub topology: bool,
+    /// Parameters of VolumeAttributesClasses are passed on. `None`: not set by the user, so it is
+    /// on where the API server has the kind.
+    pub volume_attributes_class: Option<bool>,
+    /// Claims may name data sources in other namespaces.
+    pub cross_namespace_volume_data_source: bool,
+    /// The original's switch for a graceful end, which this program has anyway.
+    pub release_leader_election_on_exit: bool,
+}
+
+/// Values by gate, as `--feature-gates` gives them.
+pub(super) type Map = BTreeMap<String, bool>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Alpha,
+    Beta,
+    Ga,
+    Deprecated,
+}
+
+use Stage::{Alpha, Beta, Deprecated, Ga};
+
+struct Gate {
+    name: &'static str,
+    stage: Stage,
+    default: bool,
+    locked: bool,
+}
+
+const fn gate(name: &'static str, stage: Stage, default: bool) -> Gate {
+    Gate { name, stage, default, locked: false }
+}
+
+const fn locked(name: &'static str, stage: Stage, default: bool) -> Gate {
+    Gate { name, stage, default, locked: true }
+}
+
+/// Gates that mean something here.
+const OWN: [Gate; 4] = [
+    gate("CrossNamespaceVolumeDataSource", Alpha, false),
+    gate("ReleaseLeaderElectionOnExit", Alpha, false),
+    gate("Topology", Ga, true),
+    gate("VolumeAttributesClass", Ga, true),
+];
+
+/// Gates of Kubernetes 1.36's server library, which the original accepts because it links it.
+const FOREIGN: [Gate; 47] = [
+    gate("AllAlpha", Alpha, false),
+    gate("AllBeta", Beta, false),
+    gate("APIResponseCompression", Beta, true),
+    gate("APIServerIdentity", Beta, true),
+    locked("APIServerTracing", Ga, true),
+    gate("APIServingWithRoutine", Alpha, false),
+    locked("AggregatedDiscoveryRemoveBetaType", Deprecated, true),
+    gate("AllowParsingUserUIDFromCertAuth", Beta, true),
+    gate("AllowUnsafeMalformedObjectDeletion", Alpha, false),
+    locked("AnonymousAuthConfigurableEndpoints", Ga, true),
+    locked("AuthorizeWithSelectors", Ga, true),
+    locked("BtreeWatchCache", Ga, true),
+    gate("CBORServingAndStorage", Alpha, false),
+    gate("ComponentFlagz", Beta, true),
+    gate("ComponentStatusz", Beta, true),
+    gate("ConcurrentWatchObjectDecode", Beta, false),
+    locked("ConsistentListFromCache", Ga, true),
+    gate("ConstrainedImpersonation", Beta, true),
+    gate("CoordinatedLeaderElection", Beta, false),
+    locked("DeclarativeValidation", Ga, true),
+    gate("DeclarativeValidationBeta", Beta, true),
+    gate("DeclarativeValidationTakeover", Deprecated, false),
+    gate("DetectCacheInconsistency", Beta, true),
+    gate("KMSv1", Deprecated, false),
+    gate("ListFromCacheSnapshot", Beta, true),
+    gate("ManifestBasedAdmissionControlConfig", Alpha, false),
+    gate("MutatingAdmissionPolicy", Ga, true),
+    gate("NativeHistograms", Alpha, false),
+    gate("OpenAPIEnums", Beta, true),
+    gate("RemoteRequestHeaderUID", Beta, true),
+    locked("ResilientWatchCacheInitialization", Ga, true),
+    locked("RetryGenerateName", Ga, true),
+    locked("SeparateCacheWatchRPC", Deprecated, false),
+    gate("ShardedListAndWatch", Alpha, false),
+    gate("SizeBasedListCostEstimate", Beta, true),
+    gate("StorageVersionAPI", Alpha, false),
+    gate("StorageVersionHash", Beta, true),
+    locked("StreamingCollectionEncodingToJSON", Ga, true),
+    locked("StreamingCollectionEncodingToProtobuf", Ga, true),
+    locked("StructuredAuthenticationConfiguration", Ga, true),
+    gate("StructuredAuthenticationConfigurationEgressSelector", Beta, true),
+    gate("StructuredAuthenticationConfigurationJWKSMetrics", Beta, true),
+    gate("TokenRequestServiceAccountUIDValidation", Beta, true),
+    gate("UnauthenticatedHTTP2DOSMitigation", Beta, true),
+    gate("UnknownVersionInteroperabilityProxy", Beta, true),
+    gate("WatchCacheInitializationPostStartHook", Beta, true),
+    gate("WatchList", Beta, true),
+];
+
+/// Gates that earlier releases had, with what became of them.
+const RETIRED: [(&str, &str); 3] = [
+    ("CSINodeInfo", "CSINode objects are always used"),
+    ("HonorPVReclaimPolicy", "the reclaim policy is always honoured"),
+    ("PreventVolumeModeConversion", "use --prevent-volume-mode-conversion"),
+];
+
+/// Reads one value of `--feature-gates`: `A=true,B=false`.
+pub(super) fn parse(text: &str) -> Result<Map, Refused> {
+    text.split(',').filter(|pair| !pair.is_empty()).map(pair).collect()
+}
+
+fn pair(text: &str) -> Result<(String, bool), Refused> {
+    let (name, value) = text
+        .split_once('=')
+        .ok_or_else(|| Refused("malformed pair, expect string=bool".to_owned()))?;
+    let (name, value) = (name.trim(), value.trim());
+    let refuse = |why| Refused(format!("invalid value of {name}: {value}, err: {why}"));
+    Ok((name.to_owned(), boolean(value, Voice::Pflag).map_err(refuse)?))
+}
+
+impl Gates {
+    /// The gates as `map` sets them, and warnings.
+    ///
+    /// # Errors
+    /// The original's text about unknown gates, and locked ones set to another value.
+    pub(super) fn resolve(map: &Map) -> Result<(Self, Vec<String>), String> {
+        let mut warnings = Vec::new();
+        let mut errors = Vec::new();
+        for (name, value) in map {
+            match judge(name, *value) {
+                Judgement::Fine => {}
+                Judgement::Warn(warning) => warnings.push(warning),
+                Judgement::Refuse(error) => errors.push(error),
+            }
+        }
+        match errors.as_slice() {
+            [] => Ok((Self::from_map(map), warnings)),
+            [one] => Err(one.clone()),
+            more => Err(format!("[{}]", more.join(", "))),
+        }
+    }
+
+    fn from_map(map: &Map) -> Self {
+        let all_alpha = map.get("AllAlpha").copied().unwrap_or(false);
+        let alpha = |name| map.get(name).copied().unwrap_or(all_alpha);
+        Self {
+            topology: map.get("Topology").copied().unwrap_or(true),
+            volume_attributes_class: map.get("VolumeAttributesClass").copied(),
+            cross_namespace_volume_data_source: alpha("CrossNamespaceVolumeDataSource"),
+            release_leader_election_on_exit: alpha("ReleaseLeaderElectionOnExit"),
+        }
+    }
+}
+
+enum Judgement {
+    Fine,
+    Warn(String),
+    Refuse(String),
+}
+
+/// What is to be said about setting one gate.
+fn judge(name: &str, value: bool) -> Judgement {
+    if let Some((_, instead)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
+        return Judgement::Warn(format!("feature gate {name} is retired and ignored: {instead}"));
+    }
+    let Some(gate) = OWN.iter().chain(&FOREIGN).find(|gate| gate.name == name) else {
+        return Judgement::Refuse(format!("unrecognized feature gate: {name}"));
+    };
+    if gate.locked && gate.default != value {
+        return Judgement::Refuse(format!(
+            "cannot set feature gate {name} to {value}, feature is locked to {}",
+            gate.default
+        ));
+    }
+    let stage = match gate.stage {
+        Alpha | Beta => return Judgement::Fine,
+        Ga => "GA",
+        Deprecated => "deprecated",
+    };
+    Judgement::Warn(format!(
+        "setting {stage} feature gate {name}={value}; it will be removed in a future release"
+    ))
+}
+
+/// The gates that are no longer up for change are left out, as in the original's usage.
+pub(super) fn help() -> String {
+    let lines = OWN.iter().filter(|gate| matches!(gate.stage, Alpha | Beta)).map(|gate| {
+        let stage = if gate.stage == Alpha { "ALPHA" } else { "BETA" };
+        format!("{}=true|false ({stage} - default={})", gate.name, gate.default)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(text: &str) -> Result<(Gates, Vec<String>), String> {
+        Gates::resolve(&parse(text).unwrap())
+    }
+
+    fn gates(text: &str) -> Gates {
+        resolve(text).unwrap().0
+    }
+
+    #[test]
+    fn defaults_are_the_originals() {
+        let defaults = Gates {
+            topology: true,
+            volume_attributes_class: None,
+            cross_namespace_volume_data_source: false,
+            release_leader_election_on_exit: false,
+        };
+        assert_eq!(resolve(""), Ok((defaults, vec![])));
+    }
+
+    #[test]
+    fn gates_are_set_by_name() {
+        let set = gates(
+            "Topology=false,VolumeAttributesClass=true, ,CrossNamespaceVolumeDataSource = 1"
+                .replace(", ,", ",,")
+                .as_str(),
+        );
+        assert!(!set.topology && set.cross_namespace_volume_data_source);
+        assert_eq!(set.volume_attributes_class, Some(true));
+        assert_eq!(gates("VolumeAttributesClass=false").volume_attributes_class, Some(false));
+    }
+
+    #[test]
+    fn all_alpha_sets_what_is_not_set_by_name() {
+        let set = gates("AllAlpha=true,ReleaseLeaderElectionOnExit=false");
+        assert!(set.cross_namespace_volume_data_source && !set.release_leader_election_on_exit);
+        assert_eq!(gates("AllBeta=true"), gates(""));
+    }
+
+    #[test]
+    fn unknown_and_locked_gates_end_the_start() {
+        assert_eq!(resolve("Nope=true"), Err("unrecognized feature gate: Nope".to_owned()));
+        let locked = "cannot set feature gate BtreeWatchCache to false, feature is locked to true";
+        assert_eq!(resolve("BtreeWatchCache=false"), Err(locked.to_owned()));
+        let both = format!("[{locked}, unrecognized feature gate: Nope]");
+        assert_eq!(resolve("Nope=true,BtreeWatchCache=false"), Err(both));
+        assert!(resolve("BtreeWatchCache=true,WatchList=false,ComponentFlagz=true").is_ok());
+    }
+
+    #[test]
+    fn retired_and_settled_gates_warn() {
+        for (text, warning) in [
+            (
+                "HonorPVReclaimPolicy=true",
+                "feature gate HonorPVReclaimPolicy is retired and ignored: the reclaim policy is always honoured",
+            ),
+            (
+                "Topology=true",
+                "setting GA feature gate Topology=true; it will be removed in a future release",
+            ),
+            (
+                "KMSv1=true",
+                "setting deprecated feature gate KMSv1=true; it will be removed in a future release",
+            ),
+        ] {
+            assert_eq!(resolve(text).unwrap().1, [warning]);
+        }
+    }
+
+    #[test]
+    fn malformed_values_are_refused_in_the_originals_words() {
+        assert_eq!(parse("Foo").unwrap_err().0, "malformed pair, expect string=bool");
+        let error =
+            "invalid value of A: maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax";
+        assert_eq!(parse("A=maybe").unwrap_err().0, error);
+    }
+
+    #[test]
+    fn help_lists_what_can_still_change() {
+        assert!(
+            help().contains("CrossNamespaceVolumeDataSource=true|false (ALPHA - default=false)")
+        );
+        assert!(!help().contains("Topology"));
+    }
+}

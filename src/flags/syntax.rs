@@ -1,0 +1,198 @@
+//! The command line's syntax, as pflag reads it.
+//!
+//! Owns the split of arguments into flags with their values: `--name=value`, `--name value`,
+//! `--name` where a value may be left out, the shorthand `-v`, words (ignored) and `--` (the end).
+//! Promises pflag's error texts and that the first error in the order of arguments is the one
+//! told. Leaves what values mean to [`command`](super::command).
+
+use super::go::quote;
+
+/// What the syntax needs to know of a flag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// The flag's name.
+    pub(super) name: &'static str,
+    /// The value it has when it is given without one; `None`: the next argument is its value.
+    pub(super) implied: Option<&'static str>,
+}
+
+/// A flag with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+}
+
+/// Why reading stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// All arguments are read.
+    End,
+    /// Help was asked for.
+    Help,
+    /// An argument is no good: pflag's text.
+    Error(String),
+}
+
+/// Reads `args` (without the program's name). Flags up to the stop are given back with it.
+pub(super) fn read(args: &[String], known: impl Fn(&str) -> Option<Shape>) -> (Vec<Given>, Stop) {
+    let mut reader = Reader { args: args.iter(), known, given: Vec::new() };
+    let stop = reader.run();
+    (reader.given, stop)
+}
+
+struct Reader<'a, F> {
+    args: std::slice::Iter<'a, String>,
+    known: F,
+    given: Vec<Given>,
+}
+
+impl<F: Fn(&str) -> Option<Shape>> Reader<'_, F> {
+    fn run(&mut self) -> Stop {
+        while let Some(arg) = self.args.next() {
+            let read = match (arg.strip_prefix("--"), arg.strip_prefix('-')) {
+                (Some(""), _) => return Stop::End,
+                (Some(long), _) => self.long(long, arg),
+                (None, None | Some("")) => Ok(()),
+                (None, Some(short)) => self.short(short),
+            };
+            if let Err(stop) = read {
+                return stop;
+            }
+        }
+        Stop::End
+    }
+
+    fn long(&mut self, long: &str, arg: &str) -> Result<(), Stop> {
+        if long.starts_with(['-', '=']) {
+            return Err(Stop::Error(format!("bad flag syntax: {arg}")));
+        }
+        let (name, value) = match long.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (long, None),
+        };
+        let Some(shape) = (self.known)(name) else {
+            return Err(match name {
+                "help" => Stop::Help,
+                _ => Stop::Error(format!("unknown flag: --{name}")),
+            });
+        };
+        let missing = || format!("flag needs an argument: --{name}");
+        self.give(shape, value.map(str::to_owned), missing)
+    }
+
+    /// The only shorthand with a meaning is `-v`, whose value may follow at once (`-v5`, `-v=5`).
+    fn short(&mut self, short: &str) -> Result<(), Stop> {
+        let Some(rest) = short.strip_prefix('v') else {
+            let letter = short.chars().next().unwrap_or_default();
+            return Err(match letter {
+                'h' => Stop::Help,
+                _ => Stop::Error(format!("unknown shorthand flag: '{letter}' in -{short}")),
+            });
+        };
+        let Some(shape) = (self.known)("v") else { return Ok(()) };
+        // A lone `=` is the value itself, as in pflag.
+        let value = rest.strip_prefix('=').filter(|value| !value.is_empty()).unwrap_or(rest);
+        let value = (!value.is_empty()).then(|| value.to_owned());
+        self.give(shape, value, || format!("flag needs an argument: 'v' in -{short}"))
+    }
+
+    fn give(
+        &mut self,
+        shape: Shape,
+        value: Option<String>,
+        missing: impl Fn() -> String,
+    ) -> Result<(), Stop> {
+        let implied = || shape.implied.map(str::to_owned);
+        let value = value.or_else(implied).or_else(|| self.args.next().cloned());
+        let value = value.ok_or_else(|| Stop::Error(missing()))?;
+        self.given.push(Given { name: shape.name, value });
+        Ok(())
+    }
+}
+
+/// pflag's text about a value that a flag does not take.
+pub(super) fn invalid_value(name: &str, value: &str, cause: &str) -> String {
+    let shown = if name == "v" { "-v, --v".to_owned() } else { format!("--{name}") };
+    format!("invalid argument {} for {} flag: {cause}", quote(value), quote(&shown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(name: &str) -> Option<Shape> {
+        Some(match name {
+            "timeout" => Shape { name: "timeout", implied: None },
+            "strict" => Shape { name: "strict", implied: Some("true") },
+            "v" => Shape { name: "v", implied: None },
+            _ => return None,
+        })
+    }
+
+    fn run(args: &[&str]) -> (Vec<(&'static str, String)>, Stop) {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let (given, stop) = read(&args, known);
+        (given.into_iter().map(|g| (g.name, g.value)).collect(), stop)
+    }
+
+    #[test]
+    fn flags_in_all_their_spellings() {
+        for (args, name, value) in [
+            (&["--timeout=5s"][..], "timeout", "5s"),
+            (&["--timeout", "5s"], "timeout", "5s"),
+            (&["--timeout="], "timeout", ""),
+            (&["--timeout=a=b"], "timeout", "a=b"),
+            (&["--timeout", "--strict"], "timeout", "--strict"),
+            (&["--strict"], "strict", "true"),
+            (&["--strict", "false"], "strict", "true"),
+            (&["--strict=false"], "strict", "false"),
+            (&["-v5"], "v", "5"),
+            (&["-v=5"], "v", "5"),
+            (&["-v", "5"], "v", "5"),
+            (&["-v="], "v", "="),
+            (&["--v=5"], "v", "5"),
+            (&["word", "-", "-v5", "more"], "v", "5"),
+            (&["-v5", "--", "--nosuch"], "v", "5"),
+        ] {
+            assert_eq!(run(args), (vec![(name, value.to_owned())], Stop::End), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn errors_in_pflags_words() {
+        for (args, error) in [
+            (&["--nosuch"][..], "unknown flag: --nosuch"),
+            (&["--nosuch=1"], "unknown flag: --nosuch"),
+            (&["--timeout"], "flag needs an argument: --timeout"),
+            (&["-v"], "flag needs an argument: 'v' in -v"),
+            (&["-csi-address=x"], "unknown shorthand flag: 'c' in -csi-address=x"),
+            (&["-timeout"], "unknown shorthand flag: 't' in -timeout"),
+            (&["---x"], "bad flag syntax: ---x"),
+            (&["--=x"], "bad flag syntax: --=x"),
+        ] {
+            assert_eq!(run(args), (vec![], Stop::Error(error.to_owned())), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_stop_counts() {
+        assert_eq!(run(&["--help", "--nosuch"]).1, Stop::Help);
+        assert_eq!(run(&["-h"]).1, Stop::Help);
+        assert_eq!(
+            run(&["--nosuch", "--help"]).1,
+            Stop::Error("unknown flag: --nosuch".to_owned())
+        );
+        assert_eq!(run(&["--strict", "--nosuch"]).0, [("strict", "true".to_owned())]);
+    }
+
+    #[test]
+    fn values_refused_in_pflags_words() {
+        let text = invalid_value("timeout", "5", "why");
+        assert_eq!(text, "invalid argument \"5\" for \"--timeout\" flag: why");
+        assert_eq!(
+            invalid_value("v", "x", "why"),
+            "invalid argument \"x\" for \"-v, --v\" flag: why"
+        );
+    }
+}

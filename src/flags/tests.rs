@@ -1,0 +1,470 @@
+//! The command line as a whole.
+
+use super::*;
+
+fn parse_in(env: &[(&str, &str)], args: &[&str]) -> Result<Parsed, Refusal> {
+    let args = std::iter::once(&"/csi-provisioner").chain(args).map(OsString::from);
+    Flags::parse(args, |name| env.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+}
+
+fn parse(args: &[&str]) -> Result<Parsed, Refusal> {
+    parse_in(&[], args)
+}
+
+fn flags(args: &[&str]) -> Flags {
+    parse(args).unwrap().flags
+}
+
+fn refusal(args: &[&str]) -> (u8, String) {
+    let refusal = parse(args).unwrap_err();
+    (refusal.exit_code, refusal.text.lines().last().unwrap_or_default().to_owned())
+}
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+#[test]
+fn defaults_are_the_originals() {
+    let parsed = parse(&[]).unwrap();
+    assert_eq!(parsed.warnings, Vec::<String>::new());
+    let flags = parsed.flags;
+    assert_eq!(
+        flags.kubernetes,
+        Kubernetes {
+            kubeconfig: None,
+            master: None,
+            rate: None,
+            capacity_rate: Some(Rate { qps: 1.0, burst: 5 }),
+        }
+    );
+    assert_eq!(flags.driver, Driver { address: "/run/csi/socket".to_owned(), timeout: secs(10) });
+    assert_eq!(
+        flags.provisioning,
+        Provisioning {
+            name_prefix: "pvc".to_owned(),
+            name_uuid_length: None,
+            retry_start: secs(1),
+            retry_max: secs(300),
+            workers: 100,
+            cloning_protection_workers: 1,
+            snapshot_sweep_interval: Some(secs(300)),
+            strict_topology: false,
+            immediate_topology: true,
+            extra_create_metadata: false,
+            default_fstype: String::new(),
+            controller_publish_readonly: false,
+            prevent_volume_mode_conversion: true,
+        }
+    );
+    assert_eq!(
+        (flags.capacity, flags.node_deployment, flags.leader_election, flags.http),
+        (None, None, None, None)
+    );
+    assert_eq!(flags.logging, Logging { verbosity: 0, vmodule: vec![], format: LogFormat::Text });
+    assert_eq!(
+        flags.safety,
+        Safety {
+            shutdown_timeout: secs(20),
+            claim_protection: ClaimProtection::Auto,
+            claim_protection_timeout: Some(secs(3600)),
+        }
+    );
+}
+
+#[test]
+fn defaults_of_the_groups_that_are_off_by_default() {
+    let flags = parse_in(
+        &[("NODE_NAME", "n1")],
+        &["--enable-capacity", "--node-deployment", "--leader-election", "--http-endpoint=:8080"],
+    )
+    .unwrap()
+    .flags;
+    assert_eq!(
+        flags.capacity,
+        Some(Capacity {
+            workers: 1,
+            poll_interval: secs(60),
+            for_immediate_binding: false,
+            ownerref_level: Some(1),
+        })
+    );
+    assert_eq!(
+        flags.node_deployment,
+        Some(NodeDeployment {
+            node_name: "n1".to_owned(),
+            immediate_binding: true,
+            base_delay: secs(20),
+            max_delay: secs(60),
+        })
+    );
+    assert_eq!(
+        flags.leader_election,
+        Some(LeaderElection {
+            namespace: None,
+            lease_duration: secs(15),
+            renew_deadline: secs(10),
+            retry_period: secs(5),
+            labels: BTreeMap::new(),
+        })
+    );
+    assert_eq!(
+        flags.http,
+        Some(Http {
+            address: ":8080".to_owned(),
+            leader_election_check: true,
+            metrics_path: "/metrics".to_owned(),
+            pprof: false,
+        })
+    );
+}
+
+/// Every flag with a value other than its default changes something: none is forgotten.
+#[test]
+fn every_flag_arrives() {
+    let on = ["--enable-capacity", "--node-deployment", "--leader-election", "--http-endpoint=:1"];
+    let env = [("NODE_NAME", "n1")];
+    let base = parse_in(&env, &on).unwrap();
+    for arg in [
+        "--kubeconfig=/k",
+        "--master=https://m",
+        "--kube-api-qps=7",
+        "--kube-api-capacity-qps=7",
+        "--kube-api-capacity-burst=7",
+        "--csi-address=/s",
+        "--timeout=1m",
+        "--volume-name-prefix=x",
+        "--volume-name-uuid-length=10",
+        "--retry-interval-start=2s",
+        "--retry-interval-max=10m",
+        "--worker-threads=7",
+        "--cloning-protection-threads=7",
+        "--snapshot-orphan-sweep-interval=0",
+        "--strict-topology",
+        "--immediate-topology=false",
+        "--extra-create-metadata",
+        "--default-fstype=ext4",
+        "--controller-publish-readonly",
+        "--prevent-volume-mode-conversion=false",
+        "--enable-capacity=false",
+        "--capacity-threads=7",
+        "--capacity-poll-interval=2m",
+        "--capacity-for-immediate-binding",
+        "--capacity-ownerref-level=-1",
+        "--node-deployment=false",
+        "--node-deployment-immediate-binding=false",
+        "--node-deployment-base-delay=1s",
+        "--node-deployment-max-delay=1s",
+        "--leader-election=false",
+        "--leader-election-namespace=ns",
+        "--leader-election-lease-duration=20s",
+        "--leader-election-renew-deadline=11s",
+        "--leader-election-retry-period=6s",
+        "--leader-election-labels=a:b",
+        "--http-endpoint=:2",
+        "--metrics-path=/m",
+        "--enable-pprof",
+        "-v5",
+        "--vmodule=a=5",
+        "--logging-format=json",
+        "--feature-gates=Topology=false",
+        "--shutdown-timeout=1s",
+        "--claim-protection=always",
+        "--claim-protection-timeout=0",
+    ] {
+        let args: Vec<&str> = on.iter().copied().chain([arg]).collect();
+        assert_ne!(parse_in(&env, &args).unwrap().flags, base.flags, "{arg}");
+    }
+    let burst = |n: &str| flags(&["--kube-api-qps=5", n]).kubernetes.rate.unwrap().burst;
+    assert_eq!((burst("--kube-api-burst=20"), burst("--v=0")), (20, 10));
+    let old = flags(&["--metrics-address=:9"]).http.unwrap();
+    assert_eq!((old.address.as_str(), old.leader_election_check), (":9", false));
+}
+
+#[test]
+fn flags_without_effect_are_accepted() {
+    for arg in [
+        "--automaxprocs",
+        "--automaxprocs=false",
+        "--log-flush-frequency=1s",
+        "--log-text-info-buffer-size=0Ki",
+        "word",
+    ] {
+        assert_eq!(parse(&[arg]), parse(&[]), "{arg}");
+    }
+}
+
+#[test]
+fn of_repeated_flags_the_last_wins_and_lists_add_up() {
+    let set = flags(&[
+        "--timeout=1s",
+        "--timeout",
+        "2s",
+        "--strict-topology",
+        "--strict-topology=false",
+        "--feature-gates=Topology=false,CrossNamespaceVolumeDataSource=true",
+        "--feature-gates=Topology=true",
+        "--leader-election",
+        "--leader-election-labels=a:1,b:2",
+        "--leader-election-labels=b:3",
+    ]);
+    assert_eq!(set.driver.timeout, secs(2));
+    assert!(!set.provisioning.strict_topology);
+    assert!(set.gates.topology && set.gates.cross_namespace_volume_data_source);
+    let labels = set.leader_election.unwrap().labels;
+    assert_eq!(
+        labels,
+        BTreeMap::from([("a", "1"), ("b", "3")].map(|(k, v)| (k.to_owned(), v.to_owned())))
+    );
+}
+
+#[test]
+fn what_cannot_be_parsed_ends_with_2_and_pflags_text_in_the_last_line() {
+    for (args, text) in [
+        (&["--nosuch"][..], "unknown flag: --nosuch"),
+        (&["--timeout"], "flag needs an argument: --timeout"),
+        (
+            &["--timeout=5"],
+            r#"invalid argument "5" for "--timeout" flag: time: missing unit in duration "5""#,
+        ),
+        (
+            &["--leader-election-retry-period=5"],
+            r#"invalid argument "5" for "--leader-election-retry-period" flag: parse error"#,
+        ),
+        (
+            &["--feature-gates=Foo"],
+            r#"invalid argument "Foo" for "--feature-gates" flag: malformed pair, expect string=bool"#,
+        ),
+        (
+            &["--leader-election-labels=a"],
+            r#"invalid argument "a" for "--leader-election-labels" flag: malformed item in list of labels: a"#,
+        ),
+        (
+            &["--leader-election-labels=a:b:c"],
+            r#"invalid argument "a:b:c" for "--leader-election-labels" flag: malformed item in list of labels: a:b:c"#,
+        ),
+        (
+            &["--leader-election-labels="],
+            r#"invalid argument "" for "--leader-election-labels" flag: malformed item in list of labels: "#,
+        ),
+        (
+            &["--worker-threads=-1"],
+            r#"invalid argument "-1" for "--worker-threads" flag: strconv.ParseUint: parsing "-1": invalid syntax"#,
+        ),
+        (
+            &["--strict-topology=maybe"],
+            r#"invalid argument "maybe" for "--strict-topology" flag: strconv.ParseBool: parsing "maybe": invalid syntax"#,
+        ),
+        (
+            &["--leader-election=maybe"],
+            r#"invalid argument "maybe" for "--leader-election" flag: parse error"#,
+        ),
+        (
+            &["--automaxprocs=maybe"],
+            r#"invalid argument "maybe" for "--automaxprocs" flag: strconv.ParseBool: parsing "maybe": invalid syntax"#,
+        ),
+        (
+            &["-v", "x"],
+            r#"invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid syntax"#,
+        ),
+        (
+            &["--vmodule=a"],
+            r#"invalid argument "a" for "--vmodule" flag: "a" does not have the pattern=N format"#,
+        ),
+        (&["-csi-address=x"], "unknown shorthand flag: 'c' in -csi-address=x"),
+        (
+            &["--timeout=x", "--nosuch"],
+            r#"invalid argument "x" for "--timeout" flag: time: invalid duration "x""#,
+        ),
+        (&["--nosuch", "--timeout=x"], "unknown flag: --nosuch"),
+        (&["--version=false", "--no-such-flag"], "unknown flag: --no-such-flag"),
+        (
+            &["--enable-capacity=local"],
+            r#"invalid argument "local" for "--enable-capacity" flag: strconv.ParseBool: parsing "local": invalid syntax"#,
+        ),
+        (
+            &["--claim-protection=no"],
+            r#"invalid argument "no" for "--claim-protection" flag: must be auto, always or off"#,
+        ),
+    ] {
+        assert_eq!(refusal(args), (2, text.to_owned()), "{args:?}");
+        let refused = parse(args).unwrap_err();
+        assert!(refused.to_stderr && refused.text.starts_with("Usage of /csi-provisioner:\n"));
+    }
+}
+
+#[test]
+fn help_goes_to_stderr_and_ends_with_0() {
+    for arg in ["--help", "-h"] {
+        let help = parse(&[arg]).unwrap_err();
+        assert_eq!((help.exit_code, help.to_stderr), (0, true));
+        assert!(help.text.starts_with("Usage of /csi-provisioner:\n"));
+    }
+}
+
+#[test]
+fn the_version_is_told_after_gates_and_node_name_but_before_addresses() {
+    let version =
+        Refusal { text: format!("/csi-provisioner {VERSION}"), exit_code: 0, to_stderr: false };
+    assert_eq!(parse(&["--version"]), Err(version.clone()));
+    assert_eq!(parse(&["--version", "--metrics-address=:1", "--http-endpoint=:2"]), Err(version));
+    assert_eq!(refusal(&["--version", "--node-deployment"]).0, 255);
+    let unknown = (255, "unrecognized feature gate: Nope".to_owned());
+    assert_eq!(refusal(&["--version", "--feature-gates=Nope=true"]), unknown);
+}
+
+#[test]
+fn settings_that_contradict_end_with_the_originals_codes() {
+    for (args, code, text) in [
+        (
+            &["--metrics-address=:1", "--http-endpoint=:2"][..],
+            1,
+            "only one of `--metrics-address` and `--http-endpoint` can be set.",
+        ),
+        (&["--node-deployment"], 255, "NODE_NAME"),
+        (
+            &["--logging-format=xml"],
+            1,
+            r#"err="format: Invalid value: \"xml\": Unsupported log format""#,
+        ),
+        (
+            &["--log-flush-frequency=0s"],
+            1,
+            r#"flushFrequency: Invalid value: \"0s\": Must be greater than zero"#,
+        ),
+        (
+            &["--vmodule=a=1", "--logging-format=json"],
+            1,
+            "vmodule: Forbidden: Only supported for text log format",
+        ),
+        (
+            &["--log-text-split-stream"],
+            1,
+            "options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+        ),
+        (&["--log-json-info-buffer-size=1Ki"], 1, "options.json.infoBufferSize: Forbidden"),
+        (&["--feature-gates=BtreeWatchCache=false"], 255, "feature is locked to true"),
+        (
+            &[
+                "--leader-election",
+                "--leader-election-lease-duration=1s",
+                "--leader-election-renew-deadline=2s",
+            ],
+            2,
+            "leaseDuration must be greater than renewDeadline",
+        ),
+        (
+            &["--leader-election", "--leader-election-retry-period=10s"],
+            2,
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+        (
+            &["--leader-election", "--leader-election-lease-duration=0s"],
+            2,
+            "leaseDuration must be greater than renewDeadline",
+        ),
+        (
+            &["--leader-election", "--leader-election-retry-period=0s"],
+            2,
+            "retryPeriod must be greater than zero",
+        ),
+        (&["--http-endpoint=:1", "--metrics-path="], 2, "it must start with /"),
+        (
+            &["--http-endpoint=:1", "--leader-election", "--metrics-path=/healthz/leader-election"],
+            2,
+            "health check",
+        ),
+        (&["--volume-name-uuid-length=33"], 2, "use 1 to 32"),
+        (&["--volume-name-uuid-length=-2"], 2, "use 1 to 32"),
+        (&["--volume-name-uuid-length=0"], 2, "use 1 to 32"),
+        (&["--worker-threads=0"], 2, "use at least 1"),
+        (&["--leader-election-type=configmaps"], 1, "`endpoints` or `leases`"),
+        (&["--capacity-controller-deployment-mode=local"], 2, "`central` or empty"),
+    ] {
+        let (got, last) = refusal(args);
+        assert_eq!(got, code, "{args:?}");
+        assert!(last.contains(text), "{args:?}: {last}");
+    }
+}
+
+#[test]
+fn the_same_settings_are_fine_where_they_do_not_matter() {
+    for args in [
+        &["--leader-election-lease-duration=0s"][..],
+        &["--metrics-path="],
+        &["--http-endpoint=:1", "--metrics-path=/healthz/leader-election"],
+        &["--volume-name-uuid-length=32"],
+        &["--logging-format=json"],
+    ] {
+        assert!(parse(args).is_ok(), "{args:?}");
+    }
+}
+
+#[test]
+fn an_empty_node_name_is_none() {
+    assert_eq!(parse_in(&[("NODE_NAME", "")], &["--node-deployment"]).unwrap_err().exit_code, 255);
+}
+
+#[test]
+fn retired_flags_are_accepted_with_one_warning_each() {
+    for arg in [
+        "--provisioner=disk.csi.example.com",
+        "--enable-leader-election",
+        "--enable-leader-election=true",
+        "--leader-election-type=leases",
+        "--leader-election-type=endpoints",
+        "--connection-timeout=15s",
+        "--connection-timeout=whatever",
+        "--capacity-controller-deployment-mode=central",
+        "--feature-gates=HonorPVReclaimPolicy=true",
+        "--feature-gates=CSINodeInfo=true",
+        "--feature-gates=PreventVolumeModeConversion=true",
+        "--logtostderr",
+        "--logtostderr=true",
+        "--alsologtostderr",
+        "--stderrthreshold=0",
+        "--log_dir=/tmp",
+        "--log_file=/tmp/x",
+        "--log_file_max_size=1",
+        "--log_backtrace_at=a:1",
+        "--add_dir_header",
+        "--skip_headers",
+        "--skip_log_headers",
+        "--one_output",
+    ] {
+        let parsed = parse(&[arg]).unwrap();
+        assert_eq!(parsed.warnings.len(), 1, "{arg}: {:?}", parsed.warnings);
+        assert!(parsed.warnings[0].contains("retired"), "{arg}: {:?}", parsed.warnings);
+    }
+}
+
+#[test]
+fn retired_flags_go_on_meaning_what_they_meant() {
+    assert!(flags(&["--enable-leader-election"]).leader_election.is_some());
+    assert!(flags(&["--enable-leader-election=false"]).leader_election.is_none());
+    assert!(flags(&["--capacity-controller-deployment-mode=central"]).capacity.is_some());
+    assert!(flags(&["--capacity-controller-deployment-mode="]).capacity.is_none());
+    assert!(flags(&["--enable-capacity=central"]).capacity.is_some());
+    // A retired flag with a value of its own does not swallow the next flag's.
+    assert_eq!(flags(&["--provisioner", "x", "--timeout=1s"]).driver.timeout, secs(1));
+}
+
+#[test]
+fn rates_are_read_as_client_go_reads_them() {
+    let rate = |args: &[&str]| flags(args).kubernetes.rate.map(|rate| (rate.qps, rate.burst));
+    assert_eq!(rate(&["--kube-api-burst=50"]), None, "a burst alone is no limit");
+    assert_eq!(rate(&["--kube-api-qps=5"]), Some((5.0, 10)));
+    assert_eq!(rate(&["--kube-api-qps=0", "--kube-api-burst=0"]), Some((5.0, 10)));
+    assert_eq!(rate(&["--kube-api-qps=-1"]), None);
+    assert_eq!(rate(&["--kube-api-qps=1", "--kube-api-burst=-3"]), Some((1.0, 1)));
+}
+
+#[test]
+fn idle_workers_are_warned_of() {
+    let parsed = parse(&["--cloning-protection-threads=0"]).unwrap();
+    assert_eq!(parsed.flags.provisioning.cloning_protection_workers, 1);
+    assert_eq!(
+        parsed.warnings,
+        ["--cloning-protection-threads=0 would leave work undone for ever; using 1"]
+    );
+}

@@ -1,0 +1,145 @@
+//! Where the configuration comes from, without touching the process's environment.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::*;
+
+/// A directory that goes away with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("kube-api-config-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+fn kubeconfig_text(cluster: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         users: [{{name: u, user: {{token: secret}}}}]\n\
+         clusters: [{{name: k, cluster: {{{cluster}}}}}]\n"
+    )
+}
+
+fn resolve(master: &str, kubeconfig: &str, environment: &[(&str, &str)]) -> ConfigSource {
+    ConfigSource::resolve(Some(master), Some(Path::new(kubeconfig)), |name| {
+        environment.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+    })
+}
+
+#[test]
+fn the_environments_kubeconfig_wins_over_the_flag() {
+    let chosen = |flag, variable| resolve("", flag, &[("KUBECONFIG", variable)]).kubeconfig;
+    assert_eq!(chosen("/flag", "/variable"), Some("/variable".into()));
+    assert_eq!(chosen("/flag", ""), Some("/flag".into()));
+    assert_eq!(chosen("", ""), None);
+    assert_eq!(resolve("", "", &[]), ConfigSource::default());
+    assert_eq!(resolve("http://m", "", &[]).master.as_deref(), Some("http://m"));
+}
+
+#[tokio::test]
+async fn without_flags_outside_a_cluster_the_text_is_the_originals() {
+    for environment in
+        [&[][..], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")], &[("KUBERNETES_SERVICE_PORT", "443")]]
+    {
+        assert_eq!(
+            load(&resolve("", "", environment)).await.unwrap_err().to_string(),
+            "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_uses_its_service_account() {
+    let directory = Directory::new();
+    let mut source = resolve(
+        "",
+        "",
+        &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "6443")],
+    );
+    source.in_cluster.service_account.clone_from(&directory.0);
+    let error = load(&source).await.unwrap_err();
+    assert!(
+        matches!(&error, ConfigError::NoToken { path, .. } if path.ends_with("token")),
+        "{error}"
+    );
+
+    let token = directory.file("token", "secret");
+    let config = load(&source).await.unwrap();
+    assert_eq!((config.root_cert, config.root_cert_file), (None, None));
+
+    let authority = directory.file("ca.crt", AUTHORITY);
+    let config = load(&source).await.unwrap();
+    assert_eq!(config.cluster_url.to_string(), "https://10.0.0.1:6443/");
+    assert_eq!(config.auth_info.token_file.as_deref(), token.to_str());
+    assert_eq!(config.root_cert_file, Some(authority));
+    assert!(config.root_cert.is_some() && !config.accept_invalid_certs && !config.default_retry);
+
+    source.in_cluster.host = "fd00::1".to_owned();
+    assert_eq!(load(&source).await.unwrap().cluster_url.to_string(), "https://[fd00::1]:6443/");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_used_and_master_overrides_its_server() {
+    let directory = Directory::new();
+    directory.file("ca.crt", AUTHORITY);
+    let path = directory.file(
+        "config",
+        &kubeconfig_text("server: 'https://a:1/prefix', certificate-authority: ca.crt"),
+    );
+    let url = async |master: &str, path: &Path| {
+        load(&resolve(master, path.to_str().unwrap(), &[])).await.unwrap().cluster_url.to_string()
+    };
+    assert_eq!(url("", &path).await, "https://a:1/prefix");
+    assert_eq!(url("https://b:2", &path).await, "https://b:2/");
+    assert_eq!(url("b:2", &path).await, "https://b:2/");
+    let bare = directory.file("bare", &kubeconfig_text(""));
+    assert_eq!(url("b:2", &bare).await, "http://b:2/");
+}
+
+#[tokio::test]
+async fn master_alone_needs_no_file() {
+    assert_eq!(
+        load(&resolve("localhost:8080", "", &[])).await.unwrap().cluster_url.to_string(),
+        "http://localhost:8080/"
+    );
+    let error = load(&resolve("http://a b", "", &[])).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("the API server's address \"http://a b\" is not a URL"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_cannot_be_used_is_told() {
+    let directory = Directory::new();
+    let text = async |path: PathBuf| {
+        load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap_err().to_string()
+    };
+    assert!(text(directory.0.join("missing")).await.contains("missing"));
+    assert!(text(directory.file("broken", "{")).await.contains("parse"));
+    assert!(text(directory.file("empty", "")).await.contains("context"));
+}

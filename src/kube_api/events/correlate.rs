@@ -1,0 +1,336 @@
+//! Which event is written, counted into an earlier one, combined with similar ones, or left out.
+//!
+//! Owns client-go's rules (`EventCorrelator`), without time or I/O of its own:
+//! 1. From the tenth different message on, events that are alike but for their message and no more
+//!    than 600 s apart become one event "(combined from similar events): ..." that is counted up.
+//! 2. An event like an earlier one, message included, is counted into that one.
+//! 3. A source has 25 events about an object and type, and one more every 300 s.
+//!
+//! Each rule remembers 4096 cases. One difference: an object's last word passes rule 3, so that
+//! success shows after many failures.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use jiff::Timestamp;
+
+use super::{
+    Event, Importance,
+    digest::{Digest, Lru, digest},
+};
+
+const REMEMBERED: usize = 4096;
+const COMBINE_FROM: usize = 10;
+const ALIKE_WITHIN_SECONDS: f64 = 600.0;
+const BURST: f64 = 25.0;
+const REFILL_SECONDS: f64 = 300.0;
+
+/// What to do with an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Create it.
+    Post(Event),
+    /// Count it into the event of that name ([`Event::to_patch`]), or create it where that is gone.
+    Patch(Event),
+    /// Leave it out.
+    Drop,
+}
+
+/// What was seen so far.
+#[derive(Debug)]
+pub struct Correlator {
+    groups: Lru<Group>,
+    written: Lru<Written>,
+    allowances: Lru<Allowance>,
+}
+
+impl Default for Correlator {
+    fn default() -> Self {
+        Self {
+            groups: Lru::new(REMEMBERED),
+            written: Lru::new(REMEMBERED),
+            allowances: Lru::new(REMEMBERED),
+        }
+    }
+}
+
+/// Events alike but for their message.
+#[derive(Debug)]
+struct Group {
+    messages: BTreeSet<Digest>,
+    last: Timestamp,
+}
+
+/// An event written before.
+#[derive(Debug)]
+struct Written {
+    name: String,
+    first: Timestamp,
+    count: u32,
+}
+
+/// How many more events a source may write about an object: a token bucket.
+#[derive(Debug)]
+struct Allowance {
+    tokens: f64,
+    refilled: Timestamp,
+}
+
+/// Judges `event`, told now.
+pub fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Verdict {
+    let (event, key) = state.combine(event, now);
+    let event = state.count(event, key);
+    let allowed = state.allow(&event, now);
+    if !allowed && event.importance == Importance::Repeatable {
+        Verdict::Drop
+    } else if event.count > 1 {
+        Verdict::Patch(event)
+    } else {
+        Verdict::Post(event)
+    }
+}
+
+impl Correlator {
+    /// Rule 1: the event to go on with, and the key it is counted under.
+    fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Digest) {
+        let group_key = group_key(&event);
+        let fresh = || Group { messages: BTreeSet::new(), last: now };
+        let mut group = self
+            .groups
+            .take(group_key)
+            .filter(|group| seconds_between(group.last, now) <= ALIKE_WITHIN_SECONDS)
+            .unwrap_or_else(fresh);
+        group.messages.insert(digest(&[&event.message]));
+        group.last = now;
+        let combined = group.messages.len() >= COMBINE_FROM;
+        if combined {
+            // Stays one short of the bound. Which one goes is of no account; in Go it is chance.
+            group.messages.pop_first();
+        }
+        self.groups.put(group_key, group);
+        if combined {
+            (combination(event, now), group_key)
+        } else {
+            let key = event_key(&event);
+            (event, key)
+        }
+    }
+
+    /// Rule 2: counts the event into the one written under the same key.
+    fn count(&mut self, mut event: Event, key: Digest) -> Event {
+        if let Some(written) = self.written.take(key) {
+            event.name = written.name;
+            event.first = written.first;
+            event.count = written.count.saturating_add(1);
+        }
+        self.written
+            .put(key, Written { name: event.name.clone(), first: event.first, count: event.count });
+        event
+    }
+
+    /// Rule 3: whether the source may write this event.
+    fn allow(&mut self, event: &Event, now: Timestamp) -> bool {
+        let key = allowance_key(event);
+        let full = || Allowance { tokens: BURST, refilled: now };
+        let mut allowance = self.allowances.take(key).unwrap_or_else(full);
+        let since = seconds_between(allowance.refilled, now).max(0.0);
+        allowance.tokens = (allowance.tokens + since / REFILL_SECONDS).min(BURST);
+        allowance.refilled = allowance.refilled.max(now);
+        let allowed = allowance.tokens >= 1.0;
+        if allowed {
+            allowance.tokens -= 1.0;
+        }
+        self.allowances.put(key, allowance);
+        allowed
+    }
+}
+
+/// One event in place of many similar ones.
+fn combination(event: Event, now: Timestamp) -> Event {
+    Event {
+        message: format!("(combined from similar events): {}", event.message),
+        first: now,
+        last: now,
+        count: 1,
+        // client-go leaves it out here.
+        reporting_component: Arc::from(""),
+        ..event
+    }
+}
+
+fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
+    later.duration_since(earlier).as_secs_f64()
+}
+
+/// What client-go's `getEventKey` joins.
+fn event_key(event: &Event) -> Digest {
+    let about = &event.about;
+    digest(&[
+        &event.component,
+        &about.kind,
+        &about.namespace,
+        &about.name,
+        &about.uid,
+        &about.api_version,
+        event.severity.as_str(),
+        &event.reason,
+        &event.message,
+    ])
+}
+
+/// What client-go's `EventAggregatorByReasonFunc` joins.
+fn group_key(event: &Event) -> Digest {
+    let about = &event.about;
+    digest(&[
+        "similar",
+        &event.component,
+        &about.kind,
+        &about.namespace,
+        &about.name,
+        &about.uid,
+        &about.api_version,
+        event.severity.as_str(),
+        &event.reason,
+        &event.reporting_component,
+    ])
+}
+
+/// What client-go's `getSpamKey` joins.
+fn allowance_key(event: &Event) -> Digest {
+    let about = &event.about;
+    digest(&[
+        &event.component,
+        &about.kind,
+        &about.namespace,
+        &about.name,
+        &about.uid,
+        &about.api_version,
+        event.severity.as_str(),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Severity, tests::event},
+        *,
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn tell(state: &mut Correlator, message: &str, second: i64) -> Verdict {
+        correlate(state, event("c", "Reason", message, second), at(second))
+    }
+
+    fn posted(verdict: Verdict) -> Event {
+        match verdict {
+            Verdict::Post(event) => event,
+            other => panic!("not posted: {other:?}"),
+        }
+    }
+
+    fn patched(verdict: Verdict) -> Event {
+        match verdict {
+            Verdict::Patch(event) => event,
+            other => panic!("not patched: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_event_told_again_is_counted_into_the_first() {
+        let mut state = Correlator::default();
+        let first = posted(tell(&mut state, "m", 100));
+        let again = patched(tell(&mut state, "m", 160));
+        assert_eq!(
+            (again.count, again.name, again.first, again.last),
+            (2, first.name, at(100), at(160))
+        );
+        assert_eq!(patched(tell(&mut state, "m", 170)).count, 3);
+        assert_eq!(posted(tell(&mut state, "other", 180)).count, 1);
+    }
+
+    #[test]
+    fn another_object_reason_or_severity_is_another_event() {
+        let mut state = Correlator::default();
+        posted(tell(&mut state, "m", 0));
+        posted(correlate(&mut state, event("d", "Reason", "m", 0), at(0)));
+        posted(correlate(&mut state, event("c", "Other", "m", 0), at(0)));
+        let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
+        posted(correlate(&mut state, warning, at(0)));
+    }
+
+    #[test]
+    fn the_tenth_different_message_is_combined() {
+        let mut state = Correlator::default();
+        for n in 1..10 {
+            assert_eq!(posted(tell(&mut state, &format!("m{n}"), n)).message, format!("m{n}"));
+        }
+        let tenth = posted(tell(&mut state, "m10", 10));
+        assert_eq!(tenth.message, "(combined from similar events): m10");
+        assert_eq!((tenth.first, &*tenth.reporting_component), (at(10), ""));
+        let eleventh = patched(tell(&mut state, "m11", 11));
+        assert_eq!(eleventh.message, "(combined from similar events): m11");
+        assert_eq!((eleventh.count, eleventh.name), (2, tenth.name));
+    }
+
+    #[test]
+    fn messages_600_seconds_apart_are_not_similar() {
+        for (gap, combined) in [(600, true), (601, false)] {
+            let mut state = Correlator::default();
+            (1..10).for_each(|n| _ = tell(&mut state, &format!("m{n}"), n));
+            let tenth = posted(tell(&mut state, "m10", 9 + gap));
+            assert_eq!(tenth.message.starts_with("(combined"), combined, "{gap} s");
+        }
+    }
+
+    #[test]
+    fn a_source_has_25_events_and_one_more_every_300_seconds() {
+        let mut state = Correlator::default();
+        let dropped = |state: &mut Correlator, second| tell(state, "m", second) == Verdict::Drop;
+        let written = (0..40).filter(|_| !dropped(&mut state, 1000)).count();
+        assert_eq!(written, 25);
+        assert!(dropped(&mut state, 1299));
+        assert!(!dropped(&mut state, 1301));
+        assert!(dropped(&mut state, 1302));
+        // What was left out counts nevertheless.
+        assert_eq!(patched(tell(&mut state, "m", 1601)).count, 44);
+    }
+
+    #[test]
+    fn each_severity_has_its_own_allowance() {
+        let mut state = Correlator::default();
+        (0..30).for_each(|_| _ = tell(&mut state, "m", 0));
+        let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
+        posted(correlate(&mut state, warning, at(0)));
+    }
+
+    #[test]
+    fn the_last_word_passes_the_allowance() {
+        let mut state = Correlator::default();
+        (0..30).for_each(|_| _ = tell(&mut state, "m", 0));
+        assert_eq!(tell(&mut state, "m", 0), Verdict::Drop);
+        let last = Event {
+            importance: Importance::LastWord,
+            ..event("c", "ProvisioningSucceeded", "done", 0)
+        };
+        posted(correlate(&mut state, last, at(0)));
+    }
+
+    #[test]
+    fn no_more_than_4096_cases_are_remembered() {
+        let mut state = Correlator::default();
+        posted(tell(&mut state, "m", 0));
+        for n in 0..4096 {
+            correlate(&mut state, event(&format!("o{n}"), "Reason", "m", 0), at(0));
+        }
+        assert_eq!(posted(tell(&mut state, "m", 1)).count, 1, "forgotten");
+    }
+
+    #[test]
+    fn a_clock_set_back_does_no_harm() {
+        let mut state = Correlator::default();
+        posted(tell(&mut state, "m", 1000));
+        assert_eq!(patched(tell(&mut state, "m", 10)).count, 2);
+    }
+}

@@ -1,0 +1,246 @@
+//! Events: what `kubectl describe` shows at the end.
+//!
+//! Owns core/v1 events from the call that tells one to the API server: what an event looks like
+//! (as client-go writes it), when similar ones are counted or combined ([`correlate`]), and the
+//! queue with its one writer ([`recorder`]). Promises that telling an event never waits and never
+//! fails, that events about one object keep their order, and that an object's first event and its
+//! last word get out where the server lets them. Leaves reasons and messages to those who tell.
+
+pub mod correlate;
+mod digest;
+mod pending;
+pub mod recorder;
+mod sink;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+pub use self::{
+    correlate::{Correlator, Verdict, correlate},
+    recorder::{Recorder, Source},
+};
+
+/// The object an event is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// Its kind, as in `PersistentVolumeClaim`.
+    pub kind: String,
+    /// Its API version, as in `v1`.
+    pub api_version: String,
+    /// Its namespace; empty for kinds that have none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// The version the event speaks of.
+    pub resource_version: String,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// As it should be.
+    Normal,
+    /// Somebody may have to act.
+    Warning,
+}
+
+impl Severity {
+    /// The event's `type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// Whether an event may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Importance {
+    /// It comes again as long as it is true, so one of many may be left out.
+    Repeatable,
+    /// The end of a story: it passes the limit on events about one object, and the full queue.
+    LastWord,
+}
+
+/// A core/v1 event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Its name, `<object>.<hex nanoseconds>`.
+    pub name: String,
+    /// What it is about.
+    pub about: Arc<Subject>,
+    /// Who tells it: `source.component`.
+    pub component: Arc<str>,
+    /// `reportingComponent`: the same, but empty for combined events, where client-go leaves it out.
+    pub reporting_component: Arc<str>,
+    /// How bad it is.
+    pub severity: Severity,
+    /// Whether it may be left out.
+    pub importance: Importance,
+    /// Why, in one word.
+    pub reason: String,
+    /// What, for people.
+    pub message: String,
+    /// When it was first seen.
+    pub first: Timestamp,
+    /// When it was last seen.
+    pub last: Timestamp,
+    /// How often it was seen.
+    pub count: u32,
+}
+
+impl Event {
+    /// The namespace it lives in: the object's, or `default`.
+    pub fn namespace(&self) -> &str {
+        match self.about.namespace.as_str() {
+            "" => "default",
+            namespace => namespace,
+        }
+    }
+
+    /// The object as POSTed.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {"name": self.name, "namespace": self.namespace()},
+            "involvedObject": self.about.to_json(),
+            "reason": self.reason,
+            "message": self.message,
+            "source": {"component": &*self.component},
+            "firstTimestamp": seconds(self.first),
+            "lastTimestamp": seconds(self.last),
+            "count": self.count,
+            "type": self.severity.as_str(),
+            "eventTime": null,
+            "reportingComponent": &*self.reporting_component,
+            "reportingInstance": "",
+        })
+    }
+
+    /// The strategic merge patch that brings an earlier event up to this one.
+    pub fn to_patch(&self) -> Value {
+        let mut patch = json!({"count": self.count, "lastTimestamp": seconds(self.last)});
+        // client-go compares with an empty message, and equal fields are not patched.
+        if let (false, Some(fields)) = (self.message.is_empty(), patch.as_object_mut()) {
+            fields.insert("message".to_owned(), self.message.clone().into());
+        }
+        patch
+    }
+}
+
+impl Subject {
+    /// Fields that are empty are left out, as Go leaves them out.
+    fn to_json(&self) -> Value {
+        let fields = [
+            ("kind", &self.kind),
+            ("namespace", &self.namespace),
+            ("name", &self.name),
+            ("uid", &self.uid),
+            ("apiVersion", &self.api_version),
+            ("resourceVersion", &self.resource_version),
+        ];
+        let some = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        Value::Object(some.map(|(name, value)| (name.to_owned(), value.as_str().into())).collect())
+    }
+}
+
+/// RFC 3339 in whole seconds, as Kubernetes writes times.
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// An event about the claim `name`, told by `driver` at `second`.
+    pub(in crate::kube_api::events) fn event(
+        name: &str,
+        reason: &str,
+        message: &str,
+        second: i64,
+    ) -> Event {
+        let time = Timestamp::from_second(second).unwrap();
+        Event {
+            name: format!("{name}.{:x}", time.as_nanosecond()),
+            about: Arc::new(Subject {
+                kind: "PersistentVolumeClaim".to_owned(),
+                api_version: "v1".to_owned(),
+                namespace: "ns".to_owned(),
+                name: name.to_owned(),
+                uid: format!("uid-{name}"),
+                resource_version: "7".to_owned(),
+            }),
+            component: "driver_host_id".into(),
+            reporting_component: "driver_host_id".into(),
+            severity: Severity::Normal,
+            importance: Importance::Repeatable,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            first: time,
+            last: time,
+            count: 1,
+        }
+    }
+
+    #[test]
+    fn an_event_is_written_as_client_go_writes_it() {
+        let event = event("c", "Provisioning", "text", 1_700_000_000);
+        assert_eq!(
+            event.to_json(),
+            json!({
+                "kind": "Event",
+                "apiVersion": "v1",
+                "metadata": {"name": "c.17979cfe362a0000", "namespace": "ns"},
+                "involvedObject": {
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": "ns",
+                    "name": "c",
+                    "uid": "uid-c",
+                    "apiVersion": "v1",
+                    "resourceVersion": "7",
+                },
+                "reason": "Provisioning",
+                "message": "text",
+                "source": {"component": "driver_host_id"},
+                "firstTimestamp": "2023-11-14T22:13:20Z",
+                "lastTimestamp": "2023-11-14T22:13:20Z",
+                "count": 1,
+                "type": "Normal",
+                "eventTime": null,
+                "reportingComponent": "driver_host_id",
+                "reportingInstance": "",
+            })
+        );
+    }
+
+    #[test]
+    fn events_about_objects_without_namespace_live_in_default() {
+        let mut event = event("pv", "VolumeFailedDelete", "text", 0);
+        event.about = Arc::new(Subject { name: "pv".to_owned(), ..Subject::default() });
+        let json = event.to_json();
+        assert_eq!(json.pointer("/metadata/namespace"), Some(&json!("default")));
+        assert_eq!(json.get("involvedObject"), Some(&json!({"name": "pv"})));
+    }
+
+    #[test]
+    fn a_patch_holds_what_changes() {
+        let again = Event { count: 3, ..event("c", "r", "text", 1_700_000_000) };
+        let patch = json!({"count": 3, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "text"});
+        assert_eq!(again.to_patch(), patch);
+        let silent = Event { message: String::new(), ..again };
+        assert_eq!(silent.to_patch().get("message"), None);
+    }
+
+    #[test]
+    fn fractions_of_seconds_are_cut() {
+        let time = Timestamp::from_nanosecond(1_700_000_000_999_999_999).unwrap();
+        assert_eq!(seconds(time), "2023-11-14T22:13:20Z");
+    }
+}

@@ -1,0 +1,229 @@
+//! The recorder against a scripted sink, under paused time.
+
+use std::collections::VecDeque;
+
+use futures::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
+
+use super::*;
+use crate::runtime::{Generator, TokioSpawner};
+
+/// Wall time follows tokio's paused clock.
+struct Wall(Instant);
+
+impl Clock for Wall {
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_second(1_700_000_000).unwrap() + self.0.elapsed()
+    }
+    fn boot(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// What came to the sink: the verb, the object, the message, the count, and when.
+type Call = (&'static str, String, String, u32, u64);
+
+/// Answers as scripted, then with success; notes all calls.
+#[derive(Clone)]
+struct Script {
+    answers: Arc<Mutex<VecDeque<Result<(), Failure>>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
+    took: Duration,
+    start: Instant,
+}
+
+impl Script {
+    fn new(answers: impl IntoIterator<Item = Result<(), Failure>>) -> Self {
+        Self {
+            answers: Arc::new(Mutex::new(answers.into_iter().collect())),
+            calls: Arc::default(),
+            took: Duration::ZERO,
+            start: Instant::now(),
+        }
+    }
+
+    async fn call(&self, verb: &'static str, event: &Event) -> Result<(), Failure> {
+        tokio::time::sleep(self.took).await;
+        let at = self.start.elapsed().as_secs();
+        let call = (verb, event.about.name.clone(), event.message.clone(), event.count, at);
+        self.calls.lock().push(call);
+        self.answers.lock().pop_front().unwrap_or(Ok(()))
+    }
+
+    fn verbs(&self) -> Vec<(&'static str, u32)> {
+        self.calls.lock().iter().map(|call| (call.0, call.3)).collect()
+    }
+
+    fn messages(&self, object: &str) -> Vec<String> {
+        let calls = self.calls.lock();
+        calls.iter().filter(|call| call.1 == object).map(|call| call.2.clone()).collect()
+    }
+}
+
+impl Sink for Script {
+    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
+        self.call("create", event).boxed()
+    }
+    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
+        self.call("patch", event).boxed()
+    }
+}
+
+fn start(script: &Script) -> (Recorder, Metrics) {
+    let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
+    let metrics = Metrics::new().unwrap();
+    let clock = Arc::new(Wall(Instant::now()));
+    let random = Arc::new(Generator::from_seed(1));
+    (Recorder::start_with(script.clone(), &tasks, clock, random, &metrics), metrics)
+}
+
+fn claim(name: &str) -> Subject {
+    Subject {
+        kind: "PersistentVolumeClaim".to_owned(),
+        namespace: "ns".to_owned(),
+        name: name.to_owned(),
+        ..Subject::default()
+    }
+}
+
+fn tell(recorder: &Recorder, object: &str, message: &str) {
+    recorder.from("driver").event(&claim(object), Severity::Normal, "Reason", message);
+}
+
+async fn drained(recorder: &Recorder) {
+    assert_eq!(recorder.drain(Duration::from_secs(3600)).await, 0);
+}
+
+fn dropped(metrics: &Metrics, reason: &str) -> bool {
+    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    text.contains(&format!("provisioner_events_dropped_total{{reason=\"{reason}\"}}"))
+}
+
+fn passing() -> Result<(), Failure> {
+    Err(Failure::Passing("away".to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_created_and_its_repeats_are_counted() {
+    let script = Script::new([]);
+    let (recorder, _) = start(&script);
+    for _ in 0..3 {
+        tell(&recorder, "c", "m");
+    }
+    drained(&recorder).await;
+    assert_eq!(script.verbs(), [("create", 1), ("patch", 2), ("patch", 3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_gone_is_made_anew_with_its_count() {
+    let script = Script::new([Ok(()), Err(Failure::Gone("gone".to_owned()))]);
+    let (recorder, _) = start(&script);
+    tell(&recorder, "c", "m");
+    tell(&recorder, "c", "m");
+    drained(&recorder).await;
+    assert_eq!(script.verbs(), [("create", 1), ("patch", 2), ("create", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_is_tried_12_times_10_seconds_apart() {
+    let script = Script::new((0..12).map(|_| passing()));
+    let (recorder, metrics) = start(&script);
+    tell(&recorder, "c", "m");
+    tell(&recorder, "d", "m");
+    drained(&recorder).await;
+    let calls = script.calls.lock().clone();
+    assert_eq!(calls.iter().filter(|call| call.1 == "c").count(), 12);
+    let gaps: Vec<u64> = calls.windows(2).map(|pair| pair[1].4 - pair[0].4).collect();
+    assert!(gaps[0] < 10, "the first wait is cut by chance: {gaps:?}");
+    assert!(gaps[1..11].iter().all(|gap| *gap == 10), "{gaps:?}");
+    assert_eq!(calls[12].1, "d", "the next one waits for its turn");
+    assert!(dropped(&metrics, "unreachable"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_refuses_is_not_tried_again() {
+    let script = Script::new([
+        Err(Failure::Refused("no".to_owned())),
+        Err(Failure::Pointless("no".to_owned())),
+    ]);
+    let (recorder, metrics) = start(&script);
+    tell(&recorder, "c", "m");
+    tell(&recorder, "d", "m");
+    drained(&recorder).await;
+    assert_eq!(script.calls.lock().len(), 2);
+    assert!(dropped(&metrics, "refused") && dropped(&metrics, "pointless"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_word_follows_any_number_of_failures() {
+    let script = Script::new([]);
+    let (recorder, metrics) = start(&script);
+    for _ in 0..100 {
+        tell(&recorder, "c", "failed");
+    }
+    recorder.from("driver").last_word(&claim("c"), Severity::Normal, "Succeeded", "done");
+    drained(&recorder).await;
+    assert_eq!(script.calls.lock().len(), 26);
+    assert_eq!(script.messages("c").last().map(String::as_str), Some("done"));
+    assert!(dropped(&metrics, "rate_limited"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_flood_each_object_keeps_its_first_event_and_its_last_word_in_order() {
+    let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
+    let (recorder, metrics) = start(&script);
+    for object in 0..800 {
+        let name = format!("c{object}");
+        tell(&recorder, &name, "first");
+        tell(&recorder, &name, "again");
+        recorder.from("driver").last_word(&claim(&name), Severity::Normal, "Succeeded", "last");
+    }
+    drained(&recorder).await;
+    for object in 0..800 {
+        let messages = script.messages(&format!("c{object}"));
+        assert_eq!(messages.first().map(String::as_str), Some("first"), "c{object}");
+        assert_eq!(messages.last().map(String::as_str), Some("last"), "c{object}");
+    }
+    assert!(dropped(&metrics, "queue_full"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_ends_in_time_and_tells_what_is_left() {
+    let script = Script { took: Duration::from_secs(3), ..Script::new([]) };
+    let (recorder, _) = start(&script);
+    for object in ["a", "b", "c"] {
+        tell(&recorder, object, "m");
+    }
+    let start = Instant::now();
+    assert_eq!(recorder.drain(Duration::from_secs(4)).await, 2);
+    assert_eq!(start.elapsed().as_secs(), 4);
+    drained(&recorder).await;
+    assert_eq!(start.elapsed().as_secs(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_differ_where_the_clock_stands_and_are_names() {
+    let (recorder, _) = start(&Script::new([]));
+    let now = Timestamp::from_second(1_700_000_000).unwrap();
+    assert_eq!(recorder.0.name("c", now), "c.17979cfe362a0000");
+    assert_eq!(recorder.0.name("c", now), "c.17979cfe362a0001");
+    let uuid = recorder.0.name("Not-A-Name", now);
+    assert_eq!((uuid.len(), uuid.contains("Not")), (36, false));
+}
+
+#[test]
+fn dns_subdomains() {
+    for (name, is) in [
+        ("a", true),
+        ("a-b.c1", true),
+        ("", false),
+        ("A", false),
+        ("-a", false),
+        ("a-", false),
+        ("a..b", false),
+        ("a_b", false),
+    ] {
+        assert_eq!(is_dns_subdomain(name), is, "{name}");
+    }
+    assert!(is_dns_subdomain(&"a".repeat(253)) && !is_dns_subdomain(&"a".repeat(254)));
+}

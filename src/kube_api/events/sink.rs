@@ -1,0 +1,114 @@
+//! Where events are written: the seam between the writer and the API server.
+
+use futures::{FutureExt as _, future::BoxFuture};
+
+use super::Event;
+use crate::kube_api::{ApiError, Client, Name, Patch, views};
+
+/// Writes events.
+pub(super) trait Sink: Send + Sync + 'static {
+    /// Creates an event.
+    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>>;
+    /// Brings an earlier event up to this one.
+    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>>;
+}
+
+/// Why an event was not written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The event to patch is gone.
+    Gone(String),
+    /// The server refuses it and will go on to.
+    Refused(String),
+    /// It is of no use any more: the same event stands already, or its namespace goes away.
+    Pointless(String),
+    /// Another try may help.
+    Passing(String),
+}
+
+impl Sink for Client {
+    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
+        async move {
+            let body = event.to_json();
+            outcome(Self::create::<views::Event>(self, Some(event.namespace()), &body).await)
+        }
+        .boxed()
+    }
+
+    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
+        async move {
+            let name = Name::namespaced(event.namespace(), &event.name)
+                .map_err(|error| Failure::Refused(error.to_string()))?;
+            let patch = Patch::StrategicMerge(event.to_patch());
+            outcome(Self::patch::<views::Event>(self, name, &patch).await)
+        }
+        .boxed()
+    }
+}
+
+/// client-go gives up on whatever the server answers; here 429 and 5xx are tried again, because a
+/// lost event helps nobody.
+fn outcome(answer: Result<views::Event, ApiError>) -> Result<(), Failure> {
+    let Err(error) = answer else { return Ok(()) };
+    let text = error.to_string();
+    let terminating = error.is_forbidden() && text.contains("being terminated");
+    Err(match &error {
+        // Written, whatever the answer looks like.
+        ApiError::Unreadable { .. } => return Ok(()),
+        _ if error.is_already_exists() || terminating => Failure::Pointless(text),
+        _ if error.is_not_found() => Failure::Gone(text),
+        ApiError::Refused(refusal) if refusal.code == 429 || refusal.code >= 500 => {
+            Failure::Passing(text)
+        }
+        ApiError::Refused(_) | ApiError::BadName(_) | ApiError::Unsendable(_) => {
+            Failure::Refused(text)
+        }
+        ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
+            Failure::Passing(text)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube_api::{BadName, Refusal, error::DeadlineExceeded};
+
+    fn refused(code: u16, reason: &str, message: &str) -> ApiError {
+        ApiError::Refused(Box::new(Refusal {
+            code,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }))
+    }
+
+    #[test]
+    fn answers_and_what_becomes_of_the_event() {
+        let text = || "because".to_owned();
+        for (error, failure) in [
+            (refused(403, "Forbidden", "because"), Failure::Refused(text())),
+            (refused(422, "Invalid", "because"), Failure::Refused(text())),
+            (refused(404, "NotFound", "because"), Failure::Gone(text())),
+            (refused(409, "AlreadyExists", "because"), Failure::Pointless(text())),
+            (refused(429, "TooManyRequests", "because"), Failure::Passing(text())),
+            (refused(500, "InternalError", "because"), Failure::Passing(text())),
+            (refused(503, "", "because"), Failure::Passing(text())),
+            (
+                ApiError::NoAnswer("x".into()),
+                Failure::Passing("no answer from the API server: x".to_owned()),
+            ),
+        ] {
+            assert_eq!(outcome(Err(error)), Err(failure));
+        }
+        let terminating =
+            "unable to create new content in namespace ns because it is being terminated";
+        let error = refused(403, "Forbidden", terminating);
+        assert_eq!(outcome(Err(error)), Err(Failure::Pointless(terminating.to_owned())));
+        let late = ApiError::DeadlineExceeded(DeadlineExceeded(std::time::Duration::from_secs(1)));
+        assert!(matches!(outcome(Err(late)), Err(Failure::Passing(_))));
+        let unreadable = ApiError::Unreadable { about: String::new(), fault: String::new() };
+        assert_eq!(outcome(Err(unreadable)), Ok(()));
+        let bad: Result<_, BadName> = Name::namespaced("ns", "a/b");
+        assert!(matches!(outcome(Err(bad.unwrap_err().into())), Err(Failure::Refused(_))));
+    }
+}

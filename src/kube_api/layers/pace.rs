@@ -1,0 +1,43 @@
+//! Keeps one watcher from beginning watches without end.
+//!
+//! kube's watcher begins a watch anew as soon as the last one ended. Promises that where a server,
+//! or something before it, ends every watch at once, one watcher asks once a second, not as fast
+//! as it can. Other requests pass. Leaves what a lane as a whole may send to `throttle`.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tower::ServiceExt as _;
+
+use super::{
+    Outcome, Rule,
+    throttle::{RateLimit, Throttle},
+};
+use crate::kube_api::{
+    target::{Target, Verb},
+    transport::{Request, Transport},
+};
+
+/// Enough for errors and fall-backs at the start not to wait here.
+const PACE: RateLimit = RateLimit { qps: 1.0, burst: 5 };
+
+/// Makes the watches of one watcher wait for one another.
+pub(crate) struct Pace(Throttle);
+
+impl Pace {
+    /// The pace of a new watcher.
+    pub(crate) fn new() -> Self {
+        Self(Throttle::new(PACE))
+    }
+}
+
+impl Rule for Pace {
+    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
+        Box::pin(async move {
+            if Target::of(&request).verb == Verb::Watch {
+                self.0.wait().await;
+            }
+            next.oneshot(request).await
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Lists read once, in pages.
+//!
+//! Owns the look at all objects of a kind where a cache does not hold them: whether any volume has
+//! a certain handle (safety rules 7 and 8). Promises the server's state at one version, never its
+//! cache's, and that no more than a page is held at a time. An object that cannot be read fails the
+//! list: "none of them" must not overlook one. Leaves lists that are followed by a watch to
+//! [`super::reflector`].
+
+use std::ops::ControlFlow;
+
+use serde::Deserialize;
+
+use super::{client::Client, error::ApiError, kind::Kind, scope::Scope, url::query, views::View};
+
+/// Objects in a page.
+const PAGE: u32 = 500;
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct Page<V> {
+    #[serde(default)]
+    metadata: PageMeta,
+    items: Vec<V>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMeta {
+    #[serde(rename = "continue", default)]
+    next: String,
+}
+
+impl Client {
+    /// Shows `visit` all objects in `scope` until it breaks off. A list that takes so long that
+    /// the server forgets its version is refused with 410.
+    pub async fn list<V: View>(
+        &self,
+        scope: &Scope,
+        mut visit: impl FnMut(V) -> ControlFlow<()>,
+    ) -> Result<(), ApiError> {
+        let collection = Kind::of::<V>().collection(scope.namespace.as_deref());
+        let first = format!("{collection}?limit={PAGE}{}", scope.query());
+        let mut url = first.clone();
+        loop {
+            let page: Page<V> = self.read(&url).await?;
+            if page.items.into_iter().try_for_each(&mut visit).is_break()
+                || page.metadata.next.is_empty()
+            {
+                return Ok(());
+            }
+            url = format!("{first}&continue={}", query(&page.metadata.next));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::kube_api::{
+        testing::{Answer, Server, client},
+        views::{Claim, Volume},
+    };
+
+    fn page(names: &[&str], next: &str) -> Answer {
+        let items: Vec<Value> =
+            names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+        Answer::json(
+            200,
+            &json!({"metadata": {"continue": next, "resourceVersion": "7"}, "items": items}),
+        )
+    }
+
+    fn pages() -> Server {
+        Server::new(
+            |number, _| if number == 0 { page(&["a", "b"], "x/y=") } else { page(&["c"], "") },
+        )
+    }
+
+    #[tokio::test]
+    async fn all_pages_are_shown() {
+        let (server, mut names) = (pages(), Vec::new());
+        let note = |volume: Volume| {
+            names.push(volume.name().to_owned());
+            ControlFlow::Continue(())
+        };
+        client(&server).list(&Scope::all(), note).await.unwrap();
+        assert_eq!(names, ["a", "b", "c"]);
+        let urls: Vec<String> = server.seen().into_iter().map(|seen| seen.url).collect();
+        assert_eq!(
+            urls,
+            [
+                "/api/v1/persistentvolumes?limit=500",
+                "/api/v1/persistentvolumes?limit=500&continue=x%2Fy%3D"
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn who_has_seen_enough_gets_no_further_page() {
+        let server = pages();
+        client(&server).list(&Scope::all(), |_: Volume| ControlFlow::Break(())).await.unwrap();
+        assert_eq!(server.seen().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_scope_narrows_the_list() {
+        let server = Server::new(|_, _| page(&[], ""));
+        let scope = Scope::namespace("sc").unwrap().labelled("a in (b,c)").named("x");
+        client(&server).list(&scope, |_: Claim| ControlFlow::Continue(())).await.unwrap();
+        assert_eq!(
+            server.seen()[0].url,
+            "/api/v1/namespaces/sc/persistentvolumeclaims?limit=500&labelSelector=a%20in%20%28b%2Cc%29&fieldSelector=metadata.name%3Dx"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_fails_the_list() {
+        let items = json!({"metadata": {}, "items": [{"metadata": {"name": "a"}}, {"spec": 7}]});
+        let server = Server::new(move |_, _| Answer::json(200, &items));
+        let listed =
+            client(&server).list(&Scope::all(), |_: Volume| ControlFlow::Continue(())).await;
+        assert!(matches!(listed, Err(ApiError::Unreadable { .. })));
+        let gone = Server::new(|_, _| Answer::refusal(410, "Expired", "too old"));
+        let listed = client(&gone).list(&Scope::all(), |_: Volume| ControlFlow::Continue(())).await;
+        assert_eq!(listed.unwrap_err().code(), Some(410));
+    }
+}

@@ -1,0 +1,404 @@
+//! Kubernetes quantities: `5Gi`, `1.5G`, `100m`, `12e6`.
+//!
+//! Owns reading them as apimachinery's `resource.ParseQuantity` does (syntax, suffixes, rounding
+//! away from zero to whole nanos, the cap of binary ones at 2^63-1, error texts), writing them as
+//! its `String()` does, comparing them and rounding them to bytes. Promises exactness for up to 38
+//! significant digits and never to panic.
+//!
+//! Where Go overflows silently this differs: [`Quantity::value`] stops at the ends of an `i64`
+//! (Go: `100E` has the value 0), multiples of more than exa are written with `E` (Go drops the
+//! suffix), exponents past 32 bits are refused (Go wraps), and so are more than 38 digits.
+
+use std::{cmp::Ordering, fmt};
+
+/// The most digits a mantissa has: as many as an `i128` surely holds.
+const DIGITS: u32 = 38;
+/// The exponent of the smallest unit, a nano.
+const NANO: i64 = -9;
+/// The exponent of the largest decimal suffix, exa.
+const EXA: i64 = 18;
+
+/// A number of something, with the way it is written.
+#[derive(Debug, Clone)]
+pub struct Quantity {
+    amount: Amount,
+    format: Format,
+    /// The text it was read from, where Go keeps that instead of writing it anew.
+    verbatim: Option<Box<str>>,
+}
+
+/// Why a text is no quantity; worded as Kubernetes words it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not of the shape number, suffix.
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
+    Format,
+    /// The number has more digits than can be held.
+    #[error("unable to parse numeric part of quantity")]
+    Numeric,
+    /// The suffix means nothing.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+/// How a quantity is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// `12e6`
+    DecimalExponent,
+    /// `12Mi`
+    BinarySi,
+    /// `12M`
+    DecimalSi,
+}
+
+/// `mantissa * 10^exponent`. The mantissa has no trailing zeros; zero's exponent is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Amount {
+    mantissa: i128,
+    exponent: i64,
+}
+
+impl Quantity {
+    /// Reads a quantity.
+    ///
+    /// # Errors
+    /// [`QuantityError`] as Kubernetes words it.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        if text.is_empty() {
+            return Err(QuantityError::Format);
+        }
+        let parts = Parts::split(text)?;
+        let suffix = Suffix::parse(parts.suffix)?;
+        let amount = Amount::new(parts.mantissa()?, -parts.places()).times(suffix)?;
+        let amount = amount.rounded_to_nanos();
+        let format = suffix.format();
+        let amount = if format == Format::BinarySi { amount.capped() } else { amount };
+        let below_one = amount.mantissa > 0 && amount.cmp(&Amount::new(1, 0)) == Ordering::Less;
+        Ok(Self {
+            amount,
+            // Binary suffixes cannot express fractions.
+            format: if format == Format::BinarySi && below_one {
+                Format::DecimalSi
+            } else {
+                format
+            },
+            verbatim: parts.is_kept(suffix).then(|| text.into()),
+        })
+    }
+
+    /// So many bytes, written with binary suffixes.
+    pub fn from_bytes(bytes: i64) -> Self {
+        Self { amount: Amount::new(bytes.into(), 0), format: Format::BinarySi, verbatim: None }
+    }
+
+    /// The number in whole units, rounded away from zero; the nearest `i64` where it is outside.
+    pub fn value(&self) -> i64 {
+        let Amount { mantissa, exponent } = self.amount;
+        let whole = match u32::try_from(exponent) {
+            Ok(exponent) => {
+                10_i128.checked_pow(exponent).and_then(|power| mantissa.checked_mul(power))
+            }
+            Err(_) => Some(shift_down(mantissa, exponent.unsigned_abs())),
+        };
+        let beyond = if mantissa < 0 { i64::MIN } else { i64::MAX };
+        whole.and_then(|whole| i64::try_from(whole).ok()).unwrap_or(beyond)
+    }
+
+    /// Whether it is nothing at all.
+    pub fn is_zero(&self) -> bool {
+        self.amount.mantissa == 0
+    }
+}
+
+// === Reading ===
+
+/// The pieces of a quantity's text.
+struct Parts<'a> {
+    negative: bool,
+    /// Digits before the point, without leading zeros; `0` for none.
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// Splits as apimachinery does: whatever follows the number is checked for its shape only.
+    fn split(text: &'a str) -> Result<Self, QuantityError> {
+        let negative = text.starts_with('-');
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (whole, rest) = digits(unsigned.trim_start_matches('0'));
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
+        let tail = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+        let tail = tail.strip_prefix(['-', '+']).unwrap_or(tail);
+        if !digits(tail).1.is_empty() {
+            return Err(QuantityError::Format);
+        }
+        Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix })
+    }
+
+    fn mantissa(&self) -> Result<i128, QuantityError> {
+        let all = format!("{}{}", self.whole, self.fraction);
+        let digits = all.trim_start_matches('0');
+        if digits.len() > DIGITS as usize {
+            return Err(QuantityError::Numeric);
+        }
+        let magnitude: i128 = if digits.is_empty() {
+            0
+        } else {
+            digits.parse().map_err(|_| QuantityError::Numeric)?
+        };
+        Ok(if self.negative { -magnitude } else { magnitude })
+    }
+
+    /// Digits behind the point.
+    fn places(&self) -> i64 {
+        i64::try_from(self.fraction.len()).unwrap_or(i64::MAX)
+    }
+
+    /// Whether Go keeps the text for `String()`: it does for small numbers that look canonical at
+    /// a glance, which some are not (`1.500G`, `+1Mi`).
+    fn is_kept(&self, suffix: Suffix) -> bool {
+        let digits = self.whole.len() + self.fraction.len();
+        match suffix {
+            Suffix::Binary(exponent) => {
+                // 2^exponent has about 3/10 as many decimal digits.
+                let room = 14_usize.checked_sub(self.whole.len() + (exponent as usize * 3) / 10);
+                let last = self.whole.bytes().rev().take(3).rev();
+                let last =
+                    last.fold(0_u32, |n, digit| n * 10 + u32::from(digit.wrapping_sub(b'0')));
+                // Thousands are multiples of eight, so the last three digits tell.
+                self.fraction.is_empty() && room.is_some() && last % 8 != 0
+            }
+            Suffix::Decimal(exponent) | Suffix::Exponent(exponent) => {
+                let scale = exponent.saturating_sub(self.places());
+                let ends_in_thousands = format!("{}{}", self.whole, self.fraction).ends_with("000");
+                digits <= 18
+                    && scale >= NANO
+                    && scale % 3 == 0
+                    && !ends_in_thousands
+                    && !self.whole.starts_with('0')
+            }
+        }
+    }
+}
+
+fn digits(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at_checked(end).unwrap_or((text, ""))
+}
+
+/// A factor: 2 or 10 to a power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suffix {
+    Binary(u32),
+    Decimal(i64),
+    Exponent(i64),
+}
+
+const BINARY: [(&str, u32); 6] =
+    [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const DECIMAL: [(&str, i64); 10] = [
+    ("n", -9),
+    ("u", -6),
+    ("m", -3),
+    ("", 0),
+    ("k", 3),
+    ("M", 6),
+    ("G", 9),
+    ("T", 12),
+    ("P", 15),
+    ("E", EXA),
+];
+
+impl Suffix {
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        let decimal =
+            DECIMAL.iter().find(|(suffix, _)| *suffix == text).map(|(_, n)| Self::Decimal(*n));
+        let binary =
+            || BINARY.iter().find(|(suffix, _)| *suffix == text).map(|(_, n)| Self::Binary(*n));
+        let exponent = || {
+            let number = text.strip_prefix(['e', 'E'])?;
+            number.parse::<i32>().ok().map(|n| Self::Exponent(n.into()))
+        };
+        decimal.or_else(binary).or_else(exponent).ok_or(QuantityError::Suffix)
+    }
+
+    fn format(self) -> Format {
+        match self {
+            Self::Binary(_) => Format::BinarySi,
+            Self::Decimal(_) => Format::DecimalSi,
+            Self::Exponent(_) => Format::DecimalExponent,
+        }
+    }
+}
+
+// === Amounts ===
+
+impl Amount {
+    fn new(mut mantissa: i128, mut exponent: i64) -> Self {
+        if mantissa == 0 {
+            return Self { mantissa: 0, exponent: 0 };
+        }
+        while mantissa % 10 == 0 {
+            mantissa /= 10;
+            exponent += 1;
+        }
+        Self { mantissa, exponent }
+    }
+
+    fn times(self, suffix: Suffix) -> Result<Self, QuantityError> {
+        match suffix {
+            Suffix::Decimal(exponent) | Suffix::Exponent(exponent) => {
+                Ok(Self::new(self.mantissa, self.exponent.saturating_add(exponent)))
+            }
+            Suffix::Binary(power) => match self.mantissa.checked_mul(1 << power) {
+                Some(mantissa) => Ok(Self::new(mantissa, self.exponent)),
+                // Such a mantissa with few places is far past the cap of binary quantities.
+                None if self.exponent > -18 => {
+                    Ok(Self::new(i128::from(i64::MAX) * self.mantissa.signum(), 0))
+                }
+                None => Err(QuantityError::Numeric),
+            },
+        }
+    }
+
+    /// Rounds away from zero, so that what is asked for is never nothing.
+    fn rounded_to_nanos(self) -> Self {
+        if self.exponent >= NANO {
+            return self;
+        }
+        Self::new(shift_down(self.mantissa, NANO.abs_diff(self.exponent)), NANO)
+    }
+
+    /// Keeps within plus and minus 2^63-1.
+    fn capped(self) -> Self {
+        let most = Self::new(i64::MAX.into(), 0);
+        let least = Self::new(-i128::from(i64::MAX), 0);
+        self.min(most).max(least)
+    }
+
+    /// The position of the first digit: that many digits stand before the point.
+    fn magnitude(self) -> i64 {
+        let digits =
+            self.mantissa.unsigned_abs().checked_ilog10().map_or(0, |log| i64::from(log) + 1);
+        digits.saturating_add(self.exponent)
+    }
+
+    fn compare_sizes(self, other: Self) -> Ordering {
+        let by_magnitude = self.magnitude().cmp(&other.magnitude());
+        by_magnitude.then_with(|| {
+            let low = self.exponent.min(other.exponent);
+            // With equal magnitudes both end up with as many digits as the longer one has.
+            let aligned = |a: Self| {
+                let up = u32::try_from(a.exponent - low).unwrap_or(0);
+                a.mantissa.unsigned_abs().saturating_mul(10_u128.saturating_pow(up))
+            };
+            aligned(self).cmp(&aligned(other))
+        })
+    }
+}
+
+impl Ord for Amount {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.mantissa.signum().cmp(&other.mantissa.signum()).then_with(|| {
+            match self.mantissa.signum() {
+                1 => self.compare_sizes(*other),
+                -1 => other.compare_sizes(*self),
+                _ => Ordering::Equal,
+            }
+        })
+    }
+}
+
+impl PartialOrd for Amount {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// `mantissa / 10^places`, rounded away from zero.
+fn shift_down(mantissa: i128, places: u64) -> i128 {
+    let Some(divisor) = u32::try_from(places).ok().and_then(|places| 10_i128.checked_pow(places))
+    else {
+        return mantissa.signum();
+    };
+    let (quotient, rest) = (mantissa / divisor, mantissa % divisor);
+    quotient + rest.signum()
+}
+
+// === Comparing ===
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.amount.cmp(&other.amount)
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Equal numbers are equal, however they are written.
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.amount == other.amount
+    }
+}
+
+impl Eq for Quantity {}
+
+// === Writing ===
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = &self.verbatim {
+            return f.write_str(text);
+        }
+        if self.is_zero() {
+            return f.write_str("0");
+        }
+        match (self.format, self.in_binary()) {
+            (Format::BinarySi, Some((number, suffix))) => write!(f, "{number}{suffix}"),
+            (Format::DecimalExponent, _) => match self.in_thousands(i64::MAX) {
+                (number, 0) => write!(f, "{number}"),
+                (number, exponent) => write!(f, "{number}e{exponent}"),
+            },
+            (Format::BinarySi | Format::DecimalSi, _) => {
+                let (number, exponent) = self.in_thousands(EXA);
+                let suffix =
+                    DECIMAL.iter().find(|(_, n)| *n == exponent).map_or("", |(suffix, _)| suffix);
+                write!(f, "{number}{suffix}")
+            }
+        }
+    }
+}
+
+impl Quantity {
+    /// Whole multiples of the largest fitting power of 1024; `None` for fractions and numbers of
+    /// less than 1024, which are written in decimal.
+    fn in_binary(&self) -> Option<(i128, &'static str)> {
+        let power = 10_i128.checked_pow(u32::try_from(self.amount.exponent).ok()?)?;
+        let whole = self.amount.mantissa.checked_mul(power)?;
+        if whole.unsigned_abs() < 1024 {
+            return None;
+        }
+        let fitting = BINARY.iter().rev().find(|(_, n)| whole % (1 << n) == 0);
+        Some(fitting.map_or((whole, ""), |(suffix, n)| (whole / (1 << n), suffix)))
+    }
+
+    /// The number with an exponent that is a multiple of three and at most `most`, as digits.
+    fn in_thousands(&self, most: i64) -> (String, i64) {
+        let Amount { mantissa, exponent } = self.amount;
+        let target = (exponent - exponent.rem_euclid(3)).min(most);
+        let zeros = usize::try_from(exponent - target).unwrap_or(0);
+        (format!("{mantissa}{}", "0".repeat(zeros)), target)
+    }
+}
+
+#[cfg(test)]
+mod tests;

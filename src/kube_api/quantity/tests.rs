@@ -1,0 +1,243 @@
+//! Golden tables of apimachinery's behaviour, and a rational model.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &str) -> Quantity {
+    Quantity::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+#[test]
+fn values_and_spellings() {
+    for (text, value, written) in [
+        ("0", 0, "0"),
+        ("0n", 0, "0"),
+        ("0Ki", 0, "0"),
+        ("-0", 0, "0"),
+        // Lone signs and points read as nothing, as in Go.
+        ("+", 0, "0"),
+        ("-", 0, "0"),
+        (".", 0, "0"),
+        ("5", 5, "5"),
+        ("-5", -5, "-5"),
+        ("1Ki", 1024, "1Ki"),
+        ("8Ki", 8192, "8Ki"),
+        ("1Mi", 1 << 20, "1Mi"),
+        ("1Gi", 1 << 30, "1Gi"),
+        ("7Ti", 7 << 40, "7Ti"),
+        ("7Pi", 7 << 50, "7Pi"),
+        ("7Ei", 7 << 60, "7Ei"),
+        ("-3Gi", -(3 << 30), "-3Gi"),
+        ("1024Ki", 1 << 20, "1Mi"),
+        ("1536Mi", 1536 << 20, "1536Mi"),
+        ("1.5Gi", 1536 << 20, "1536Mi"),
+        ("0.5Ki", 512, "512"),
+        ("1.1Ki", 1127, "1126400m"),
+        ("0.5Mi", 512 << 10, "512Ki"),
+        ("1k", 1000, "1k"),
+        ("1000", 1000, "1k"),
+        ("1500", 1500, "1500"),
+        ("10000", 10_000, "10k"),
+        ("1M", 1_000_000, "1M"),
+        ("5G", 5_000_000_000, "5G"),
+        ("1.5G", 1_500_000_000, "1500M"),
+        ("1T", 1_000_000_000_000, "1T"),
+        ("1P", 1_000_000_000_000_000, "1P"),
+        ("1E", 1_000_000_000_000_000_000, "1E"),
+        ("100m", 1, "100m"),
+        ("1000m", 1, "1"),
+        ("1001m", 2, "1001m"),
+        ("-1001m", -2, "-1001m"),
+        ("1u", 1, "1u"),
+        ("1n", 1, "1n"),
+        ("0.1n", 1, "1n"),
+        ("1.1n", 1, "2n"),
+        ("-0.1n", -1, "-1n"),
+        ("0.0000000001", 1, "1n"),
+        ("1e3", 1000, "1e3"),
+        ("1E3", 1000, "1E3"),
+        ("1e4", 10_000, "10e3"),
+        ("12e6", 12_000_000, "12e6"),
+        ("12000e3", 12_000_000, "12e6"),
+        ("1e-3", 1, "1e-3"),
+        ("1e-9", 1, "1e-9"),
+        ("1e-10", 1, "1e-9"),
+        ("1000e-3", 1, "1"),
+        ("1e+3", 1000, "1e+3"),
+        ("5.", 5, "5."),
+        (".5", 1, "500m"),
+        ("00005", 5, "00005"),
+        ("0.001", 1, "1m"),
+        // Texts that Go keeps though it would write them otherwise.
+        ("1.500G", 1_500_000_000, "1.500G"),
+        ("+1Mi", 1 << 20, "+1Mi"),
+        ("+5", 5, "+5"),
+    ] {
+        let quantity = parse(text);
+        assert_eq!((quantity.value(), quantity.to_string().as_str()), (value, written), "{text}");
+    }
+}
+
+#[test]
+fn binary_quantities_stop_at_the_largest_i64() {
+    for text in
+        ["8Ei", "9223372036854775808Ki", "99999999999999999999999999999999999999Ki", "8.0000001Ei"]
+    {
+        assert_eq!(parse(text).value(), i64::MAX, "{text}");
+        assert_eq!(parse(text).to_string(), "9223372036854775807");
+    }
+    assert_eq!(parse("-9Ei").value(), -i64::MAX);
+}
+
+#[test]
+fn decimal_quantities_are_not_capped_but_their_values_are() {
+    for text in ["100E", "9223372036854775808", "1e30", "1e2000000000"] {
+        assert_eq!(parse(text).value(), i64::MAX, "{text}");
+    }
+    assert_eq!(parse("9223372036854775807").value(), i64::MAX);
+    assert_eq!(parse("-1e30").value(), i64::MIN);
+    assert_eq!(parse("1000E").to_string(), "1000E");
+    assert_eq!(parse("1e30").to_string(), "1e30");
+    assert_eq!(parse("1e-2000000000").value(), 1);
+    assert!(parse("1e31") > parse("1e30") && parse("1e30") > parse("8Ei"));
+}
+
+#[test]
+fn what_is_no_quantity_is_told_in_kubernetes_words() {
+    use QuantityError::{Format, Numeric, Suffix};
+    for (text, error) in [
+        ("", Format),
+        (" 1", Format),
+        ("1 ", Format),
+        ("1.1.M", Format),
+        ("1+1.0M", Format),
+        ("1+1", Suffix),
+        ("--1", Suffix),
+        ("aoeu", Format),
+        ("0.1mi", Suffix),
+        ("0.1am", Format),
+        (".5i", Suffix),
+        ("1i", Suffix),
+        ("-3.01e-", Suffix),
+        ("1e", Suffix),
+        ("1ee", Suffix),
+        ("1e1e1", Format),
+        ("1K", Suffix),
+        ("1g", Format),
+        ("1Ki3", Suffix),
+        ("1e9999999999", Suffix),
+        ("1\u{e9}", Format),
+        ("999999999999999999999999999999999999999", Numeric),
+    ] {
+        assert_eq!(Quantity::parse(text).unwrap_err(), error, "{text}");
+    }
+    assert_eq!(
+        Format.to_string(),
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    );
+}
+
+#[test]
+fn bytes_are_written_with_binary_suffixes() {
+    for (bytes, text) in [
+        (0, "0"),
+        (5, "5"),
+        (1000, "1k"),
+        (1023, "1023"),
+        (1024, "1Ki"),
+        (1025, "1025"),
+        (6 << 10, "6Ki"),
+        (300 << 20, "300Mi"),
+        (1 << 30, "1Gi"),
+        (1001 << 30, "1001Gi"),
+        (1 << 40, "1Ti"),
+        (5_000_000_000, "5000000000"),
+        (i64::MAX, "9223372036854775807"),
+        (i64::MIN, "-8Ei"),
+    ] {
+        assert_eq!(Quantity::from_bytes(bytes).to_string(), text);
+    }
+}
+
+#[test]
+fn quantities_compare_by_number() {
+    for (less, more) in
+        [("1M", "1Mi"), ("-1", "0"), ("999m", "1"), ("-2", "-1"), ("1n", "1u"), ("1Gi", "1.1G")]
+    {
+        assert!(parse(less) < parse(more), "{less} < {more}");
+    }
+    for (one, other) in [("1024", "1Ki"), ("1000m", "1"), ("1e3", "1k"), ("0.5Gi", "512Mi")] {
+        assert_eq!(parse(one), parse(other));
+    }
+}
+
+/// A quantity's text with what it should mean: nanos, rounded away from zero.
+fn texts() -> impl Strategy<Value = (String, i128)> {
+    let suffixes = prop::sample::select(vec![
+        ("", 1_000_000_000_i128, 1_i128),
+        ("n", 1, 1),
+        ("u", 1_000, 1),
+        ("m", 1_000_000, 1),
+        ("k", 1_000_000_000_000, 1),
+        ("G", 1_000_000_000_000_000_000, 1),
+        ("Ki", 1_000_000_000, 1 << 10),
+        ("Mi", 1_000_000_000, 1 << 20),
+        ("Gi", 1_000_000_000, 1 << 30),
+        ("e2", 100_000_000_000, 1),
+        ("E-5", 10_000, 1),
+    ]);
+    (any::<bool>(), 0_u32..100_000, prop::option::of("[0-9]{0,11}"), suffixes).prop_map(
+        |(negative, whole, fraction, (suffix, nanos, factor))| {
+            let sign = if negative { "-" } else { "" };
+            let point = if fraction.is_some() { "." } else { "" };
+            let digits = fraction.unwrap_or_default();
+            let text = format!("{sign}{whole}{point}{digits}{suffix}");
+            let scale = 10_i128.pow(u32::try_from(digits.len()).unwrap());
+            let number = i128::from(whole) * scale + digits.parse::<i128>().unwrap_or(0);
+            let exact = number * nanos * factor;
+            let rounded = exact / scale + i128::from(exact % scale != 0);
+            (text, if negative { -rounded } else { rounded })
+        },
+    )
+}
+
+fn value_of(nanos: i128) -> i64 {
+    let whole = nanos / 1_000_000_000 + (nanos % 1_000_000_000).signum();
+    i64::try_from(whole).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn numbers_are_those_of_the_model((text, nanos) in texts()) {
+        prop_assert_eq!(parse(&text).value(), value_of(nanos), "{}", text);
+    }
+
+    #[test]
+    fn order_is_that_of_the_model((one, a) in texts(), (other, b) in texts()) {
+        prop_assert_eq!(parse(&one).cmp(&parse(&other)), a.cmp(&b), "{} {}", one, other);
+    }
+
+    #[test]
+    fn what_is_written_reads_as_the_same_number((text, _) in texts()) {
+        let quantity = parse(&text);
+        let canonical = Quantity { verbatim: None, ..quantity.clone() };
+        prop_assert_eq!(&parse(&canonical.to_string()), &quantity);
+        prop_assert_eq!(&parse(&quantity.to_string()), &quantity);
+    }
+
+    #[test]
+    fn canonical_text_stays_as_it_is((text, _) in texts()) {
+        let canonical = Quantity { verbatim: None, ..parse(&text) }.to_string();
+        prop_assert_eq!(parse(&canonical).to_string(), canonical);
+    }
+
+    #[test]
+    fn nothing_panics(text in "[-+]?[0-9.]{0,45}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,12}") {
+        if let Ok(quantity) = Quantity::parse(&text) {
+            let _ = (quantity.value(), quantity.to_string().len(), quantity.cmp(&Quantity::from_bytes(1)));
+        }
+    }
+}

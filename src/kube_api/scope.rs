@@ -1,0 +1,49 @@
+//! Which objects of a kind are meant by a list or a watch.
+
+use super::{
+    name::{BadName, check_namespace},
+    url::query,
+};
+
+/// Some or all objects of a kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    pub(super) namespace: Option<String>,
+    pub(super) labels: Option<String>,
+    pub(super) fields: Option<String>,
+}
+
+impl Scope {
+    /// All objects of the kind.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// The objects in `namespace`.
+    ///
+    /// # Errors
+    /// [`BadName`] when that cannot stand in a URL.
+    pub fn namespace(namespace: &str) -> Result<Self, BadName> {
+        check_namespace(namespace)?;
+        Ok(Self { namespace: Some(namespace.to_owned()), ..Self::default() })
+    }
+
+    /// Only objects whose labels fit `selector`.
+    #[must_use]
+    pub fn labelled(self, selector: &str) -> Self {
+        Self { labels: Some(selector.to_owned()), ..self }
+    }
+
+    /// Only the object called `name`.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { fields: Some(format!("metadata.name={name}")), ..self }
+    }
+
+    /// The scope's part of a query, each pair with a `&` before it.
+    pub(super) fn query(&self) -> String {
+        let labels = self.labels.iter().map(|text| ("&labelSelector=", text));
+        let fields = self.fields.iter().map(|text| ("&fieldSelector=", text));
+        labels.chain(fields).flat_map(|(name, text)| [name.to_owned(), query(text)]).collect()
+    }
+}

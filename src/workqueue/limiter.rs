@@ -1,0 +1,158 @@
+//! How long a key waits before it is tried again.
+//!
+//! Owns the arithmetic of back-off: per key exponential without jitter, and a token bucket over
+//! all keys, both as in client-go. Promises that no number of failures overflows. Leaves counting
+//! the failures to [`Core`](super::core::Core).
+
+use std::time::Duration;
+
+/// The rule by which failed keys wait.
+#[derive(Debug, Clone)]
+pub struct Limiter {
+    start: Duration,
+    max: Duration,
+    bucket: Option<Bucket>,
+}
+
+impl Limiter {
+    /// A key waits `start` after its first failure and twice as long after each further one, but
+    /// never longer than `max`. No jitter: the reference has none.
+    pub fn per_item(start: Duration, max: Duration) -> Self {
+        Self { start, max, bucket: None }
+    }
+
+    /// A key waits as long as the stricter of the two says: `per_item` about the key alone,
+    /// `bucket` about all keys of the queue together. Both count the failure.
+    pub fn max_of(per_item: Self, bucket: Bucket) -> Self {
+        Self { bucket: Some(bucket), ..per_item }
+    }
+
+    /// client-go's default controller limiter: 5 ms doubling up to 1000 s per key, and 10 retries
+    /// a second with bursts of 100 over all keys.
+    pub fn controller_default() -> Self {
+        let per_item = Self::per_item(Duration::from_millis(5), Duration::from_secs(1000));
+        Self::max_of(per_item, Bucket::new(10.0, 100))
+    }
+
+    /// How long a key waits that has failed `failures` times before this failure.
+    pub(super) fn wait(&mut self, failures: u32, now: Duration) -> Duration {
+        let own = backoff(self.start, self.max, failures);
+        self.bucket.as_mut().map_or(own, |bucket| bucket.reserve(now).max(own))
+    }
+}
+
+/// `start * 2^failures`, at most `max`.
+pub fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
+    if start.is_zero() {
+        return Duration::ZERO;
+    }
+    2_u32
+        .checked_pow(failures)
+        .and_then(|factor| start.checked_mul(factor))
+        .map_or(max, |wait| wait.min(max))
+}
+
+/// Whether a key that has failed `failures` times is tried again: `threshold` tries at most,
+/// `0` for ever.
+pub fn may_retry(failures: u32, threshold: u32) -> bool {
+    threshold == 0 || failures < threshold
+}
+
+/// A token bucket: starts full, refills evenly, lets callers reserve ahead of time.
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    rate: f64,
+    burst: f64,
+    tokens: f64,
+    refilled: Duration,
+}
+
+impl Bucket {
+    /// `rate` tokens a second, at most `burst` of them saved up.
+    pub fn new(rate: f64, burst: u32) -> Self {
+        let burst = f64::from(burst);
+        Self { rate, burst, tokens: burst, refilled: Duration::ZERO }
+    }
+
+    /// Takes one token, if need be from the future; how long until it is there. A bucket that
+    /// never refills makes callers wait as long as a [`Duration`] can say.
+    pub(super) fn reserve(&mut self, now: Duration) -> Duration {
+        let since = now.saturating_sub(self.refilled).as_secs_f64();
+        self.refilled = self.refilled.max(now);
+        self.tokens = (self.tokens + since * self.rate).min(self.burst) - 1.0;
+        if self.tokens >= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(-self.tokens / self.rate).unwrap_or(Duration::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_the_maximum() {
+        let waits: Vec<u64> = (0..12).map(|n| backoff(secs(1), secs(300), n).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
+    }
+
+    #[test]
+    fn backoff_edges() {
+        assert_eq!(
+            backoff(secs(10), secs(5), 0),
+            secs(5),
+            "a start above the maximum is the maximum"
+        );
+        assert_eq!(backoff(Duration::ZERO, secs(5), 40), Duration::ZERO);
+        assert_eq!(backoff(Duration::from_nanos(1), secs(5), u32::MAX), secs(5));
+        assert_eq!(backoff(Duration::MAX, Duration::MAX, 3), Duration::MAX);
+    }
+
+    #[test]
+    fn a_bucket_grants_its_burst_then_spaces_evenly() {
+        let mut bucket = Bucket::new(10.0, 3);
+        let waits: Vec<u128> = (0..6).map(|_| bucket.reserve(secs(1)).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 0, 100, 200, 300]);
+        assert_eq!(bucket.reserve(secs(100)), Duration::ZERO, "refilled, but to the burst only");
+        let waits: Vec<u128> = (0..3).map(|_| bucket.reserve(secs(100)).as_millis()).collect();
+        assert_eq!(waits, [0, 0, 100]);
+    }
+
+    #[test]
+    fn a_bucket_without_refill_waits_for_ever() {
+        let mut bucket = Bucket::new(0.0, 1);
+        assert_eq!(bucket.reserve(secs(1)), Duration::ZERO);
+        assert_eq!(bucket.reserve(secs(2)), Duration::MAX);
+    }
+
+    #[test]
+    fn the_stricter_limiter_decides() {
+        let mut limiter = Limiter::max_of(Limiter::per_item(secs(1), secs(8)), Bucket::new(0.1, 2));
+        let waits: Vec<u64> =
+            [0, 3, 0, 4].into_iter().map(|n| limiter.wait(n, secs(1)).as_secs()).collect();
+        assert_eq!(waits, [1, 8, 10, 20]);
+    }
+
+    #[test]
+    fn a_threshold_of_zero_means_for_ever() {
+        assert!(may_retry(u32::MAX, 0));
+        assert!(may_retry(14, 15));
+        assert!(!may_retry(15, 15));
+    }
+
+    proptest! {
+        #[test]
+        fn backoff_never_shrinks_and_never_exceeds_its_maximum(start in 0_u64.., max in 0_u64.., n in 0_u32..2000) {
+            let (start, max) = (Duration::from_nanos(start), Duration::from_nanos(max));
+            let (one, next) = (backoff(start, max, n), backoff(start, max, n + 1));
+            prop_assert!(one <= next && next <= max);
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The queue against a naive model, and the loop under paused time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{
+    Bucket, Limiter, Queue, Verdict,
+    core::{Core, Next},
+    work,
+};
+use crate::{
+    metrics::{Metrics, QueueMetrics},
+    runtime::{Generator, Random as _, Tasks, TokioSpawner},
+};
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn metrics() -> QueueMetrics {
+    Metrics::new().unwrap().workqueue.queue("test")
+}
+
+fn queue() -> Queue<u8> {
+    Queue::new(Limiter::per_item(secs(1), secs(8)), metrics())
+}
+
+fn tasks() -> Tasks {
+    Tasks::new(Arc::new(TokioSpawner)).0
+}
+
+// === Core against a model ===
+
+#[derive(Debug, Clone)]
+enum Op {
+    Add(u8),
+    AddAt(u8, u64),
+    Next,
+    /// Ends the nth piece of work under way.
+    Done(usize),
+    Failed(u8),
+    Forget(u8),
+    Pass(u64),
+    ShutDown,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = 0_u8..6;
+    prop_oneof![
+        6 => key.clone().prop_map(Op::Add),
+        4 => (key.clone(), 0_u64..20).prop_map(|(k, t)| Op::AddAt(k, t)),
+        8 => Just(Op::Next),
+        6 => (0_usize..6).prop_map(Op::Done),
+        2 => key.clone().prop_map(Op::Failed),
+        1 => key.prop_map(Op::Forget),
+        4 => (0_u64..10).prop_map(Op::Pass),
+        1 => Just(Op::ShutDown),
+    ]
+}
+
+/// What the queue should do, in the plainest words: lists, searched from end to end.
+#[derive(Default)]
+struct Model {
+    ready: Vec<u8>,
+    again: BTreeSet<u8>,
+    working: Vec<u8>,
+    waiting: Vec<(u64, u8)>,
+    failures: BTreeMap<u8, u32>,
+    shut: bool,
+}
+
+impl Model {
+    fn add(&mut self, key: u8) {
+        if self.shut || self.ready.contains(&key) {
+        } else if self.working.contains(&key) {
+            self.again.insert(key);
+        } else {
+            self.ready.push(key);
+        }
+    }
+
+    fn add_at(&mut self, key: u8, at: u64) {
+        match self.waiting.iter().position(|(_, k)| *k == key) {
+            _ if self.shut => {}
+            Some(known) if self.waiting[known].0 <= at => {}
+            Some(known) => {
+                self.waiting.remove(known);
+                self.waiting.push((at, key));
+            }
+            None => self.waiting.push((at, key)),
+        }
+    }
+
+    fn pass(&mut self, now: u64) {
+        // A stable sort: of one time, the first to come is the first to go.
+        self.waiting.sort_by_key(|(at, _)| *at);
+        while let Some((at, key)) = self.waiting.first().copied().filter(|(at, _)| *at <= now) {
+            assert!(at <= now);
+            self.waiting.remove(0);
+            self.add(key);
+        }
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        if self.shut || self.ready.is_empty() {
+            return None;
+        }
+        let key = self.ready.remove(0);
+        self.working.push(key);
+        Some(key)
+    }
+
+    fn done(&mut self, key: u8) {
+        self.working.retain(|k| *k != key);
+        if self.again.remove(&key) {
+            self.ready.push(key);
+        }
+    }
+}
+
+/// Plays one operation on both and compares what they answer.
+fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
+    match *op {
+        Op::Add(key) => {
+            core.add(key, secs(*now));
+            model.add(key);
+        }
+        Op::AddAt(key, delay) => {
+            core.add_at(key, secs(*now + delay));
+            model.add_at(key, *now + delay);
+        }
+        Op::Next => {
+            core.advance(secs(*now));
+            model.pass(*now);
+            let expected = model.next();
+            match core.next(secs(*now)) {
+                Next::Key(key, _) => assert_eq!(Some(key), expected),
+                Next::Wait(at) => {
+                    assert_eq!(expected, None);
+                    assert_eq!(at, model.waiting.iter().map(|(at, _)| secs(*at)).min());
+                }
+                Next::Shut => assert!(model.shut),
+            }
+        }
+        Op::Done(nth) => {
+            if let Some(key) = model.working.get(nth).copied() {
+                assert!(core.done(&key, secs(*now)).is_some());
+                model.done(key);
+            }
+        }
+        Op::Failed(key) => {
+            let failures = model.failures.entry(key).or_default();
+            let expected = secs(1 << (*failures).min(3));
+            *failures += 1;
+            assert_eq!(core.failed(&key, secs(*now)), expected);
+        }
+        Op::Forget(key) => {
+            core.forget(&key);
+            model.failures.remove(&key);
+        }
+        Op::Pass(by) => *now += by,
+        Op::ShutDown => {
+            core.shut_down();
+            *model = Model {
+                shut: true,
+                working: model.working.clone(),
+                failures: model.failures.clone(),
+                ..Model::default()
+            };
+        }
+    }
+    assert_eq!(core.len(), model.ready.len());
+    assert_eq!(core.depth(), model.ready.len() + model.again.len());
+    for key in 0..6 {
+        assert_eq!(core.failures(&key), model.failures.get(&key).copied().unwrap_or(0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn the_core_does_what_the_model_does(ops in prop::collection::vec(op(), 0..80)) {
+        let (mut core, mut model) = (Core::new(Limiter::per_item(secs(1), secs(8))), Model::default());
+        let mut now = 0;
+        for op in &ops {
+            play(op, &mut core, &mut model, &mut now);
+        }
+    }
+}
+
+#[test]
+fn times_in_the_queue_and_at_work_are_told() {
+    let mut core = Core::new(Limiter::per_item(secs(1), secs(8)));
+    core.add('a', secs(1));
+    core.add('a', secs(2));
+    assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
+    core.add('b', secs(5));
+    assert_eq!(core.next(secs(6)), Next::Key('b', secs(1)));
+    assert_eq!(core.under_way(secs(8)), (secs(5), secs(3)));
+    assert_eq!(core.done(&'a', secs(9)), Some(secs(4)));
+    assert_eq!(core.done(&'a', secs(9)), None, "done twice is done once");
+    assert_eq!(core.under_way(secs(9)), (secs(3), secs(3)));
+}
+
+// === Queue ===
+
+#[tokio::test(start_paused = true)]
+async fn a_key_added_while_worked_on_comes_again_and_not_before() {
+    let queue = queue();
+    queue.add(1);
+    queue.add(1);
+    let item = queue.get().await.unwrap();
+    queue.add(1);
+    queue.add(1);
+    assert_eq!(queue.len(), 0, "nobody else may work on it meanwhile");
+    drop(item);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(*queue.get().await.unwrap(), 1);
+    assert_eq!(queue.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_delay_counts_even_when_it_comes_later() {
+    let queue = queue();
+    queue.add_after(1, secs(100));
+    let start = Instant::now();
+    let getting = {
+        let queue = queue.clone();
+        async move { *queue.get().await.unwrap() }
+    };
+    let sooner = async {
+        tokio::time::sleep(secs(5)).await;
+        queue.add_after(1, secs(10));
+        queue.add_after(1, secs(60));
+    };
+    let (key, ()) = tokio::join!(getting, sooner);
+    assert_eq!((key, start.elapsed()), (1, secs(15)));
+    let next = tokio::time::timeout(secs(1000), queue.get()).await;
+    assert!(next.is_err(), "the two later delays are forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_back_off_until_forgotten() {
+    let queue = queue();
+    let mut waits = vec![];
+    for _ in 0..5 {
+        let before = Instant::now();
+        queue.add_rate_limited(1);
+        drop(queue.get().await);
+        waits.push(before.elapsed().as_secs());
+    }
+    assert_eq!((waits, queue.failures(&1)), (vec![1, 2, 4, 8, 8], 5));
+    queue.forget(&1);
+    assert_eq!(queue.failures(&1), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_shut_down_nothing_goes_in_or_out() {
+    let queue = queue();
+    queue.add(1);
+    let item = queue.get().await.unwrap();
+    queue.add(2);
+    queue.add_after(3, secs(1));
+    let waiting = queue.clone();
+    let (got, ()) = tokio::join!(
+        async {
+            // Takes what is ready, so that the next one waits.
+            drop(waiting.get().await);
+            waiting.get().await.map(|i| *i)
+        },
+        async {
+            tokio::task::yield_now().await;
+            queue.shut_down();
+        }
+    );
+    assert_eq!(got, None);
+    queue.add(4);
+    queue.add_rate_limited(5);
+    drop(item);
+    tokio::time::sleep(secs(60)).await;
+    assert!(queue.is_empty());
+    assert!(queue.get().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_count_as_client_go_does() {
+    let metrics = metrics();
+    let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics.clone());
+    queue.add(1);
+    queue.add(1);
+    queue.add_rate_limited(2);
+    assert_eq!((metrics.adds.get(), metrics.depth.get(), metrics.retries.get()), (1, 1, 1));
+    let item = queue.get().await.unwrap();
+    queue.add(1);
+    assert_eq!((metrics.adds.get(), metrics.depth.get()), (2, 1), "dirty again: it counts already");
+    tokio::time::sleep(secs(3)).await;
+    queue.observe();
+    assert!((metrics.unfinished_seconds.get() - 3.0).abs() < 0.01);
+    drop(item);
+    assert!((metrics.work_seconds.get_sample_sum() - 3.0).abs() < 0.01);
+    drop(queue.get().await);
+    drop(queue.get().await);
+    assert_eq!((metrics.adds.get(), metrics.depth.get()), (3, 0));
+    assert_eq!(metrics.queue_seconds.get_sample_count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_overall_bucket_slows_all_keys() {
+    let limiter = Limiter::max_of(
+        Limiter::per_item(Duration::from_millis(5), secs(1000)),
+        Bucket::new(10.0, 2),
+    );
+    let queue = Queue::new(limiter, metrics());
+    let start = Instant::now();
+    for key in 0..12_u8 {
+        queue.add_rate_limited(key);
+    }
+    let mut keys = vec![];
+    for _ in 0..12 {
+        keys.push(*queue.get().await.unwrap());
+    }
+    assert_eq!(keys, (0..12).collect::<Vec<_>>());
+    assert_eq!(start.elapsed().as_millis(), 1000, "two at once, ten more at ten a second");
+}
+
+/// Random schedules: adders, cancelled getters and workers that add keys of their own at random
+/// times. Whatever the order, after the last add of a key there is a piece of work for it.
+async fn no_wake_up_is_lost(seed: u64) {
+    let random = Arc::new(Generator::from_seed(seed));
+    let queue = queue();
+    let added = Arc::new(parking_lot::Mutex::new(BTreeMap::<u8, Instant>::new()));
+    let worked = Arc::new(parking_lot::Mutex::new(BTreeMap::<u8, Instant>::new()));
+    let tasks = tasks();
+    for _ in 0..4 {
+        let (queue, random, worked) = (queue.clone(), Arc::clone(&random), Arc::clone(&worked));
+        tasks.passing("worker", async move {
+            loop {
+                // Now and then a getter is given up and another takes its place.
+                let patience = Duration::from_millis(1 + random.below(40));
+                let Ok(got) = tokio::time::timeout(patience, queue.get()).await else { continue };
+                let Some(item) = got else { return };
+                worked.lock().insert(*item, Instant::now());
+                tokio::time::sleep(Duration::from_millis(random.below(30))).await;
+            }
+        });
+    }
+    for _ in 0..60 {
+        let key = u8::try_from(random.below(5)).unwrap();
+        let delay = Duration::from_millis(random.below(3) * random.below(50));
+        // Longer delays than a known earlier one are dropped, so the time asked for is a bound.
+        added.lock().insert(key, Instant::now());
+        queue.add_after(key, delay);
+        tokio::time::sleep(Duration::from_millis(random.below(20))).await;
+    }
+    tokio::time::sleep(secs(1)).await;
+    assert!(queue.is_empty());
+    let (added, worked) = (added.lock().clone(), worked.lock().clone());
+    for (key, at) in added {
+        assert!(
+            worked.get(&key).is_some_and(|worked| *worked >= at),
+            "seed {seed}: key {key} was forgotten"
+        );
+    }
+    queue.shut_down();
+}
+
+#[tokio::test(start_paused = true)]
+async fn random_schedules_lose_no_wake_up() {
+    for seed in 0..300 {
+        no_wake_up_is_lost(seed).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn getters_that_wait_together_are_all_served() {
+    let queue = queue();
+    queue.add_after(1, secs(1));
+    queue.add_after(2, secs(1));
+    queue.add_after(3, secs(2));
+    let get = || async { *queue.get().await.unwrap() };
+    let all =
+        tokio::time::timeout(secs(3), async { tokio::join!(get(), get(), get()) }).await.unwrap();
+    assert_eq!(BTreeSet::from([all.0, all.1, all.2]), BTreeSet::from([1, 2, 3]));
+}
+
+// === work ===
+
+#[derive(Default)]
+struct Seen {
+    running: BTreeSet<u8>,
+    most: usize,
+    pieces: Vec<(u8, u64)>,
+}
+
+type Journal = Arc<parking_lot::Mutex<Seen>>;
+
+/// Works for `took` on each key and answers as `verdict` says; panics where it says nothing.
+fn start(
+    queue: &Queue<u8>,
+    limit: usize,
+    took: Duration,
+    verdict: fn(u8) -> Option<Verdict>,
+) -> (Journal, Journal) {
+    let (seen, panics) = (Journal::default(), Journal::default());
+    let (journal, panicked) = (Arc::clone(&seen), Arc::clone(&panics));
+    let began = Instant::now();
+    let handler = move |key| {
+        let journal = Arc::clone(&journal);
+        async move {
+            {
+                let mut seen = journal.lock();
+                assert!(seen.running.insert(key), "two pieces for one key");
+                seen.most = seen.most.max(seen.running.len());
+                seen.pieces.push((key, began.elapsed().as_secs()));
+            }
+            tokio::time::sleep(took).await;
+            journal.lock().running.remove(&key);
+            verdict(key).expect("asked to panic")
+        }
+    };
+    let on_panic = move |key: &u8, _: &str| panicked.lock().pieces.push((*key, 0));
+    let tasks = tasks();
+    let job = work(queue.clone(), limit, tasks.clone(), "piece", handler, on_panic);
+    tasks.passing("work", job);
+    (seen, panics)
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_most_limit_pieces_run_and_keys_keep_their_order() {
+    let queue = queue();
+    (0..10).for_each(|key| queue.add(key));
+    let (seen, _) = start(&queue, 3, secs(1), |_| Some(Verdict::Done));
+    tokio::time::sleep(secs(60)).await;
+    let seen = seen.lock();
+    assert_eq!(seen.most, 3);
+    assert_eq!(
+        seen.pieces,
+        [(0, 0), (1, 0), (2, 0), (3, 1), (4, 1), (5, 1), (6, 2), (7, 2), (8, 2), (9, 3)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn verdicts_decide_when_a_key_comes_again() {
+    let queue = queue();
+    (0..4).for_each(|key| queue.add(key));
+    let (seen, _) = start(&queue, 10, Duration::ZERO, |key| {
+        Some(match key {
+            0 => Verdict::Done,
+            1 => Verdict::Retry,
+            2 => Verdict::RetryAfter(secs(6)),
+            _ => Verdict::Keep,
+        })
+    });
+    tokio::time::sleep(secs(14)).await;
+    let of = |key| {
+        seen.lock().pieces.iter().filter(|(k, _)| *k == key).map(|(_, at)| *at).collect::<Vec<_>>()
+    };
+    assert_eq!((of(0), of(1), of(2), of(3)), (vec![0], vec![0, 1, 3, 7], vec![0, 6, 12], vec![0]));
+    assert_eq!((queue.failures(&1), queue.failures(&2)), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_its_key_only() {
+    let queue = queue();
+    let (seen, panics) = start(&queue, 2, secs(1), |key| (key != 1).then_some(Verdict::Done));
+    queue.add_rate_limited(1);
+    queue.add(1);
+    queue.add(2);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(panics.lock().pieces.iter().map(|(k, _)| *k).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(seen.lock().pieces.iter().filter(|(k, _)| *k == 2).count(), 1);
+    assert_eq!(queue.failures(&1), 0, "set aside: its failures are forgotten");
+    queue.add(3);
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(seen.lock().pieces.last().map(|(k, _)| *k), Some(3), "both places are free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_ends_when_the_queue_is_shut_and_the_last_piece_has_ended() {
+    let queue = queue();
+    queue.add(1);
+    let tasks = tasks();
+    let handler = |_| async {
+        tokio::time::sleep(secs(7)).await;
+        Verdict::Retry
+    };
+    let began = Instant::now();
+    let closing = async {
+        tokio::time::sleep(secs(2)).await;
+        queue.add(2);
+        queue.shut_down();
+    };
+    let working = work(queue.clone(), 1, tasks, "piece", handler, |_, _| ());
+    tokio::join!(working, closing);
+    assert_eq!(began.elapsed(), secs(7));
+}

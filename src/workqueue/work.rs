@@ -1,0 +1,106 @@
+//! The loop that works on a queue's keys.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{Item, Queue};
+use crate::runtime::{Tasks, caught};
+
+/// How often the gauges of unfinished work are refreshed, as in client-go.
+const OBSERVE_EVERY: Duration = Duration::from_millis(500);
+
+/// What becomes of a key after a piece of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing left to do: its failures are forgotten.
+    Done,
+    /// It failed: it comes again when its back-off allows.
+    Retry,
+    /// It comes again after this time; that is no failure, and earlier ones keep counting.
+    RetryAfter(Duration),
+    /// It is given up until it is added anew; its failures keep counting.
+    Keep,
+}
+
+/// Runs `handler` for the queue's keys, at most `limit` pieces at once, each in a task of its own
+/// called `name`. Ends when the queue is shut down and all pieces have ended.
+///
+/// A panic costs its key only: the key is set aside (forgotten, not tried again until it is added
+/// anew), and `on_panic` is told the key and the panic's message.
+pub async fn work<K, F, P>(
+    queue: Queue<K>,
+    limit: usize,
+    tasks: Tasks,
+    name: &'static str,
+    handler: impl Fn(K) -> F + Send + Sync + 'static,
+    on_panic: P,
+) where
+    K: Ord + Clone + Send + 'static,
+    F: Future<Output = Verdict> + Send + 'static,
+    P: Fn(&K, &str) + Send + Sync + 'static,
+{
+    let hands = Arc::new((handler, on_panic));
+    let limit = limit.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+    let free = Arc::new(Semaphore::new(limit));
+    while let Some((item, permit)) = observing(&queue, take(&queue, &free)).await {
+        let hands = Arc::clone(&hands);
+        tasks.passing(name, async move {
+            let (handler, on_panic) = &*hands;
+            piece(item, handler, on_panic).await;
+            drop(permit);
+        });
+    }
+    let all = u32::try_from(limit).unwrap_or(u32::MAX);
+    // Fails only for a closed semaphore, and nobody closes this one.
+    let _ = observing(&queue, free.acquire_many(all)).await;
+    queue.observe();
+}
+
+/// Waits for a free place first and for a key then, so that no key is held back by us.
+async fn take<K: Ord + Clone>(
+    queue: &Queue<K>,
+    free: &Arc<Semaphore>,
+) -> Option<(Item<K>, OwnedSemaphorePermit)> {
+    let permit = Arc::clone(free).acquire_owned().await.ok()?;
+    Some((queue.get().await?, permit))
+}
+
+/// Waits for `event` and keeps the gauges fresh while any piece is under way.
+async fn observing<K: Ord + Clone, T>(queue: &Queue<K>, event: impl Future<Output = T>) -> T {
+    tokio::pin!(event);
+    loop {
+        let busy = queue.observe();
+        tokio::select! {
+            biased;
+            happened = &mut event => return happened,
+            () = tokio::time::sleep(OBSERVE_EVERY), if busy => {}
+        }
+    }
+}
+
+/// Works on one key and does as the verdict says.
+async fn piece<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
+where
+    K: Ord + Clone + Send + 'static,
+    F: Future<Output = Verdict> + Send + 'static,
+{
+    let key = (*item).clone();
+    // The handler is called inside, so that a panic before its future exists is caught as well.
+    match caught(async { handler(key).await }).await {
+        Ok(verdict) => obey(&item, verdict),
+        Err(panic) => {
+            item.queue.forget(&item);
+            on_panic(&item, &panic);
+        }
+    }
+}
+
+fn obey<K: Ord + Clone>(item: &Item<K>, verdict: Verdict) {
+    match verdict {
+        Verdict::Done => item.queue.forget(item),
+        Verdict::Retry => item.queue.add_rate_limited((**item).clone()),
+        Verdict::RetryAfter(delay) => item.queue.add_after((**item).clone(), delay),
+        Verdict::Keep => {}
+    }
+}

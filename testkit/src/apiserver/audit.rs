@@ -1,0 +1,83 @@
+//! The record of all requests.
+//!
+//! Owns what is remembered of each and finding them again in tests. Promises an entry for every
+//! request that came to an answer, in the order of their answers, also for those a fault struck.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+use super::{User, request_info::RequestInfo};
+
+/// What is remembered of a request.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    /// Who sent it.
+    pub user: User,
+    /// What it asked for.
+    pub info: RequestInfo,
+    /// The answer's HTTP code; 0 when the connection was cut instead.
+    pub code: u16,
+    /// The bytes of its body.
+    pub bytes_in: u64,
+    /// The bytes of the answer's body, so far: a watch's go on growing.
+    pub bytes_out: Arc<AtomicU64>,
+    /// When it came.
+    pub received: jiff::Timestamp,
+    /// When its answer was known.
+    pub answered: jiff::Timestamp,
+}
+
+impl Recorded {
+    /// `verb resource/subresource`, as scenarios count requests.
+    pub fn what(&self) -> String {
+        let info = &self.info;
+        match (info.is_resource, info.subresource.as_str()) {
+            (false, _) => format!("{} {}", info.verb, info.path),
+            (true, "") => format!("{} {}", info.verb, info.resource),
+            (true, subresource) => format!("{} {}/{subresource}", info.verb, info.resource),
+        }
+    }
+
+    /// The bytes of the answer's body, so far.
+    pub fn sent(&self) -> u64 {
+        self.bytes_out.load(Ordering::Relaxed)
+    }
+}
+
+/// All requests since the start, or since they were last cleared.
+#[derive(Debug, Default)]
+pub struct Requests(Mutex<Vec<Recorded>>);
+
+impl Requests {
+    /// Adds one.
+    pub fn record(&self, recorded: Recorded) {
+        self.0.lock().push(recorded);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Recorded> {
+        self.0.lock().clone()
+    }
+
+    /// Those of a verb on a resource: `matching("create", "persistentvolumes")`.
+    pub fn matching(&self, verb: &str, resource: &str) -> Vec<Recorded> {
+        let all = self.0.lock();
+        all.iter().filter(|r| r.info.verb == verb && r.info.resource == resource).cloned().collect()
+    }
+
+    /// How many there were of a verb on a resource.
+    pub fn count(&self, verb: &str, resource: &str) -> usize {
+        self.matching(verb, resource).len()
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}

@@ -1,0 +1,217 @@
+//! Faults on purpose.
+//!
+//! Owns the rules that say which requests something happens to, and what. Promises that the same
+//! requests in the same order meet the same faults. Leaves making them happen to `service` and
+//! `watch`.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use super::{User, request_info::RequestInfo, status::Status};
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// It is served after this time.
+    Delay(Duration),
+    /// It is not served but answered so.
+    Answer(Status),
+    /// It is served, then answered so: the write took place.
+    AnswerAfter(Status),
+    /// The connection is cut before it is served.
+    CutBefore,
+    /// It is served, then the connection is cut: the write took place, nobody is told.
+    CutAfter,
+    /// It is never answered.
+    Hang,
+    /// It is a watch, and this befalls its stream.
+    Stream(StreamFault),
+}
+
+/// What befalls the stream of a watch, after so many events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamFault {
+    /// It ends in order.
+    End {
+        /// The events that still come.
+        after: usize,
+    },
+    /// The connection is cut.
+    Cut {
+        /// The events that still come.
+        after: usize,
+    },
+    /// Nothing more comes, not even its end.
+    Stall {
+        /// The events that still come.
+        after: usize,
+    },
+    /// Changes are left out from then on, while bookmarks go on as if nothing were: only a new
+    /// list tells of them.
+    Swallow {
+        /// The events that still come.
+        after: usize,
+    },
+    /// It ends with an ERROR event that says 410 Expired.
+    Expire {
+        /// The events that still come.
+        after: usize,
+    },
+}
+
+impl StreamFault {
+    /// How many events still come before it.
+    pub fn after(self) -> usize {
+        match self {
+            Self::End { after } | Self::Cut { after } | Self::Stall { after } | Self::Swallow { after } | Self::Expire { after } => after,
+        }
+    }
+}
+
+/// Which requests a rule is about; what is not said matches all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Match {
+    /// The verb; `write` stands for all that change something.
+    pub verb: Option<String>,
+    /// The resource's plural.
+    pub resource: Option<String>,
+    /// The subresource; `Some("")` for requests without.
+    pub subresource: Option<String>,
+    /// The namespace.
+    pub namespace: Option<String>,
+    /// The object's name.
+    pub name: Option<String>,
+    /// The user's name.
+    pub user: Option<String>,
+}
+
+impl Match {
+    /// All requests of a verb on a resource.
+    pub fn on(verb: &str, resource: &str) -> Self {
+        Self { verb: Some(verb.to_owned()), resource: Some(resource.to_owned()), ..Self::default() }
+    }
+
+    fn fits(&self, user: &User, info: &RequestInfo) -> bool {
+        let is = |wanted: &Option<String>, actual: &str| wanted.as_deref().is_none_or(|wanted| wanted == actual);
+        let verb = self.verb.as_deref().is_none_or(|verb| verb == info.verb || verb == "write" && writes(info));
+        verb && is(&self.resource, &info.resource)
+            && is(&self.subresource, &info.subresource)
+            && is(&self.namespace, &info.namespace)
+            && is(&self.name, &info.name)
+            && is(&self.user, &user.name)
+    }
+}
+
+fn writes(info: &RequestInfo) -> bool {
+    matches!(info.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
+}
+
+/// A fault and when it strikes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Which requests.
+    pub when: Match,
+    /// How many of those pass unharmed first.
+    pub skip: usize,
+    /// How many it strikes; none for all.
+    pub times: Option<usize>,
+    /// What happens.
+    pub effect: Effect,
+}
+
+impl Rule {
+    /// A rule that strikes every request of a verb on a resource.
+    pub fn on(verb: &str, resource: &str, effect: Effect) -> Self {
+        Self { when: Match::on(verb, resource), skip: 0, times: None, effect }
+    }
+
+    /// Striking so many requests only.
+    #[must_use]
+    pub fn times(mut self, times: usize) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// Letting so many requests pass first.
+    #[must_use]
+    pub fn skip(mut self, skip: usize) -> Self {
+        self.skip = skip;
+        self
+    }
+
+    /// Striking requests about one object only.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.when.name = Some(name.to_owned());
+        self
+    }
+
+    /// Striking one user's requests only.
+    #[must_use]
+    pub fn of_user(mut self, user: &str) -> Self {
+        self.when.user = Some(user.to_owned());
+        self
+    }
+}
+
+/// The rules of a server.
+#[derive(Debug, Clone, Default)]
+pub struct Faults(Arc<Mutex<Vec<Rule>>>);
+
+impl Faults {
+    /// Adds a rule; those before it have the first word.
+    pub fn add(&self, rule: Rule) {
+        self.0.lock().push(rule);
+    }
+
+    /// Takes all rules away.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+
+    /// What happens to a request; counts it.
+    pub(super) fn strike(&self, user: &User, info: &RequestInfo) -> Option<Effect> {
+        let mut rules = self.0.lock();
+        let struck = rules.iter_mut().filter(|rule| rule.when.fits(user, info)).find_map(Rule::take);
+        rules.retain(|rule| rule.times != Some(0));
+        struck
+    }
+}
+
+impl Rule {
+    fn take(&mut self) -> Option<Effect> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        match &mut self.times {
+            Some(0) => return None,
+            Some(times) => *times -= 1,
+            None => {}
+        }
+        Some(self.effect.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(verb: &str, resource: &str, name: &str) -> RequestInfo {
+        RequestInfo { is_resource: true, verb: verb.to_owned(), resource: resource.to_owned(), name: name.to_owned(), ..RequestInfo::default() }
+    }
+
+    #[test]
+    fn a_rule_strikes_what_it_matches_as_often_as_it_says() {
+        let (faults, user) = (Faults::default(), User::new("me"));
+        faults.add(Rule::on("create", "events", Effect::CutBefore).skip(1).times(2));
+        let strikes: Vec<bool> = (0..5).map(|_| faults.strike(&user, &info("create", "events", "")).is_some()).collect();
+        assert_eq!(strikes, [false, true, true, false, false]);
+        faults.add(Rule::on("write", "pods", Effect::CutAfter).named("a").of_user("me"));
+        assert_eq!(faults.strike(&user, &info("get", "pods", "a")), None);
+        assert_eq!(faults.strike(&user, &info("patch", "pods", "b")), None);
+        assert_eq!(faults.strike(&User::new("you"), &info("patch", "pods", "a")), None);
+        assert_eq!(faults.strike(&user, &info("patch", "pods", "a")), Some(Effect::CutAfter));
+    }
+}

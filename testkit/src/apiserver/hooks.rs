@@ -1,0 +1,76 @@
+//! What the server asks others.
+//!
+//! Owns the seams: who may do what, what answers outside the table of kinds, how tables look,
+//! who reads the audit. Each has a default that does nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::Value;
+
+use super::{ApiServer, Body, User, audit::Recorded, object::Object, request_info::RequestInfo, resources::Kind};
+
+/// A request was refused by the authorizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    /// What stands behind `is forbidden:` in the answer.
+    pub message: String,
+}
+
+/// Says who may do what.
+pub trait Authorizer: Send + Sync {
+    /// Asked before each request but the anonymous paths; `server` is for reading roles.
+    ///
+    /// # Errors
+    /// [`Denied`] makes the answer 403.
+    fn authorize(&self, server: &ApiServer, user: &User, request: &RequestInfo) -> Result<(), Denied>;
+}
+
+/// Everybody may do everything.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllowAll;
+
+impl Authorizer for AllowAll {
+    fn authorize(&self, _server: &ApiServer, _user: &User, _request: &RequestInfo) -> Result<(), Denied> {
+        Ok(())
+    }
+}
+
+/// Answers what the table of kinds does not: discovery, versions, health, and resources or
+/// subresources that store nothing.
+pub trait Extension: Send + Sync {
+    /// The answer to a request, or nothing when it is not this extension's.
+    fn answer(&self, server: &ApiServer, user: &User, info: &RequestInfo, request: &Request<Bytes>) -> Option<Response<Body>>;
+}
+
+/// Makes the tables that kubectl prints.
+pub trait Tables: Send + Sync {
+    /// A `Table` of some objects, with the metadata of a list.
+    fn table(&self, kind: &Kind, objects: &[Arc<Object>], metadata: Value) -> Value;
+}
+
+/// Reads the audit as it is written.
+pub trait AuditSink: Send + Sync {
+    /// Told of each request once its answer is known.
+    fn record(&self, recorded: &Recorded);
+}
+
+/// All hooks of a server.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Who may do what.
+    pub authorizer: Arc<dyn Authorizer>,
+    /// What answers outside the table of kinds; the first that does.
+    pub extensions: Vec<Arc<dyn Extension>>,
+    /// How tables look; without, a client that wants one gets plain objects.
+    pub tables: Option<Arc<dyn Tables>>,
+    /// Who reads the audit.
+    pub audit: Option<Arc<dyn AuditSink>>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self { authorizer: Arc::new(AllowAll), extensions: Vec::new(), tables: None, audit: None }
+    }
+}

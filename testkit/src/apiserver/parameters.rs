@@ -1,0 +1,174 @@
+//! The parameters of a request's query.
+//!
+//! Owns decoding them and what they mean together for lists and watches. Leaves doing it to
+//! `verbs` and `watch`.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+use super::{
+    resources::{Kind, ServerVersion, StreamingLists},
+    selectors::Selection,
+    status::{FieldError, Status},
+};
+
+/// A query, decoded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads what follows the question mark.
+    pub(crate) fn parse(query: Option<&str>) -> Self {
+        let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        Self(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (decoded(k), decoded(v))).collect())
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A boolean parameter as apimachinery reads it: there, and not `false` or `0`.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| !matches!(value.to_lowercase().as_str(), "false" | "0"))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        match self.get(name) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                Status::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", super::status::quoted(text)))
+            }),
+        }
+    }
+}
+
+fn decoded(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+/// How a list's or a watch's resourceVersion is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// No version asked for: the newest state.
+    Latest,
+    /// `0`: whatever there is.
+    Any,
+    /// Not older than this.
+    NotOlderThan(u64),
+    /// Just this.
+    Exact(u64),
+}
+
+/// The options of a list, a watch or a deletecollection.
+#[derive(Debug, Clone)]
+pub(crate) struct ListOptions {
+    /// What is selected.
+    pub(crate) selection: Selection,
+    /// The version asked for.
+    pub(crate) since: Since,
+    /// At most so many objects; 0 for all.
+    pub(crate) limit: usize,
+    /// Where to go on.
+    pub(crate) continue_token: Option<String>,
+    /// When a watch ends.
+    pub(crate) timeout: Option<Duration>,
+    /// Whether a watch wants bookmarks.
+    pub(crate) bookmarks: bool,
+    /// Whether a watch is a streaming list.
+    pub(crate) initial_events: Option<bool>,
+}
+
+impl ListOptions {
+    /// Reads and checks a query for `kind`.
+    ///
+    /// # Errors
+    /// 400 for what can't be read, 422 for what may not stand together.
+    pub(crate) fn parse(query: &Query, kind: &Kind, version: ServerVersion, watch: bool) -> Result<Self, Status> {
+        let streaming = if watch { query.get("sendInitialEvents").filter(|value| !value.is_empty()) } else { None };
+        let streaming = match version.streaming_lists {
+            StreamingLists::Ignored => None,
+            StreamingLists::Refused if streaming.is_some() => return Err(streaming_refused()),
+            _ => streaming,
+        };
+        let matching = query.get("resourceVersionMatch").filter(|value| !value.is_empty());
+        check_match(matching, query, streaming.is_some(), watch && version.streaming_lists == StreamingLists::Ignored)?;
+        Ok(Self {
+            selection: Selection::parse(query.get("labelSelector"), query.get("fieldSelector"), kind)?,
+            since: since(query.get("resourceVersion"), matching, watch)?,
+            limit: usize::try_from(query.number("limit")?.unwrap_or(0)).unwrap_or(usize::MAX),
+            continue_token: query.get("continue").filter(|token| !token.is_empty()).map(str::to_owned),
+            timeout: query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            bookmarks: query.flag("allowWatchBookmarks"),
+            initial_events: streaming.map(|value| !matches!(value, "false" | "0")),
+        })
+    }
+}
+
+fn streaming_refused() -> Status {
+    options_invalid(&[FieldError::forbidden(
+        "sendInitialEvents",
+        "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    )])
+}
+
+fn options_invalid(errors: &[FieldError]) -> Status {
+    Status::invalid_kind("meta.k8s.io", "ListOptions", "", errors)
+}
+
+fn check_match(matching: Option<&str>, query: &Query, streaming: bool, overlooked: bool) -> Result<(), Status> {
+    let version = query.get("resourceVersion").unwrap_or_default();
+    let forbid = |detail: &str| Err(options_invalid(&[FieldError::forbidden("resourceVersionMatch", detail)]));
+    match matching {
+        _ if overlooked => Ok(()),
+        None if streaming => {
+            forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        }
+        None => Ok(()),
+        Some("NotOlderThan") if streaming => Ok(()),
+        Some(other) if streaming => Err(options_invalid(&[FieldError::not_supported(
+            "resourceVersionMatch",
+            &other.into(),
+            &["NotOlderThan"],
+        )])),
+        Some(_) if query.flag("watch") => forbid("resourceVersionMatch is forbidden for watch"),
+        Some(_) if version.is_empty() => forbid("resourceVersionMatch is forbidden unless resourceVersion is provided"),
+        Some(_) if query.get("continue").is_some_and(|token| !token.is_empty()) => {
+            forbid("resourceVersionMatch is forbidden when continue is provided")
+        }
+        Some("Exact") if version == "0" => {
+            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+        }
+        Some("Exact" | "NotOlderThan") => Ok(()),
+        Some(other) => Err(options_invalid(&[FieldError::not_supported(
+            "resourceVersionMatch",
+            &other.into(),
+            &["Exact", "NotOlderThan", ""],
+        )])),
+    }
+}
+
+fn since(version: Option<&str>, matching: Option<&str>, watch: bool) -> Result<Since, Status> {
+    let version = match version {
+        None | Some("") => return Ok(Since::Latest),
+        Some(text) => parse_version(text)?,
+    };
+    Ok(match matching {
+        _ if version == 0 => Since::Any,
+        Some("Exact") if !watch => Since::Exact(version),
+        _ => Since::NotOlderThan(version),
+    })
+}
+
+/// Reads a resourceVersion.
+///
+/// # Errors
+/// 400 with the real server's words for what is no number.
+pub(crate) fn parse_version(text: &str) -> Result<u64, Status> {
+    text.parse().map_err(|_| {
+        let detail = format!("strconv.ParseUint: parsing {}: invalid syntax", super::status::quoted(text));
+        let error = FieldError::invalid("resourceVersion", &text.into(), &detail);
+        Status::bad_request(format!("resourceVersion: {}", error.message().trim_start_matches("resourceVersion: ")))
+    })
+}

@@ -1,0 +1,246 @@
+//! Strategic merge: Kubernetes' merge that knows which lists are sets.
+//!
+//! Owns the merge keys of the lists that the served kinds have and clients patch, and the
+//! directives `$patch`, `$retainKeys`, `$deleteFromPrimitiveList/…` and `$setElementOrder/…`.
+//! All other lists are replaced as a whole, as in a plain merge.
+
+use serde_json::{Map, Value};
+
+use crate::apiserver::{tree, resources::Kind, status::Status};
+
+/// How a list is merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ListRule {
+    /// Replaced as a whole.
+    Atomic,
+    /// A set of strings.
+    Set,
+    /// Objects told apart by a member.
+    Keyed(&'static str),
+}
+
+fn rule(kind: &Kind, field: &str) -> ListRule {
+    if kind.custom {
+        // Schemaless: only the metadata's lists are known (server-side apply gets here).
+        return match field {
+            "finalizers" => ListRule::Set,
+            "ownerReferences" => ListRule::Keyed("uid"),
+            _ => ListRule::Atomic,
+        };
+    }
+    match field {
+        "finalizers" | "podCIDRs" => ListRule::Set,
+        "ownerReferences" => ListRule::Keyed("uid"),
+        "conditions" | "addresses" => ListRule::Keyed("type"),
+        "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env" | "imagePullSecrets" | "secrets"
+        | "drivers" => ListRule::Keyed("name"),
+        "ports" => ListRule::Keyed("containerPort"),
+        "volumeMounts" => ListRule::Keyed("mountPath"),
+        "volumeDevices" => ListRule::Keyed("devicePath"),
+        "taints" => ListRule::Keyed("key"),
+        "topologySpreadConstraints" => ListRule::Keyed("topologyKey"),
+        "hostAliases" => ListRule::Keyed("ip"),
+        _ => ListRule::Atomic,
+    }
+}
+
+/// Merges `patch` into `object`.
+///
+/// # Errors
+/// 400 for a patch that is no object, or an element without its merge key.
+pub(super) fn merge(kind: &Kind, object: &mut Value, patch: &Value) -> Result<(), Status> {
+    let Value::Object(patch) = patch else {
+        return Err(Status::bad_request("error decoding patch: a strategic merge patch must be a JSON object"));
+    };
+    merge_object(kind, tree::object(object), patch)
+}
+
+fn merge_object(kind: &Kind, target: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<(), Status> {
+    match patch.get("$patch").and_then(Value::as_str) {
+        Some("replace") => {
+            *target = patch.iter().filter(|(name, _)| *name != "$patch").map(|(n, v)| (n.clone(), v.clone())).collect();
+            return Ok(());
+        }
+        Some("delete") => {
+            target.clear();
+            return Ok(());
+        }
+        _ => {}
+    }
+    retain_keys(target, patch);
+    for (name, value) in patch {
+        if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
+            delete_from_set(target, list, value);
+        } else if !name.starts_with('$') {
+            merge_member(kind, target, name, value)?;
+        }
+    }
+    for (name, order) in patch {
+        if let Some(list) = name.strip_prefix("$setElementOrder/") {
+            set_order(kind, target, list, order);
+        }
+    }
+    Ok(())
+}
+
+fn merge_member(kind: &Kind, target: &mut Map<String, Value>, name: &str, patch: &Value) -> Result<(), Status> {
+    match patch {
+        Value::Null => {
+            target.remove(name);
+        }
+        Value::Object(patch) => {
+            let member = target.entry(name).or_insert(Value::Null);
+            merge_object(kind, tree::object(member), patch)?;
+        }
+        Value::Array(patch) => {
+            let member = target.entry(name).or_insert(Value::Null);
+            merge_list(kind, name, member, patch)?;
+        }
+        plain => {
+            target.insert(name.to_owned(), plain.clone());
+        }
+    }
+    Ok(())
+}
+
+fn merge_list(kind: &Kind, name: &str, target: &mut Value, patch: &[Value]) -> Result<(), Status> {
+    let rule = rule(kind, name);
+    let Value::Array(list) = target else {
+        *target = Value::Array(Vec::new());
+        return merge_list(kind, name, target, patch);
+    };
+    match rule {
+        ListRule::Atomic => *list = patch.to_vec(),
+        ListRule::Set => {
+            for value in patch {
+                if !list.contains(value) {
+                    list.push(value.clone());
+                }
+            }
+        }
+        ListRule::Keyed(key) => merge_keyed(kind, key, list, patch)?,
+    }
+    Ok(())
+}
+
+fn merge_keyed(kind: &Kind, key: &str, list: &mut Vec<Value>, patch: &[Value]) -> Result<(), Status> {
+    if patch.iter().any(|element| is_directive(element, "replace")) {
+        *list = patch.iter().filter(|element| !is_directive(element, "replace")).cloned().collect();
+        return Ok(());
+    }
+    for element in patch {
+        let id = element.get(key).ok_or_else(|| missing_key(key, element))?;
+        if is_directive(element, "delete") {
+            list.retain(|one| one.get(key) != Some(id));
+        } else if let Some(found) = list.iter_mut().find(|one| one.get(key) == Some(id)) {
+            merge(kind, found, element)?;
+        } else {
+            let mut new = Value::Null;
+            merge(kind, &mut new, element)?;
+            list.push(new);
+        }
+    }
+    Ok(())
+}
+
+fn missing_key(key: &str, element: &Value) -> Status {
+    Status::bad_request(format!("map: {element} does not contain declared merge key: {key}"))
+}
+
+fn is_directive(element: &Value, directive: &str) -> bool {
+    tree::text(element, &["$patch"]) == directive
+}
+
+fn retain_keys(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    if let Some(Value::Array(keys)) = patch.get("$retainKeys") {
+        target.retain(|name, _| keys.iter().any(|key| key.as_str() == Some(name)));
+    }
+}
+
+fn delete_from_set(target: &mut Map<String, Value>, list: &str, values: &Value) {
+    let values = tree::items(values, &[]);
+    if let Some(Value::Array(list)) = target.get_mut(list) {
+        list.retain(|value| !values.contains(value));
+    }
+}
+
+/// Puts the elements the order names into that order; all others keep their places' order behind.
+fn set_order(kind: &Kind, target: &mut Map<String, Value>, name: &str, order: &Value) {
+    let order = tree::items(order, &[]);
+    let key = match rule(kind, name) {
+        ListRule::Keyed(key) => Some(key),
+        _ => None,
+    };
+    let id = |element: &Value| key.map_or_else(|| Some(element.clone()), |key| element.get(key).cloned());
+    let place = |element: &Value| {
+        let id = id(element);
+        order.iter().position(|one| key.map_or(Some(one), |key| one.get(key)) == id.as_ref()).unwrap_or(usize::MAX)
+    };
+    if let Some(Value::Array(list)) = target.get_mut(name) {
+        list.sort_by_key(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::apiserver::resources::{Kinds, ServerVersion};
+
+    fn merged(kind: &str, object: &Value, patch: &Value) -> Value {
+        let kinds = Kinds::of(ServerVersion::default());
+        let mut object = object.clone();
+        merge(kinds.by_name(kind).unwrap(), &mut object, patch).unwrap();
+        object
+    }
+
+    #[test]
+    fn finalizers_are_a_set() {
+        let object = json!({"metadata": {"finalizers": ["a", "b"]}});
+        let finalizers = |patch: Value| merged("PersistentVolume", &object, &json!({"metadata": patch}))["metadata"]["finalizers"].clone();
+        assert_eq!(finalizers(json!({"finalizers": ["c", "a"]})), json!(["a", "b", "c"]));
+        assert_eq!(finalizers(json!({"$deleteFromPrimitiveList/finalizers": ["a"]})), json!(["b"]));
+        assert_eq!(finalizers(json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]})), json!(["c", "b", "a"]));
+        assert_eq!(finalizers(json!({"finalizers": null})), Value::Null);
+    }
+
+    #[test]
+    fn keyed_lists_are_merged_by_their_key() {
+        let object = json!({"status": {"conditions": [{"type": "A", "status": "False"}, {"type": "B", "status": "True"}]}});
+        let conditions = |patch: Value| merged("PersistentVolumeClaim", &object, &json!({"status": {"conditions": patch}}))["status"]["conditions"].clone();
+        assert_eq!(
+            conditions(json!([{"type": "A", "status": "True"}, {"type": "C"}])),
+            json!([{"type": "A", "status": "True"}, {"type": "B", "status": "True"}, {"type": "C"}])
+        );
+        assert_eq!(conditions(json!([{"type": "B", "$patch": "delete"}])), json!([{"type": "A", "status": "False"}]));
+        assert_eq!(conditions(json!([{"$patch": "replace"}, {"type": "Z"}])), json!([{"type": "Z"}]));
+    }
+
+    #[test]
+    fn other_lists_and_plain_members_are_replaced() {
+        let object = json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "v"}, "metadata": {"labels": {"a": "1", "b": "2"}}});
+        let patch = json!({"spec": {"accessModes": ["ReadOnlyMany"], "volumeName": null}, "metadata": {"labels": {"a": null, "c": "3"}}});
+        assert_eq!(
+            merged("PersistentVolumeClaim", &object, &patch),
+            json!({"spec": {"accessModes": ["ReadOnlyMany"]}, "metadata": {"labels": {"b": "2", "c": "3"}}})
+        );
+    }
+
+    #[test]
+    fn directives_replace_and_retain() {
+        let object = json!({"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}});
+        let retained = json!({"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}});
+        assert_eq!(merged("Deployment", &object, &retained), json!({"spec": {"strategy": {"type": "Recreate"}}}));
+        let replaced = json!({"spec": {"$patch": "replace", "replicas": 1}});
+        assert_eq!(merged("Deployment", &object, &replaced), json!({"spec": {"replicas": 1}}));
+    }
+
+    #[test]
+    fn an_element_without_its_key_is_refused() {
+        let kinds = Kinds::of(ServerVersion::default());
+        let mut object = json!({});
+        let refused = merge(kinds.by_name("Pod").unwrap(), &mut object, &json!({"spec": {"containers": [{"image": "x"}]}}));
+        assert_eq!(refused.unwrap_err().code, 400);
+    }
+}

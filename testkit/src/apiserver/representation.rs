@@ -1,0 +1,157 @@
+//! How objects are written to a client: whole, their metadata alone, or as a table.
+//!
+//! Owns reading the Accept header and writing single objects, lists and watch events that way.
+//! Leaves the content of tables to [`Tables`].
+
+use std::sync::Arc;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use super::{hooks::Tables, object::Object, resources::Kind, status::Status};
+
+/// What a client wants to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Representation {
+    /// The objects.
+    Whole,
+    /// `PartialObjectMetadata`.
+    Metadata,
+    /// `Table`.
+    Table,
+}
+
+impl Representation {
+    /// Reads an Accept header: the first media type that can be served.
+    ///
+    /// # Errors
+    /// 406 when none can.
+    pub(crate) fn negotiate(accept: Option<&str>, tables: bool) -> Result<Self, Status> {
+        let accept = accept.map(str::trim).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
+        accept.split(',').find_map(|range| Self::of(range, tables)).ok_or_else(Status::not_acceptable)
+    }
+
+    fn of(range: &str, tables: bool) -> Option<Self> {
+        let mut parts = range.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default();
+        if !matches!(media, "application/json" | "application/*" | "*/*") {
+            return None;
+        }
+        match parts.find_map(|part| part.strip_prefix("as=")) {
+            None => Some(Self::Whole),
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Self::Metadata),
+            Some("Table") if tables => Some(Self::Table),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Writes objects of one kind for one client.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    /// The kind in the version asked for.
+    pub(crate) kind: Arc<Kind>,
+    /// What the client wants.
+    pub(crate) representation: Representation,
+    /// Who knows the tables.
+    pub(crate) tables: Option<Arc<dyn Tables>>,
+}
+
+impl Writer {
+    /// One object.
+    pub(crate) fn object(&self, object: &Arc<Object>) -> Bytes {
+        match (self.representation, &self.tables) {
+            (Representation::Metadata, _) => Bytes::from(partial(object).to_string()),
+            (Representation::Table, Some(tables)) => {
+                let metadata = json!({"resourceVersion": object.meta("resourceVersion")});
+                Bytes::from(tables.table(&self.kind, std::slice::from_ref(object), metadata).to_string())
+            }
+            _ => object.typed_json(&self.kind),
+        }
+    }
+
+    /// A list with its metadata.
+    pub(crate) fn list(&self, objects: &[Arc<Object>], metadata: Value) -> Bytes {
+        match (self.representation, &self.tables) {
+            (Representation::Metadata, _) => {
+                let items: Vec<Value> = objects.iter().map(|object| partial(object)).collect();
+                let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
+                Bytes::from(list.to_string())
+            }
+            (Representation::Table, Some(tables)) => Bytes::from(tables.table(&self.kind, objects, metadata).to_string()),
+            _ => self.plain_list(objects, &metadata),
+        }
+    }
+
+    /// Items of built-in kinds stand without TypeMeta, those of custom kinds with, as real.
+    fn plain_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Bytes {
+        let (kind, version) = (&self.kind.list_kind, self.kind.api_version());
+        let size: usize = objects.iter().map(|object| object.json().len() + 1).sum();
+        let mut out = BytesMut::with_capacity(size + 256);
+        out.put_slice(format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[").as_bytes());
+        for (i, object) in objects.iter().enumerate() {
+            if i > 0 {
+                out.put_u8(b',');
+            }
+            if self.kind.custom {
+                object.write_typed(&self.kind, &mut out);
+            } else {
+                out.put_slice(object.json());
+            }
+        }
+        out.put_slice(b"]}");
+        out.freeze()
+    }
+
+    /// A watch event about an object.
+    pub(crate) fn event(&self, name: &str, object: &Arc<Object>) -> Bytes {
+        event(name, &self.object(object))
+    }
+
+    /// A bookmark; the one that ends a streaming list's initial events says so.
+    pub(crate) fn bookmark(&self, revision: u64, initial_events_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if initial_events_end {
+            super::tree::set(&mut metadata, &["annotations"], json!({"k8s.io/initial-events-end": "true"}));
+        }
+        let object = match (self.representation, &self.tables) {
+            (Representation::Table, Some(tables)) => tables.table(&self.kind, &[], metadata),
+            (Representation::Metadata, _) => {
+                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+            }
+            _ => json!({"kind": self.kind.kind, "apiVersion": self.kind.api_version(), "metadata": metadata}),
+        };
+        event("BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+/// A line of a watch: the type comes first, as clients expect.
+pub(crate) fn event(name: &str, object: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(object.len() + 40);
+    out.put_slice(format!("{{\"type\":\"{name}\",\"object\":").as_bytes());
+    out.put_slice(object);
+    out.put_slice(b"}\n");
+    out.freeze()
+}
+
+fn partial(object: &Object) -> Value {
+    let metadata = super::tree::at(object.value(), &["metadata"]);
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_acceptable_type_wins() {
+        let of = |accept, tables| Representation::negotiate(Some(accept), tables);
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(of(kubectl, true), Ok(Representation::Table));
+        assert_eq!(of(kubectl, false), Ok(Representation::Whole));
+        assert_eq!(of("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false), Ok(Representation::Metadata));
+        assert_eq!(of("application/vnd.kubernetes.protobuf, */*", false), Ok(Representation::Whole));
+        assert_eq!(of("application/vnd.kubernetes.protobuf", false).unwrap_err().code, 406);
+        assert_eq!(Representation::negotiate(None, false), Ok(Representation::Whole));
+    }
+}

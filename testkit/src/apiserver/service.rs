@@ -1,0 +1,344 @@
+//! From an HTTP request to its answer.
+//!
+//! Owns the order of things: authorization, faults, the verb, the record. Leaves sockets and TLS
+//! to whoever serves [`ApiServer::answer`] over a network.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderValue, Request, Response, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::Value;
+use tower::BoxError;
+
+use super::{
+    ApiServer, User,
+    audit::Recorded,
+    faults::{Effect, StreamFault},
+    object::{Key, Object},
+    parameters::{ListOptions, Query},
+    patch::Patch,
+    representation::{Representation, Writer},
+    request_info::RequestInfo,
+    resources::Kind,
+    status::Status,
+    verbs::{Target, delete::DeleteOptions, update::Written},
+    watch::{Setting, Watcher},
+};
+
+/// The body of an answer: whole, or the stream of a watch.
+pub type Body = UnsyncBoxBody<Bytes, BoxError>;
+
+/// The connection was cut on purpose; nothing was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the connection was cut")]
+pub struct Disconnected;
+
+/// A JSON answer.
+pub fn respond(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A Status as an answer.
+pub fn refuse(status: &Status) -> Response<Body> {
+    let mut response = respond(status.code, status.body.to_string());
+    if let Some(seconds) = status.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A body whose bytes are counted as they go.
+fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
+    response.map(|body| {
+        body.map_frame(move |frame| {
+            let bytes = frame.data_ref().map_or(0, |data| u64::try_from(data.len()).unwrap_or(u64::MAX));
+            count.fetch_add(bytes, Ordering::Relaxed);
+            frame
+        })
+        .boxed_unsync()
+    })
+}
+
+impl ApiServer {
+    /// Answers a request; a connection cut on purpose shows as a body that breaks at once.
+    pub async fn handle(&self, user: &User, request: Request<Bytes>) -> Response<Body> {
+        self.answer(user, request).await.unwrap_or_else(|Disconnected| {
+            let broken = stream::iter([Err::<Frame<Bytes>, BoxError>(Disconnected.into())]);
+            Response::new(StreamBody::new(broken).boxed_unsync())
+        })
+    }
+
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// [`Disconnected`] when a fault cuts the connection: close it without an answer.
+    pub async fn answer(&self, user: &User, request: Request<Bytes>) -> Result<Response<Body>, Disconnected> {
+        let info = RequestInfo::parse(request.method(), request.uri());
+        let (received, bytes_in) = (self.now(), request.body().len());
+        let answer = self.with_faults(user, &info, request).await;
+        let bytes_out = Arc::new(AtomicU64::new(0));
+        let recorded = Recorded {
+            user: user.clone(),
+            info,
+            code: answer.as_ref().map_or(0, |response| response.status().as_u16()),
+            bytes_in: u64::try_from(bytes_in).unwrap_or(u64::MAX),
+            bytes_out: Arc::clone(&bytes_out),
+            received,
+            answered: self.now(),
+        };
+        if let Some(sink) = &self.hooks().audit {
+            sink.record(&recorded);
+        }
+        self.requests().record(recorded);
+        answer.map(|response| counted(response, bytes_out))
+    }
+
+    async fn with_faults(&self, user: &User, info: &RequestInfo, request: Request<Bytes>) -> Result<Response<Body>, Disconnected> {
+        match self.faults().strike(user, info) {
+            None => Ok(self.serve(user, info, &request, None)),
+            Some(Effect::Delay(time)) => {
+                tokio::time::sleep(time).await;
+                Ok(self.serve(user, info, &request, None))
+            }
+            Some(Effect::Answer(status)) => Ok(refuse(&status)),
+            Some(Effect::AnswerAfter(status)) => {
+                self.serve(user, info, &request, None);
+                Ok(refuse(&status))
+            }
+            Some(Effect::CutBefore) => Err(Disconnected),
+            Some(Effect::CutAfter) => {
+                self.serve(user, info, &request, None);
+                Err(Disconnected)
+            }
+            Some(Effect::Hang) => std::future::pending().await,
+            Some(Effect::Stream(fault)) => Ok(self.serve(user, info, &request, Some(fault))),
+        }
+    }
+
+    fn serve(&self, user: &User, info: &RequestInfo, request: &Request<Bytes>, fault: Option<StreamFault>) -> Response<Body> {
+        let answer = self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
+        answer.unwrap_or_else(|status| refuse(&status))
+    }
+
+    fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
+        let verdict = self.hooks().authorizer.authorize(self, user, info);
+        verdict.map_err(|denied| Status::forbidden_resource(&info.group, &info.resource, &info.name, &denied.message))
+    }
+
+    fn dispatch(
+        &self,
+        user: &User,
+        info: &RequestInfo,
+        request: &Request<Bytes>,
+        fault: Option<StreamFault>,
+    ) -> Result<Response<Body>, Status> {
+        let kind = self.state().lock().kinds.served(&info.group, &info.version, &info.resource).cloned();
+        let stored = kind.filter(|kind| info.is_resource && serves(kind, info));
+        let Some(kind) = stored else {
+            let mut extensions = self.hooks().extensions.iter();
+            let answer = extensions.find_map(|extension| extension.answer(self, user, info, request));
+            return answer.ok_or_else(Status::no_such_path);
+        };
+        let call = Call::new(self, kind, info, request)?;
+        match info.verb.as_str() {
+            "get" => call.get(),
+            "list" => call.list(),
+            "watch" => call.watch(fault),
+            "create" => call.create(),
+            "update" => call.update(),
+            "patch" => call.patch(),
+            "delete" => call.delete(),
+            "deletecollection" => call.delete_collection(),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+}
+
+/// Whether the table of kinds answers at the path: the resource, or the status it has.
+fn serves(kind: &Kind, info: &RequestInfo) -> bool {
+    let subresource = match info.subresource.as_str() {
+        "" => true,
+        "status" => kind.status && !info.name.is_empty(),
+        _ => false,
+    };
+    // Objects of kinds without namespace are not found in one, but for the namespace itself.
+    let scope = kind.namespaced || info.namespace.is_empty() || kind.is("", "Namespace");
+    subresource && scope
+}
+
+/// One request to a resource, with what all verbs need.
+struct Call<'a> {
+    server: &'a ApiServer,
+    target: Target,
+    status: bool,
+    query: Query,
+    request: &'a Request<Bytes>,
+    writer: Writer,
+}
+
+impl<'a> Call<'a> {
+    fn new(server: &'a ApiServer, kind: Arc<Kind>, info: &RequestInfo, request: &'a Request<Bytes>) -> Result<Self, Status> {
+        let query = Query::parse(request.uri().query());
+        let tables = server.hooks().tables.clone();
+        let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let representation = Representation::negotiate(accept, tables.is_some())?;
+        let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
+        // A list by name is authorized like a get, but stays a list.
+        let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") { "" } else { info.name.as_str() };
+        let target = Target {
+            key: Key::new(namespace, name),
+            kind: Arc::clone(&kind),
+            now: server.timestamp(),
+            dry_run: query.get("dryRun").is_some_and(|value| value == "All"),
+        };
+        let writer = Writer { kind, representation, tables };
+        Ok(Self { server, target, status: info.subresource == "status", query, request, writer })
+    }
+
+    fn options(&self, watch: bool) -> Result<ListOptions, Status> {
+        ListOptions::parse(&self.query, &self.target.kind, self.server.version(), watch)
+    }
+
+    /// The body of a request, which is JSON or, for kubectl's sake, YAML.
+    fn body(&self) -> Result<Value, Status> {
+        let bytes = self.request.body();
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        let media = self.media_type();
+        match media.as_str() {
+            "" | "application/json" | "*/*" => serde_json::from_slice(bytes).map_err(|error| Status::bad_request(format!("invalid JSON: {error}"))),
+            "application/yaml" => {
+                let text = std::str::from_utf8(bytes).map_err(|error| Status::bad_request(error.to_string()))?;
+                serde_saphyr::from_str(text).map_err(|error| Status::bad_request(format!("invalid YAML: {error}")))
+            }
+            _ => Err(Status::unsupported_media_type(&["application/json", "application/yaml"])),
+        }
+    }
+
+    fn media_type(&self) -> String {
+        let header = self.request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        header.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_owned()
+    }
+
+    fn object(&self, code: u16, object: &Arc<Object>) -> Response<Body> {
+        respond(code, self.writer.object(object))
+    }
+
+    fn written(&self, written: &Written) -> Response<Body> {
+        self.object(if written.created { 201 } else { 200 }, &written.object)
+    }
+
+    fn get(&self) -> Result<Response<Body>, Status> {
+        let state = self.server.state().lock();
+        Ok(self.object(200, state.get(&self.target)?))
+    }
+
+    fn list(&self) -> Result<Response<Body>, Status> {
+        let options = self.options(false)?;
+        let page = self.server.state().lock().list(&self.target, &options)?;
+        Ok(respond(200, self.writer.list(&page.objects, page.metadata())))
+    }
+
+    fn watch(self, fault: Option<StreamFault>) -> Result<Response<Body>, Status> {
+        let options = self.options(true)?;
+        let setting = Setting {
+            state: self.server.state(),
+            watches: self.server.watches(),
+            target: self.target,
+            writer: self.writer,
+            fault,
+        };
+        let watcher = Watcher::start(setting, &options);
+        let lines = stream::unfold(watcher, |mut watcher| async move {
+            let line = watcher.next().await?;
+            Some((line.map(Frame::data), watcher))
+        });
+        let mut response = respond(200, Bytes::new());
+        *response.body_mut() = StreamBody::new(lines).boxed_unsync();
+        Ok(response)
+    }
+
+    fn create(&self) -> Result<Response<Body>, Status> {
+        if !self.target.key.name.is_empty() || self.target.kind.namespaced && self.target.key.namespace.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        let body = self.body()?;
+        let object = self.server.state().lock().create(&self.target, body)?;
+        Ok(self.object(201, &object))
+    }
+
+    fn update(&self) -> Result<Response<Body>, Status> {
+        self.named()?;
+        let body = self.body()?;
+        let written = self.server.state().lock().update(&self.target, self.status, body)?;
+        Ok(self.written(&written))
+    }
+
+    fn patch(&self) -> Result<Response<Body>, Status> {
+        self.named()?;
+        let patch = Patch::parse(&self.target.kind, &self.media_type(), self.request.body())?;
+        let written = self.server.state().lock().patch(&self.target, self.status, &patch)?;
+        Ok(self.written(&written))
+    }
+
+    fn delete(&self) -> Result<Response<Body>, Status> {
+        if self.status {
+            return Err(Status::method_not_allowed());
+        }
+        let options = DeleteOptions::parse(&self.body()?)?;
+        let deleted = self.server.state().lock().delete(&self.target, &options)?;
+        Ok(respond(200, deleted.answer(&self.target.kind).to_string()))
+    }
+
+    fn delete_collection(&self) -> Result<Response<Body>, Status> {
+        let options = self.options(false)?;
+        let delete = DeleteOptions::parse(&self.body()?)?;
+        let mut state = self.server.state().lock();
+        let deleted = state.delete_collection(&self.target, &options.selection, &delete);
+        let metadata = serde_json::json!({"resourceVersion": state.store.revision().to_string()});
+        Ok(respond(200, self.writer.list(&deleted, metadata)))
+    }
+
+    fn named(&self) -> Result<(), Status> {
+        if self.target.key.name.is_empty() { Err(Status::method_not_allowed()) } else { Ok(()) }
+    }
+}
+
+/// The server as a kube client's transport, for one user.
+#[derive(Clone)]
+pub struct ApiService {
+    pub(super) server: ApiServer,
+    pub(super) user: User,
+}
+
+impl tower::Service<Request<kube::client::Body>> for ApiService {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let Self { server, user } = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            Ok(server.answer(&user, Request::from_parts(parts, body)).await?)
+        })
+    }
+}

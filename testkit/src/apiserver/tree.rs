@@ -1,0 +1,109 @@
+//! Small ways into JSON values.
+//!
+//! Owns reading and writing by a path of member names. Promises that what is absent or of another
+//! type reads as empty, never as an error: validation has its own, stricter look.
+
+use serde_json::{Map, Value};
+
+static NULL: Value = Value::Null;
+
+/// The member at `path`; null when any step is absent.
+pub fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().try_fold(value, |value, step| value.get(step)).unwrap_or(&NULL)
+}
+
+/// The member at `path` when all steps are there.
+pub fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+    path.iter().try_fold(value, |value, step| value.get_mut(step))
+}
+
+/// The string at `path`; empty when absent.
+pub fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    at(value, path).as_str().unwrap_or_default()
+}
+
+/// The elements of the array at `path`; none when absent.
+pub fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(value, path).as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The members of the object at `path`; none when absent.
+pub fn members<'a>(value: &'a Value, path: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    at(value, path).as_object().into_iter().flatten()
+}
+
+/// Whether the value says nothing: absent, null, or an empty string, array or object.
+pub fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(members) => members.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The object behind `value`, which becomes one when it is none.
+pub fn object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(members) => members,
+        _ => unreachable!("made an object above"),
+    }
+}
+
+/// Sets the member at `path`, making the objects on the way.
+pub fn set(value: &mut Value, path: &[&str], new: Value) {
+    match path {
+        [] => *value = new,
+        [first, rest @ ..] => set(object(value).entry(*first).or_insert(Value::Null), rest, new),
+    }
+}
+
+/// Sets the member at `path` where nothing, or null, stands.
+pub fn set_default(value: &mut Value, path: &[&str], default: Value) {
+    if at(value, path).is_null() {
+        set(value, path, default);
+    }
+}
+
+/// Takes the member at `path` away and gives it.
+pub fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
+    let (last, parents) = path.split_last()?;
+    at_mut(value, parents)?.as_object_mut()?.remove(*last)
+}
+
+/// Makes the member at `path` what `source` has there: also absent.
+pub fn copy(value: &mut Value, source: &Value, path: &[&str]) {
+    match at(source, path) {
+        Value::Null => {
+            remove(value, path);
+        }
+        found => set(value, path, found.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn members_are_read_set_copied_and_removed_by_path() {
+        let mut value = json!({"a": {"b": "text"}});
+        assert_eq!(text(&value, &["a", "b"]), "text");
+        assert!(at(&value, &["a", "b", "c"]).is_null());
+        set(&mut value, &["a", "c", "d"], json!(1));
+        set_default(&mut value, &["a", "c", "d"], json!(2));
+        set_default(&mut value, &["x"], json!(3));
+        assert_eq!(value, json!({"a": {"b": "text", "c": {"d": 1}}, "x": 3}));
+        copy(&mut value, &json!({"x": 4}), &["a"]);
+        copy(&mut value, &json!({"x": 4}), &["x"]);
+        assert_eq!(value, json!({"x": 4}));
+        assert_eq!(remove(&mut value, &["x"]), Some(json!(4)));
+        assert_eq!(remove(&mut value, &["x", "y"]), None);
+    }
+}
