@@ -53,13 +53,19 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
-        let shut = |text: &str| CallError::local(Code::Unavailable, text);
         self.gate.check().map_err(|error| shut(&error.to_string()))?;
-        tokio::select! {
-            biased;
-            () = self.gate.shuts() => Err(shut("cut: this process no longer holds the Lease")),
-            answer = self.call(method, link, request, send) => answer,
-        }
+        let cut = async {
+            self.gate.shuts().await;
+            Err(shut("cut: this process no longer holds the Lease"))
+        };
+        self.observed(method, request, |request| async {
+            tokio::select! {
+                biased;
+                cut = cut => cut,
+                answer = self.exchange(link, request, send) => answer,
+            }
+        })
+        .await
     }
 
     /// Makes a call over `link`: `send` hands the request to the generated client.
@@ -75,12 +81,24 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
+        self.observed(method, request, |request| self.exchange(link, request, send)).await
+    }
+
+    /// Logs and counts what `exchange` does with the request.
+    async fn observed<Q, A, F>(
+        &self,
+        method: &'static str,
+        request: Q,
+        exchange: impl FnOnce(Q) -> F,
+    ) -> Result<A, CallError>
+    where
+        Q: Debug,
+        A: Debug,
+        F: Future<Output = Result<A, CallError>>,
+    {
         tracing::trace!(method, ?request, "GRPC call");
         let start = Instant::now();
-        let answer = match link {
-            Ok(link) => self.exchange(link, request, send).await,
-            Err(error) => Err(error),
-        };
+        let answer = exchange(request).await;
         let code = answer.as_ref().err().map_or(Code::Ok, CallError::code);
         self.metrics.observe(&self.driver, method, code_name(code), start.elapsed());
         match &answer {
@@ -92,7 +110,7 @@ impl Calls {
 
     async fn exchange<Q, A, F>(
         &self,
-        link: Link,
+        link: Result<Link, CallError>,
         request: Q,
         send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
     ) -> Result<A, CallError>
@@ -100,7 +118,7 @@ impl Calls {
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
         let heard = Heard::default();
-        let wire = Wire { link, heard: heard.clone() };
+        let wire = Wire { link: link?, heard: heard.clone() };
         let mut request = tonic::Request::new(request);
         // Tells the driver; this side keeps its own time.
         request.set_timeout(self.timeout);
@@ -110,4 +128,9 @@ impl Calls {
             Err(_) => Err(CallError::deadline()),
         }
     }
+}
+
+/// Why a call was not made, or not to its end, for want of the Lease.
+fn shut(text: &str) -> CallError {
+    CallError::local(Code::Unavailable, text)
 }

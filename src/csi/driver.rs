@@ -49,13 +49,13 @@ pub enum ConnectError {
     /// The driver answered Probe with an error that waiting does not mend.
     #[error("CSI driver probe failed: {0}")]
     Probe(#[source] CallError),
-    /// GetPluginInfo failed.
+    /// `GetPluginInfo` failed.
     #[error("Error getting CSI driver name: {0}")]
     Name(#[source] CallError),
     /// The driver has no name.
     #[error("Error getting CSI driver name: driver name is empty")]
     EmptyName,
-    /// GetPluginCapabilities or ControllerGetCapabilities failed.
+    /// `GetPluginCapabilities` or `ControllerGetCapabilities` failed.
     #[error("Error getting CSI driver capabilities: {0}")]
     Capabilities(#[source] CallError),
 }

@@ -37,7 +37,7 @@ pub(super) enum Play {
     Http(u16),
     /// With headers, this data and the stream's end without trailers.
     NoTrailers(Vec<u8>),
-    /// With RST_STREAM before or after headers and some data.
+    /// With `RST_STREAM` before or after headers and some data.
     Reset(Reason),
     ResetMidway(Reason),
     /// With a closed connection before or after headers and some data.

@@ -16,6 +16,10 @@ use crate::runtime::Tasks;
 /// A single attempt to connect that takes longer is given up (grpc-go's minimum).
 const ATTEMPT: Duration = Duration::from_secs(20);
 
+/// The most a response's headers may measure, in bytes: grpc-go's default. Drivers put whole logs
+/// into `grpc-message`; hyper's own limit is 16 KiB.
+const MAX_HEADERS: u32 = 16 << 20;
+
 /// The longest pause between two attempts to connect.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
@@ -80,6 +84,7 @@ impl Dialer {
         let io = (self.connector)(&self.address).await?;
         let executor = Executor(self.tasks.clone());
         let (sender, connection) = http2::Builder::new(executor)
+            .max_header_list_size(MAX_HEADERS)
             .handshake(TokioIo::new(io))
             .await
             .map_err(io::Error::other)?;

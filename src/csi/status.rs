@@ -59,7 +59,7 @@ impl CallError {
                 Self::unavailable(&format!("error reading from server: {why}"))
             }
             Some(End::Silent) => {
-                // hyper shows a stream that was reset with CANCEL or NO_ERROR as one that ended.
+                // hyper shows a stream that was reset with NO_ERROR as one that ended.
                 Self::local(Code::Unavailable, "server closed the stream without sending trailers")
             }
             Some(End::Oversize(length)) => Self::local(
@@ -104,7 +104,7 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// The volume in an answer to CreateVolume.
+/// The volume in an answer to `CreateVolume`.
 ///
 /// # Errors
 /// A [`Word::Local`] error when there is none, or when it has no id: the driver may hold a volume

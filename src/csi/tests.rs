@@ -64,7 +64,7 @@ async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
         .await
 }
 
-/// The end of a CreateVolume that is played so.
+/// The end of a `CreateVolume` that is played so.
 async fn played(play: Play) -> CallError {
     let fake = Fake::new();
     fake.play(CREATE, play);
@@ -109,7 +109,8 @@ async fn what_is_made_on_this_side_is_never_final() {
         (Play::Reset(Reason::CANCEL), Code::Unavailable, ""),
         (Play::Reset(Reason::NO_ERROR), Code::Unavailable, ""),
         (Play::ResetMidway(Reason::INTERNAL_ERROR), Code::Unavailable, "error reading from server"),
-        (Play::ResetMidway(Reason::CANCEL), Code::Unavailable, "without sending trailers"),
+        (Play::ResetMidway(Reason::CANCEL), Code::Unavailable, "error reading from server"),
+        (Play::ResetMidway(Reason::NO_ERROR), Code::Unavailable, ""),
         (Play::Hangup, Code::Unavailable, "error reading from server"),
         (Play::HangupMidway, Code::Unavailable, "error reading from server"),
         (Play::Never, Code::DeadlineExceeded, "context deadline exceeded"),
@@ -160,6 +161,16 @@ async fn details_that_are_no_base64_do_no_harm() {
             (error.word(), error.code(), error.message()),
             (Word::Driver, Code::InvalidArgument, "bad")
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_with_a_long_text_is_the_drivers_word_all_the_same() {
+    let text: &'static str = "very long ".repeat(50_000).leak();
+    for play in [Play::status(3, text), Play::trailing(3, text)] {
+        let error = played(play).await;
+        assert_eq!((error.word(), error.code()), (Word::Driver, Code::InvalidArgument));
+        assert_eq!(error.message(), text);
     }
 }
 
@@ -237,6 +248,71 @@ async fn every_call_is_counted_with_its_code() {
     }
 }
 
+/// Compiles only for what may go into a task.
+fn sendable<T: Send>(what: T) -> T {
+    what
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_and_watch_can_go_into_tasks() {
+    let fake = Fake::new();
+    fake.play(CREATE, Play::answer(&volume()));
+    let driver = sendable(connect(&fake)).await.unwrap();
+    drop(sendable(driver.clone().watch()));
+    sendable(create(&driver)).await.unwrap();
+}
+
+/// Everything that is logged, by whatever crate.
+#[derive(Clone, Default)]
+struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Logs this thread until the guard is dropped.
+    fn start(level: tracing::Level) -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_logged_without_their_secrets() {
+    let (log, guard) = Log::start(tracing::Level::TRACE);
+    let fake = Fake::new();
+    fake.play(CREATE, Play::answer(&volume()));
+    let driver = connect(&fake).await.unwrap();
+    let secrets = [("userKey".to_owned(), "hush-hush".to_owned())].into();
+    let request =
+        CreateVolumeRequest { name: "pvc-1".into(), secrets, ..CreateVolumeRequest::default() };
+    driver.create_volume(request).await.unwrap();
+    drop(guard);
+    let text = log.text();
+    assert!(text.contains("GRPC call method=\"/csi.v1.Controller/CreateVolume\" request=CreateVolumeRequest { name: \"pvc-1\""));
+    assert!(text.contains(
+        "GRPC response method=\"/csi.v1.Controller/CreateVolume\" response=CreateVolumeResponse"
+    ));
+    assert!(!text.contains("hush-hush"));
+}
+
 // === Gate ===
 
 #[tokio::test(start_paused = true)]
@@ -263,9 +339,9 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_cut_when_the_gate_shuts() {
-    let (fake, gate) = (Fake::new(), gate());
+    let (fake, gate, metrics) = (Fake::new(), gate(), Metrics::new().unwrap());
     fake.play(CREATE, Play::Late(Duration::from_secs(5), volume().encode_to_vec()));
-    let driver = connect_with(&fake, gate.clone(), &Metrics::new().unwrap()).await.unwrap();
+    let driver = connect_with(&fake, gate.clone(), &metrics).await.unwrap();
     let start = Instant::now();
     let (error, ()) = tokio::join!(create(&driver), async {
         sleep(Duration::from_secs(2)).await;
@@ -273,6 +349,10 @@ async fn a_call_is_cut_when_the_gate_shuts() {
     });
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     assert_eq!(error.unwrap_err().word(), Word::Local);
+    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    assert!(text.contains(
+        "grpc_status_code=\"Unavailable\",method_name=\"/csi.v1.Controller/CreateVolume\""
+    ));
 }
 
 // === Start ===
@@ -308,6 +388,16 @@ async fn a_late_socket_is_picked_up_within_a_second() {
     let (driver, appeared) = tokio::join!(connect(&fake), appear);
     driver.unwrap();
     assert!(appeared.elapsed() <= Duration::from_secs(1), "{:?}", appeared.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_socket_is_told_every_10_seconds() {
+    let (log, guard) = Log::start(tracing::Level::INFO);
+    let fake = Fake::new();
+    fake.refuse(true);
+    connect(&fake).await.err().unwrap();
+    drop(guard);
+    assert_eq!(log.text().matches("Still connecting address=unix:///run/csi/socket").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -56,13 +56,13 @@ impl Heard {
         self.0.lock().get_or_insert(end);
     }
 
-    /// Notes the status among headers or trailers, if there is one, and says whether there was.
-    fn note_status(&self, headers: &mut HeaderMap) -> bool {
+    /// Notes the status among headers or trailers, if there is one.
+    fn note_status(&self, headers: &mut HeaderMap) {
         // tonic panics on details that are not base64; nobody here reads them.
         headers.remove("grpc-status-details-bin");
-        let Some(end) = status_of(headers) else { return false };
-        self.note(end);
-        true
+        if let Some(end) = status_of(headers) {
+            self.note(end);
+        }
     }
 }
 
@@ -80,16 +80,9 @@ fn percent_decoded(text: &[u8]) -> String {
     while let Some((&first, tail)) = rest.split_first() {
         let hex =
             tail.get(..2).filter(|_| first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                decoded.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            None => {
-                decoded.push(first);
-                rest = tail;
-            }
-        }
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        decoded.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
     }
     String::from_utf8_lossy(&decoded).into_owned()
 }
@@ -123,11 +116,11 @@ impl tower::Service<Request<tonic::body::Body>> for Wire {
 }
 
 fn listen(answer: Response<Incoming>, heard: Heard) -> Response<Listening> {
-    let (mut head, body) = answer.into_parts();
-    let spoken = heard.note_status(&mut head.headers);
+    let (mut parts, body) = answer.into_parts();
+    heard.note_status(&mut parts.headers);
     // What another HTTP status than 200 means, tonic knows.
-    let silence_counts = head.status == StatusCode::OK && !spoken;
-    Response::from_parts(head, Listening { body, heard, silence_counts, prefix: Vec::new() })
+    let silence_counts = parts.status == StatusCode::OK;
+    Response::from_parts(parts, Listening { body, heard, silence_counts, prefix: Vec::new() })
 }
 
 /// An error with all its causes.
@@ -146,7 +139,9 @@ fn told(error: &hyper::Error) -> String {
 pub(super) struct Listening {
     body: Incoming,
     heard: Heard,
+    /// Whether an end without a status says something.
     silence_counts: bool,
+    /// The first bytes of the first message.
     prefix: Vec<u8>,
 }
 
@@ -155,7 +150,7 @@ impl Listening {
         if let Some(data) = frame.data_ref() {
             self.note_size(data.clone());
         } else if let Some(trailers) = frame.trailers_mut() {
-            self.silence_counts &= !self.heard.note_status(trailers);
+            self.heard.note_status(trailers);
         }
     }
 

@@ -18,6 +18,10 @@ use crate::{
 /// the last renewal was sent, which leaves less time than client-go's leaders allow themselves.
 const TRIES_PER_PERIOD: u32 = 4;
 
+/// How many writes that ended unclearly are remembered. Older ones were answered, or given up by
+/// the server, long ago.
+const WRITTEN: usize = 16;
+
 /// What an election needs of the process.
 #[derive(Clone)]
 pub struct Surroundings {
@@ -259,6 +263,9 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     /// Writes `record` on top of `base`. Our time counts from before the write was sent.
     async fn write(&mut self, record: Record, base: Option<Lease>) -> Result<Tried, LeaseError> {
         let sent = self.now();
+        if self.written.len() >= WRITTEN {
+            self.written.remove(0);
+        }
         self.written.push(record.clone());
         let object = self.put(&record, base).await?;
         let lease = Lease::new(object);
@@ -294,10 +301,10 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// Gives the Lease back if it is ours, or may have become so by a write that ended unclearly.
     async fn give_back(&mut self) -> Ended {
-        let released = match self.written.is_empty() {
-            true => Ok(()),
-            false => timeout(self.settings.renew_deadline, self.release()).await,
-        };
+        if self.written.is_empty() {
+            return Ended::NeverLed;
+        }
+        let released = timeout(self.settings.renew_deadline, self.release()).await;
         match (self.term, released) {
             (None, _) => Ended::NeverLed,
             (Some(_), Ok(())) => Ended::Released,

@@ -79,7 +79,7 @@ fn a_lease_held_by_nobody_is_taken_at_once_and_counted() {
 fn a_lease_of_another_is_taken_once_its_record_stood_still_for_its_own_duration() {
     for (seconds, now, expected) in [
         (15, at(100), Step::Wait(at(115))),
-        (15, at(115) - Duration::from_nanos(1), Step::Wait(at(115))),
+        (15, Duration::new(114, 999_999_999), Step::Wait(at(115))),
         (15, at(115), Step::TakeOver(own(NOW, 8))),
         (15, at(9999), Step::TakeOver(own(NOW, 8))),
         (3600, at(115), Step::Wait(at(3700))),

@@ -46,6 +46,10 @@ impl Candidate {
         self.around.gate.check().is_ok()
     }
 
+    async fn until_it_stops(&self) {
+        timeout(Duration::from_secs(300), self.around.gate.shuts()).await.expect("leads for ever");
+    }
+
     async fn until_it_leads(&self) -> Duration {
         let start = Instant::now();
         while !self.leads() {
@@ -119,10 +123,23 @@ async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal
         secs(20).await;
         *one.road.way.lock() = way;
         let start = Instant::now();
-        one.around.gate.shuts().await;
+        one.until_it_stops().await;
         assert!(start.elapsed() <= Duration::from_secs(10), "{way:?} {:?}", start.elapsed());
         assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)), "{way:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_counts_from_when_the_write_was_sent_not_from_its_answer() {
+    let one = start(&store(), settings("one", None));
+    *one.road.latency.lock() = Duration::from_secs(2);
+    let start = Instant::now();
+    // Looked at 0, wrote at 2, was answered at 4.
+    sleep(Duration::from_millis(4100)).await;
+    assert!(one.leads());
+    *one.road.way.lock() = Way::Hangs;
+    one.until_it_stops().await;
+    assert_eq!(start.elapsed().as_millis() / 100, 120);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +176,7 @@ async fn seeing_another_holder_shuts_the_gate_at_once() {
     store.lock().edit(|lease| lease["spec"]["holderIdentity"] = json!("other"));
     // The next renewal shows it, well before the deadline.
     let start = Instant::now();
-    one.around.gate.shuts().await;
+    one.until_it_stops().await;
     assert!(start.elapsed() < Duration::from_millis(5100), "{:?}", start.elapsed());
     assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::OtherHolder("other".into()))));
     assert_eq!(store.lock().holder(), Some("other"));
@@ -174,7 +191,7 @@ async fn a_deleted_lease_shuts_the_gate_until_it_is_made_again() {
     secs(6).await;
     store.lock().lease = None;
     let start = Instant::now();
-    one.around.gate.shuts().await;
+    one.until_it_stops().await;
     assert!(start.elapsed() < Duration::from_secs(7), "{:?}", start.elapsed());
     assert!(one.until_it_leads().await < Duration::from_secs(1));
     assert_eq!(store.lock().transitions(), Some(0));
