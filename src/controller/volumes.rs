@@ -70,11 +70,23 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// Patches the PersistentVolume if it is still the one meant.
     async fn patch(&self, volume: &Volume, patch: serde_json::Value) -> Result<(), ApiError> {
-        let patched = self.client.patch::<Volume>(Name::cluster(volume.name())?, &Patch::StrategicMerge(patch)).await;
-        match patched {
-            // Gone, or another one under the same name: the UID in the patch conflicts.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        let name = Name::cluster(volume.name())?;
+        match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            // The UID in the patch does not match: another one under the same name. Told by a
+            // live read, since other things can be wrong with a patch.
+            Err(error) if error.is_invalid() || error.is_conflict() => {
+                if self.is_another(volume).await? { Ok(()) } else { Err(error) }
+            }
             patched => patched.map(drop),
+        }
+    }
+
+    /// Whether the PersistentVolume of this name is gone or another one by now.
+    async fn is_another(&self, volume: &Volume) -> Result<bool, ApiError> {
+        match self.client.get::<Volume>(Name::cluster(volume.name())?).await {
+            Err(error) if error.is_not_found() => Ok(true),
+            found => found.map(|found| found.uid() != volume.uid()),
         }
     }
 
@@ -139,7 +151,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Removes the PersistentVolume, whose volume is gone.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         match self.client.delete::<Volume>(Name::cluster(volume.name())?, Some(volume.uid())).await {
-            // Gone, or another one under the same name.
+            // Gone, or another one under the same name: the UID is a precondition.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             deleted => deleted?,
         }

@@ -106,7 +106,9 @@ fn push_escape(out: &mut String, prefix: &str, digits: usize, c: char) {
 /// Go's `strconv.IsPrint` as far as Rust's own tables tell: what Debug would print as it is, and
 /// no space but the plain one.
 fn is_printable(c: char) -> bool {
-    c == ' ' || (!c.is_whitespace() && (c == '\'' || c.escape_debug().count() == 1))
+    // Behind another character: at the start of a text Rust escapes combining marks, Go does not.
+    let printed = ['x', c].iter().collect::<String>().escape_debug().count();
+    c == ' ' || (!c.is_whitespace() && (c == '\'' || printed == 2))
 }
 
 /// Go's `%q` of a list of strings.
@@ -156,6 +158,7 @@ mod tests {
             ("\n\t\r\u{7}\u{8}\u{b}\u{c}", r#""\n\t\r\a\b\v\f""#),
             ("\u{0}\u{1b}\u{7f}", r#""\x00\x1b\x7f""#),
             ("höhe 漢", r#""höhe 漢""#),
+            ("e\u{301} \u{301}", "\"e\u{301} \u{301}\""),
             ("\u{a0}\u{feff}\u{85}", r#""\u00a0\ufeff\u0085""#),
             ("\u{e0001}", r#""\U000e0001""#),
         ];

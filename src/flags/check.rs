@@ -38,9 +38,9 @@ pub(super) fn after_version(values: &Values) -> Result<(), Refusal> {
         ));
     }
     let length: i64 = values.get("volume-name-uuid-length");
-    if length != -1 && !(1..=32).contains(&length) {
+    if length != -1 && !(0..=32).contains(&length) {
         let text = format!(
-            "--volume-name-uuid-length={length} makes no names: a UUID has 32 digits; use 1 to 32, or -1 for the whole UUID"
+            "--volume-name-uuid-length={length} makes no names: a UUID has 32 digits; use 0 to 32, or -1 for the whole UUID"
         );
         return Err(Refusal::new(&text, 2));
     }

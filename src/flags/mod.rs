@@ -86,7 +86,7 @@ pub struct Driver {
 pub struct Provisioning {
     /// `--volume-name-prefix`.
     pub name_prefix: String,
-    /// `--volume-name-uuid-length`, 1 to 32; `None`: the whole UUID with its dashes.
+    /// `--volume-name-uuid-length`, 0 to 32; `None`: the whole UUID with its dashes.
     pub name_uuid_length: Option<usize>,
     /// `--retry-interval-start`.
     pub retry_start: Duration,

@@ -376,9 +376,8 @@ fn settings_that_contradict_end_with_the_originals_codes() {
             2,
             "health check",
         ),
-        (&["--volume-name-uuid-length=33"], 2, "use 1 to 32"),
-        (&["--volume-name-uuid-length=-2"], 2, "use 1 to 32"),
-        (&["--volume-name-uuid-length=0"], 2, "use 1 to 32"),
+        (&["--volume-name-uuid-length=33"], 2, "use 0 to 32"),
+        (&["--volume-name-uuid-length=-2"], 2, "use 0 to 32"),
         (&["--worker-threads=0"], 2, "use at least 1"),
         (&["--leader-election-type=configmaps"], 1, "`endpoints` or `leases`"),
         (&["--capacity-controller-deployment-mode=local"], 2, "`central` or empty"),
@@ -395,6 +394,7 @@ fn the_same_settings_are_fine_where_they_do_not_matter() {
         &["--leader-election-lease-duration=0s"][..],
         &["--metrics-path="],
         &["--http-endpoint=:1", "--metrics-path=/healthz/leader-election"],
+        &["--volume-name-uuid-length=0"],
         &["--volume-name-uuid-length=32"],
         &["--logging-format=json"],
     ] {
@@ -496,7 +496,7 @@ proptest! {
         match parse(&args) {
             Ok(parsed) => {
                 prop_assert!(parsed.flags.provisioning.workers > 0);
-                prop_assert!(parsed.flags.provisioning.name_uuid_length.is_none_or(|n| (1..=32).contains(&n)));
+                prop_assert!(parsed.flags.provisioning.name_uuid_length.is_none_or(|n| (0..=32).contains(&n)));
             }
             Err(refusal) => {
                 prop_assert!([0, 1, 2, 255].contains(&refusal.exit_code));

@@ -23,7 +23,8 @@ pub struct Play {
     #[arg(long)]
     bin: PathBuf,
     /// Directory of a running API server (pki/ca.crt, sa.kubeconfig); without it each scenario
-    /// gets an in-memory API server of its own.
+    /// gets an API server of its own: the one that `KUBEBUILDER_ASSETS` or `KUBECONFIG_E2E` ask
+    /// for, else an in-memory one.
     #[arg(long)]
     dir: Option<PathBuf>,
     /// Port of that API server on 127.0.0.1.
@@ -115,6 +116,6 @@ async fn make(directory: Option<&Path>, port: u16) -> Result<Cluster, ClusterErr
         Some(directory) => {
             Cluster::at(directory, &format!("https://127.0.0.1:{port}"), http, ()).await
         }
-        None => Cluster::embedded(http).await,
+        None => Cluster::of_environment(http).await,
     }
 }

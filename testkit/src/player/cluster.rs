@@ -14,8 +14,7 @@ use kube::config::{
 };
 
 use crate::{
-    apiserver::serve::{Served, Settings},
-    control_plane::layout::ADMIN_TOKEN,
+    control_plane::{ControlPlane, layout::ADMIN_TOKEN},
 };
 
 /// An API server with the port and the files of one run.
@@ -75,14 +74,15 @@ impl Cluster {
         Ok(Self { admin, directory: directory.to_owned(), http, _keep: Box::new(keep) })
     }
 
-    /// An in-memory API server of its own, served over HTTPS until the run ends.
-    pub async fn embedded(http: u16) -> Result<Self, ClusterError> {
-        let scratch = Scratch::new()?;
-        let served = Served::start(Settings::new(scratch.path())).await;
-        let served = served.map_err(|error| ClusterError::Server(error.into()))?;
-        let directory = scratch.path().to_owned();
-        let url = served.url().to_owned();
-        Self::at(&directory, &url, http, (served, scratch)).await
+    /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else
+    /// an in-memory one; kept until the run ends.
+    pub async fn of_environment(http: u16) -> Result<Self, ClusterError> {
+        let plane = ControlPlane::start().await;
+        let plane = plane.map_err(|error| ClusterError::Server(error.into()))?;
+        let admin = plane.client("admin").await;
+        let admin = admin.map_err(|error| ClusterError::Server(error.into()))?;
+        let directory = plane.layout().root().to_owned();
+        Ok(Self { admin, directory, http, _keep: Box::new(plane) })
     }
 }
 
@@ -123,7 +123,7 @@ async fn admin(directory: &Path, url: &str) -> Result<kube::Client, AnyError> {
 }
 
 /// A port that was free a moment ago.
-pub(super) fn free_port() -> Result<u16, ClusterError> {
+pub fn free_port() -> Result<u16, ClusterError> {
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
     free.map(|address| address.port())
         .map_err(|source| ClusterError::Io { what: "no free port".to_owned(), source })

@@ -31,7 +31,7 @@ mod yaml;
 mod goldens;
 
 pub use api::ApiError;
-pub use cluster::{Cluster, ClusterError};
+pub use cluster::{Cluster, ClusterError, free_port};
 pub use due::{due, scenario_files};
 pub use outcome::Outcome;
 pub use process::ProcessError;

@@ -1,0 +1,67 @@
+//! The recorded scenarios that are due, played on the real binary: each with an API server over
+//! HTTPS, a scripted driver on a unix socket and a process of its own. `tests/conformance/due`
+//! names them. Where `KUBEBUILDER_ASSETS` or `KUBECONFIG_E2E` is set, on that control plane.
+//!
+//! Arguments that are no flags choose scenarios by a part of their name, as with other tests.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use testkit::player::{Cluster, Options, Summary, due, free_port, play_all, scenario_files};
+
+/// Scenarios wait more than they compute: more at once than there are cores.
+const JOBS: usize = 4;
+
+fn main() -> ExitCode {
+    let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let files = match chosen(&conformance) {
+        Ok(files) => files,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let shared = env::var_os("KUBECONFIG_E2E").is_some_and(|path| !path.is_empty());
+    let options = Options {
+        binary: env!("CARGO_BIN_EXE_csi-provisioner").into(),
+        conformance,
+        // One cluster holds one scenario at a time.
+        jobs: if shared { 1 } else { JOBS },
+    };
+    match play(&files, &options) {
+        Ok(summary) => {
+            println!("\n{summary}\n");
+            ExitCode::from(u8::from(summary.failed > 0))
+        }
+        Err(why) => {
+            eprintln!("no async runtime: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The files that are due and that the command line chooses.
+fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
+    let all = scenario_files(conformance).map_err(|why| format!("no scenarios: {why}"))?;
+    let list = fs::read_to_string(conformance.join("due")).map_err(|why| format!("no list: {why}"))?;
+    let (mut files, unknown) = due(&list, &all);
+    if !unknown.is_empty() {
+        return Err(format!("tests/conformance/due names unknown scenarios: {unknown:?}"));
+    }
+    let wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let named = |file: &PathBuf| {
+        let name = file.to_string_lossy();
+        wanted.is_empty() || wanted.iter().any(|part| name.contains(part))
+    };
+    files.retain(named);
+    Ok(files)
+}
+
+fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let cluster = || async { Cluster::of_environment(free_port()?).await };
+    Ok(runtime.block_on(play_all(files, options, cluster, |played| println!("{played}"))))
+}
