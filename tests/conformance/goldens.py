@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes down what the reference player's own functions answer, for the tests of the project's player.
 
-  goldens.py OUT.json      needs PyYAML only; run again whenever play.py, steps.py or a scenario changes
+  goldens.py testkit/tests/fixtures/player_goldens.json      needs PyYAML only; run again whenever play.py, steps.py or a scenario changes
 
 The file holds, per scenario, a digest of how it is read and expanded, and for many inputs what play.py's norm, diff, collect,
-Driver.rule and Run.ok answer. The project's player must answer the same (testkit/tests/player_goldens.rs).
+Driver.rule and Run.ok answer. The project's player must answer the same (testkit/src/player/goldens.rs).
 """
 import asyncio, glob, json, os, random, sys, types, yaml
 
