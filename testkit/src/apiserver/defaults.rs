@@ -14,6 +14,7 @@ pub(crate) fn apply(kind: &Kind, object: &mut Value) {
         ("", "PersistentVolume") => persistent_volume(object),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(object),
         ("", "Secret") => secret(object),
+        ("", "Namespace") => namespace(object),
         ("storage.k8s.io", "StorageClass") => storage_class(object),
         _ => {}
     }
@@ -62,6 +63,12 @@ fn data_sources(object: &mut Value) {
 fn is_known_source(source: &Value) -> bool {
     let name = (tree::text(source, &["apiGroup"]), tree::text(source, &["kind"]));
     matches!(name, ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+}
+
+/// Every namespace can be selected by its name.
+fn namespace(object: &mut Value) {
+    let name = tree::at(object, &["metadata", "name"]).clone();
+    tree::set(object, &["metadata", "labels", "kubernetes.io/metadata.name"], name);
 }
 
 fn secret(object: &mut Value) {

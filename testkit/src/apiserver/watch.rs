@@ -98,6 +98,18 @@ enum Phase {
     Ended,
 }
 
+/// How a watch goes on.
+enum Step {
+    /// With a line.
+    Line(Bytes),
+    /// It has done something and has to look again.
+    Again,
+    /// With a broken connection.
+    Broken,
+    /// In order, with nothing more.
+    End,
+}
+
 /// A running watch.
 pub(super) struct Watcher {
     state: Arc<Mutex<State>>,
@@ -113,7 +125,11 @@ pub(super) struct Watcher {
     end: Instant,
     /// A streaming list tells where its initial events end.
     streaming: bool,
+    /// What befalls the stream, until it has.
     fault: Option<StreamFault>,
+    /// Whether changes are left out.
+    swallowing: bool,
+    /// How many events have been told.
     told: usize,
     handle: Arc<Handle>,
 }
@@ -156,6 +172,7 @@ impl Watcher {
             end: now + options.timeout.unwrap_or(DEFAULT_TIMEOUT),
             streaming,
             fault,
+            swallowing: false,
             told: 0,
             handle: watches.open(&target.kind.plural),
             target,
@@ -165,29 +182,40 @@ impl Watcher {
     /// The next piece of the stream; none at its end.
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, BoxError>> {
         loop {
-            if self.handle.cut.load(Ordering::Relaxed) {
-                return Some(self.cut());
-            }
-            if let Some(fault) = self.fault.filter(|fault| fault.after() <= self.told)
-                && let Some(ended) = self.suffer(fault).await
-            {
-                return ended;
-            }
-            if let Some(line) = self.pending.pop_front() {
-                return Some(Ok(line));
-            }
-            match &mut self.phase {
-                Phase::Ended => return None,
-                Phase::Initial(objects) => match objects.pop_front() {
-                    Some(object) => return Some(Ok(self.tell("ADDED", &object))),
-                    None => self.end_initial(),
-                },
-                Phase::Changes => self.read_changes(),
-            }
-            if self.pending.is_empty() && matches!(self.phase, Phase::Changes) {
-                self.wait().await;
+            match self.step().await {
+                Step::Again => {}
+                Step::Line(line) => return Some(Ok(line)),
+                Step::Broken => return Some(Err("the connection was cut".into())),
+                Step::End => return None,
             }
         }
+    }
+
+    async fn step(&mut self) -> Step {
+        if self.handle.cut.load(Ordering::Relaxed) {
+            return self.cut();
+        }
+        if let Some(line) = self.pending.pop_front() {
+            return Step::Line(line);
+        }
+        let told = self.told;
+        if let Some(fault) = self.fault.take_if(|fault| fault.after() <= told) {
+            return self.suffer(fault).await;
+        }
+        let due = Instant::now() >= self.due();
+        match &mut self.phase {
+            Phase::Ended => return Step::End,
+            Phase::Initial(objects) => match objects.pop_front() {
+                Some(object) => return Step::Line(self.tell("ADDED", &object)),
+                None => self.end_initial(),
+            },
+            Phase::Changes if due => self.mark_time(),
+            Phase::Changes => self.read_changes(),
+        }
+        if self.pending.is_empty() && matches!(self.phase, Phase::Changes) {
+            self.wait().await;
+        }
+        Step::Again
     }
 
     fn tell(&mut self, name: &str, object: &Arc<Object>) -> Bytes {
@@ -205,6 +233,10 @@ impl Watcher {
     /// Reads what the history has to tell next.
     fn read_changes(&mut self) {
         self.latest.borrow_and_update();
+        if self.swallowing {
+            self.seen = self.state.lock().store.revision();
+            return;
+        }
         let changes =
             self.state.lock().store.changes(&self.target.kind.group_resource(), self.seen, BATCH);
         let changes = match changes {
@@ -254,61 +286,52 @@ impl Watcher {
     }
 
     /// The connection breaks; nothing comes after.
-    fn cut(&mut self) -> Result<Bytes, BoxError> {
+    fn cut(&mut self) -> Step {
         self.phase = Phase::Ended;
         self.pending.clear();
         self.fault = None;
         self.handle.cut.store(false, Ordering::Relaxed);
-        Err("the connection was cut".into())
+        Step::Broken
     }
 
-    /// A fault's time has come; gives how the stream goes on, or nothing when it does as usual.
-    async fn suffer(&mut self, fault: StreamFault) -> Option<Option<Result<Bytes, BoxError>>> {
-        if !self.pending.is_empty() {
-            return None;
-        }
+    /// A fault's time has come.
+    async fn suffer(&mut self, fault: StreamFault) -> Step {
         match fault {
-            StreamFault::End { .. } => {
-                self.phase = Phase::Ended;
-                Some(None)
-            }
-            StreamFault::Cut { .. } => Some(Some(self.cut())),
-            StreamFault::Stall { .. } => {
-                self.handle.notify.notified().await;
-                Some(Some(self.cut()))
-            }
-            StreamFault::Swallow { .. } => {
-                self.seen = self.state.lock().store.revision();
-                self.latest.borrow_and_update();
-                None
-            }
-            StreamFault::Expire { .. } => {
-                self.fault = None;
-                let seen = self.seen;
-                self.expire(seen + 1);
-                None
-            }
+            StreamFault::End { .. } => self.phase = Phase::Ended,
+            StreamFault::Cut { .. } => return self.cut(),
+            // Only a cut from outside ends the silence.
+            StreamFault::Stall { .. } => self.handle.notify.notified().await,
+            StreamFault::Swallow { .. } => self.swallowing = true,
+            StreamFault::Expire { .. } => self.expire(self.seen + 1),
         }
+        Step::Again
     }
 
     /// Waits for a change, a bookmark's time or the end.
     async fn wait(&mut self) {
-        let bookmark = self.bookmarks.unwrap_or(self.end).min(self.end);
+        let due = self.due();
         tokio::select! {
-            biased;
+            biased; // what is ready at once comes in the same order in every run
             () = self.handle.notify.notified() => {}
             _ = self.latest.changed() => {}
-            () = sleep_until(bookmark) => self.mark_time(),
+            () = sleep_until(due) => {}
         }
     }
 
+    /// When the clock has something to say next.
+    fn due(&self) -> Instant {
+        self.bookmarks.unwrap_or(self.end).min(self.end)
+    }
+
+    /// It is time for a bookmark, or the end, or both.
     fn mark_time(&mut self) {
+        let now = Instant::now();
         if self.bookmarks.is_some() {
             self.seen = self.progress();
             self.pending.push_back(self.writer.bookmark(self.seen, false));
-            self.bookmarks = Some(Instant::now() + BOOKMARK_EVERY);
+            self.bookmarks = Some(now + BOOKMARK_EVERY);
         }
-        if Instant::now() >= self.end {
+        if now >= self.end {
             self.phase = Phase::Ended;
         }
     }

@@ -214,6 +214,7 @@ fn set_order(kind: &Kind, target: &mut Map<String, Value>, name: &str, order: &V
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -293,5 +294,25 @@ mod tests {
             &json!({"spec": {"containers": [{"image": "x"}]}}),
         );
         assert_eq!(refused.unwrap_err().code, 400);
+    }
+
+    /// Objects of objects, strings and nulls: nothing a strategic merge treats in its own way.
+    fn plain_object() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![Just(Value::Null), "[x-z]".prop_map(Value::from)];
+        let nested = leaf.prop_recursive(3, 16, 3, |inner| {
+            prop::collection::btree_map("[a-c]", inner, 0..3).prop_map(|map| json!(map))
+        });
+        prop::collection::btree_map("[a-c]", nested, 0..3).prop_map(|map| json!(map))
+    }
+
+    proptest! {
+        #[test]
+        fn without_lists_it_is_the_plain_merge_and_doing_it_twice_changes_nothing(object in plain_object(), patch in plain_object()) {
+            let strategic = merged("Secret", &object, &patch);
+            let mut plain = object;
+            json_patch::merge(&mut plain, &patch);
+            prop_assert_eq!(&strategic, &plain);
+            prop_assert_eq!(&merged("Secret", &strategic, &patch), &strategic);
+        }
     }
 }

@@ -135,6 +135,21 @@ async fn bookmarks_come_each_minute_and_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_busy_watch_ends_in_time_too() {
+    let server = server();
+    let (_, mut events) = watch(&server, "timeoutSeconds=2&resourceVersion=0").await;
+    let start = Instant::now();
+    for i in 0.. {
+        server.create(&volume(&format!("v{i}"))).unwrap();
+        if events.next().await.is_none() {
+            break;
+        }
+        tokio::time::advance(Duration::from_millis(300)).await;
+    }
+    assert_eq!(start.elapsed().as_millis(), 2100);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bookmark_is_a_place_to_go_on_from() {
     let server = server();
     let (_, mut events) = watch(&server, "allowWatchBookmarks=true&resourceVersion=0").await;
