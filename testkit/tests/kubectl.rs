@@ -24,7 +24,7 @@ use tokio::{
     process::Command,
 };
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const CLAIM: &str = "
 apiVersion: v1

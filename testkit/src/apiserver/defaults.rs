@@ -25,6 +25,12 @@ fn persistent_volume(object: &mut Value) {
     tree::set_default(object, &["status", "phase"], json!("Pending"));
     tree::set_default(object, &["spec", "persistentVolumeReclaimPolicy"], json!("Retain"));
     tree::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
+    // `omitempty` of the real server's types: what says nothing is not written.
+    for path in [["spec", "storageClassName"].as_slice(), &["spec", "csi", "fsType"]] {
+        if tree::text(object, path).is_empty() {
+            tree::remove(object, path);
+        }
+    }
 }
 
 fn persistent_volume_claim(object: &mut Value) {
@@ -106,6 +112,17 @@ mod tests {
             json!({"stringData": {"b": "new"}, "data": {"a": "eA==", "b": "b2xk"}}),
         );
         assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "eA==", "b": "bmV3"}}));
+    }
+
+    #[test]
+    fn a_volume_keeps_no_empty_class_or_file_system_while_a_claim_keeps_its_empty_class() {
+        let spec = json!({"storageClassName": "", "csi": {"driver": "d", "fsType": ""}});
+        let volume = defaulted("PersistentVolume", json!({"spec": spec}));
+        assert_eq!(volume["spec"]["csi"], json!({"driver": "d"}));
+        assert!(volume["spec"].get("storageClassName").is_none());
+        let claim =
+            defaulted("PersistentVolumeClaim", json!({"spec": {"storageClassName": ""}}));
+        assert_eq!(claim["spec"]["storageClassName"], "");
     }
 
     #[test]

@@ -11,28 +11,21 @@
 //! ownership (a server-side apply is a merge), storage versions and conversion (the versions of a
 //! kind differ only in name).
 
+pub mod access;
 pub mod audit;
-pub mod audit_file;
-pub mod auth;
-pub mod authorizer;
 mod body;
 mod chance;
 mod defaults;
-pub mod discovery;
 pub mod documents;
 pub mod faults;
 pub mod hooks;
 pub mod object;
-pub mod openapi;
 mod parameters;
 mod patch;
-pub mod protobuf;
 pub mod quantity;
-pub mod rbac;
 mod representation;
 pub mod request_info;
 pub mod resources;
-pub mod reviews;
 mod selectors;
 pub mod serve;
 mod service;
@@ -40,8 +33,6 @@ pub mod status;
 mod store;
 mod strategy;
 pub mod table;
-pub mod tls;
-pub mod token_request;
 pub mod tree;
 mod validation;
 mod verbs;

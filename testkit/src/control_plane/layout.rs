@@ -11,7 +11,7 @@ use std::{
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
-use crate::apiserver::{User, auth};
+use crate::apiserver::{User, access::auth};
 
 /// A user as a test's clients know it: a kubeconfig, a token, and whom the token stands for.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ use rcgen::KeyPair;
 use tokio::process::{Child, Command};
 
 use super::layout::{ADMIN_TOKEN, CLIENTS, Layout};
-use crate::apiserver::tls::{Identity, TlsError};
+use crate::apiserver::serve::tls::{Identity, TlsError};
 
 /// Every request once, when it is answered; no bodies.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{
+use super::rbac::{Attempt, Decision, Objects, Policy, refusal};
+use crate::apiserver::{
     ApiServer, User,
     hooks::{Authorizer, Denied},
     object::Object,
-    rbac::{Attempt, Decision, Objects, Policy, Subject, refusal},
     request_info::RequestInfo,
 };
 
@@ -73,7 +73,7 @@ impl Authorizer for Rbac {
         request: &RequestInfo,
     ) -> Result<(), Denied> {
         let attempt = Attempt::from(request);
-        match self.policy(server).decide(Subject::from(user), &attempt) {
+        match self.policy(server).decide(user, &attempt) {
             Decision::Allowed(_) => Ok(()),
             Decision::NoOpinion(reason) => {
                 Err(Denied { message: refusal(&user.name, &attempt, &reason) })

@@ -9,9 +9,9 @@ use http::{Request, Response};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{
+use super::auth::{Tokens, service_account};
+use crate::apiserver::{
     ApiServer, Body, User,
-    auth::{Tokens, service_account},
     hooks::Extension,
     refuse,
     request_info::RequestInfo,

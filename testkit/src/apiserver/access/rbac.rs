@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{User, request_info::RequestInfo};
+use crate::apiserver::{User, request_info::RequestInfo};
 
 /// The group whose members may do everything, whatever the roles say.
 pub const SUPERUSERS: &str = "system:masters";
@@ -40,21 +40,6 @@ pub enum Attempt<'a> {
         /// The path.
         path: &'a str,
     },
-}
-
-/// Who asks.
-#[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
-    /// User name.
-    pub name: &'a str,
-    /// Groups the user is in.
-    pub groups: &'a [String],
-}
-
-impl<'a> From<&'a User> for Subject<'a> {
-    fn from(user: &'a User) -> Self {
-        Self { name: &user.name, groups: &user.groups }
-    }
 }
 
 impl<'a> From<&'a RequestInfo> for Attempt<'a> {
@@ -164,13 +149,13 @@ impl Policy {
         }
     }
 
-    /// Whether `subject` may do what `attempt` says.
-    pub fn decide(&self, subject: Subject<'_>, attempt: &Attempt<'_>) -> Decision {
-        if subject.groups.iter().any(|group| group == SUPERUSERS) {
+    /// Whether `user` may do what `attempt` says.
+    pub fn decide(&self, user: &User, attempt: &Attempt<'_>) -> Decision {
+        if user.groups.iter().any(|group| group == SUPERUSERS) {
             return Decision::Allowed(String::new());
         }
         let mut missing = Vec::new();
-        for grant in self.grants_of(subject, namespace_of(attempt)) {
+        for grant in self.grants_of(user, namespace_of(attempt)) {
             match &grant.role {
                 Role::Rules(rules) if rules.iter().any(|rule| rule.covers(attempt)) => {
                     return Decision::Allowed(grant.because.clone());
@@ -183,25 +168,25 @@ impl Policy {
         Decision::NoOpinion(aggregate(&missing))
     }
 
-    /// The rules that hold for `subject` in `namespace`, those of cluster-wide bindings included.
-    pub fn rules(&self, subject: Subject<'_>, namespace: &str) -> Vec<Rule> {
-        let everything = subject.groups.iter().any(|group| group == SUPERUSERS);
-        let granted = self.grants_of(subject, namespace).flat_map(|grant| match &grant.role {
+    /// The rules that hold for `user` in `namespace`, those of cluster-wide bindings included.
+    pub fn rules(&self, user: &User, namespace: &str) -> Vec<Rule> {
+        let everything = user.groups.iter().any(|group| group == SUPERUSERS);
+        let granted = self.grants_of(user, namespace).flat_map(|grant| match &grant.role {
             Role::Rules(rules) => rules.as_slice(),
             Role::Missing(_) => &[],
         });
         everything.then(Rule::everything).into_iter().flatten().chain(granted.cloned()).collect()
     }
 
-    /// The grants of a subject's name and groups that hold in `namespace` (empty: cluster scope).
+    /// The grants of a user's name and groups that hold in `namespace` (empty: cluster scope).
     fn grants_of<'a>(
         &'a self,
-        subject: Subject<'a>,
+        user: &'a User,
         namespace: &'a str,
     ) -> impl Iterator<Item = &'a Grant> {
-        let user = std::iter::once(Holder::User(subject.name.to_owned()));
-        let groups = subject.groups.iter().cloned().map(Holder::Group);
-        user.chain(groups)
+        let name = std::iter::once(Holder::User(user.name.clone()));
+        let groups = user.groups.iter().cloned().map(Holder::Group);
+        name.chain(groups)
             .filter_map(|holder| self.grants.get(&holder))
             .flatten()
             .filter(move |grant| grant.namespace.as_deref().is_none_or(|own| own == namespace))

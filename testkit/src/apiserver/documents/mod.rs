@@ -4,17 +4,22 @@
 //! client asks for. A pure function of what is served. Leaves the documents' content to
 //! `discovery` and `openapi`, and whether the user may read them to `rbac`.
 
+pub mod discovery;
+pub mod openapi;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use serde_json::Value;
 
+use self::{
+    discovery::Resource,
+    openapi::{Spec, V2_PROTOBUF, V2_PROTOBUF_ASKED},
+};
 use super::{
     ApiServer, Body, User,
-    discovery::{self, Resource},
     hooks::Extension,
-    openapi::{Spec, V2_PROTOBUF, V2_PROTOBUF_ASKED},
     request_info::RequestInfo,
     resources::{Kind, ServerVersion},
     respond,

@@ -11,7 +11,7 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use super::{User, status::Status};
+use crate::apiserver::{User, status::Status};
 
 /// The group of everyone who has shown a valid token.
 const AUTHENTICATED: &str = "system:authenticated";

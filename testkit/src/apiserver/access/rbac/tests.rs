@@ -13,10 +13,6 @@ fn rule(value: Value) -> Rule {
     serde_json::from_value(value).unwrap()
 }
 
-fn user(name: &str) -> Subject<'_> {
-    Subject { name, groups: &[] }
-}
-
 fn role(name: &str, namespace: Option<&str>, rules: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": namespace}, "rules": rules})
 }
@@ -121,16 +117,16 @@ fn a_role_binding_holds_in_its_namespace_only_even_for_a_cluster_role() {
         ..Objects::default()
     });
     assert_eq!(
-        policy.decide(user("jane"), &resource("get", "pods", "sc")),
+        policy.decide(&User::new("jane"), &resource("get", "pods", "sc")),
         Decision::Allowed(
             "RBAC: allowed by RoleBinding \"read/sc\" of ClusterRole \"reader\" to User \"jane\""
                 .to_owned()
         )
     );
     let refused = Decision::NoOpinion(String::new());
-    assert_eq!(policy.decide(user("jane"), &resource("get", "pods", "other")), refused);
-    assert_eq!(policy.decide(user("jane"), &resource("get", "pods", "")), refused);
-    assert_eq!(policy.decide(user("joe"), &resource("get", "pods", "sc")), refused);
+    assert_eq!(policy.decide(&User::new("jane"), &resource("get", "pods", "other")), refused);
+    assert_eq!(policy.decide(&User::new("jane"), &resource("get", "pods", "")), refused);
+    assert_eq!(policy.decide(&User::new("joe"), &resource("get", "pods", "sc")), refused);
 }
 
 #[test]
@@ -149,10 +145,10 @@ fn service_accounts_and_groups_are_subjects_too() {
     });
     let attempt = resource("get", "pods", "any");
     let groups = vec!["readers".to_owned()];
-    let allowed = |subject| matches!(policy.decide(subject, &attempt), Decision::Allowed(_));
-    assert!(allowed(user(SC)));
-    assert!(allowed(Subject { name: "joe", groups: &groups }));
-    assert!(!allowed(user("system:serviceaccount:other:csi-provisioner")));
+    let allowed = |user: &User| matches!(policy.decide(user, &attempt), Decision::Allowed(_));
+    assert!(allowed(&User::new(SC)));
+    assert!(allowed(&User { name: "joe".to_owned(), groups }));
+    assert!(!allowed(&User::new("system:serviceaccount:other:csi-provisioner")));
 }
 
 #[test]
@@ -167,7 +163,7 @@ fn a_binding_whose_role_is_missing_grants_nothing_and_says_so() {
         ..Objects::default()
     });
     assert_eq!(
-        policy.decide(user("jane"), &resource("get", "pods", "")),
+        policy.decide(&User::new("jane"), &resource("get", "pods", "")),
         Decision::NoOpinion(
             "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found".to_owned()
         )
@@ -177,13 +173,13 @@ fn a_binding_whose_role_is_missing_grants_nothing_and_says_so() {
 #[test]
 fn members_of_the_superuser_group_need_no_role() {
     let groups = vec![SUPERUSERS.to_owned()];
-    let admin = Subject { name: "admin", groups: &groups };
+    let admin = User { name: "admin".to_owned(), groups };
     let policy = Policy::default();
     assert!(matches!(
-        policy.decide(admin, &resource("delete", "pods", "sc")),
+        policy.decide(&admin, &resource("delete", "pods", "sc")),
         Decision::Allowed(_)
     ));
-    assert_eq!(policy.rules(admin, "sc"), Rule::everything());
+    assert_eq!(policy.rules(&admin, "sc"), Rule::everything());
 }
 
 #[test]
@@ -197,7 +193,7 @@ fn malformed_objects_grant_nothing_and_do_not_disturb_others() {
         ],
         ..Objects::default()
     });
-    assert_eq!(policy.rules(user("jane"), "").len(), 1);
+    assert_eq!(policy.rules(&User::new("jane"), "").len(), 1);
 }
 
 #[test]

@@ -13,16 +13,16 @@ use prost::Message;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
 
-use super::tree;
+use crate::apiserver::tree;
 
 /// The media type of such bodies.
-pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+pub(super) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// What stands before the envelope.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// The object in `body` as JSON; `None` for what is malformed or of a kind not known here.
-pub fn to_json(body: &[u8]) -> Option<Value> {
+pub(super) fn to_json(body: &[u8]) -> Option<Value> {
     let envelope = Unknown::decode(body.strip_prefix(MAGIC)?).ok()?;
     let TypeMeta { api_version, kind } = envelope.type_meta?;
     let raw = envelope.raw.as_slice();

@@ -10,10 +10,12 @@ use http::{Request, Response};
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer, Body, User,
     authorizer::Rbac,
+    rbac::{Attempt, Decision, Policy, Rule},
+};
+use crate::apiserver::{
+    ApiServer, Body, User,
     hooks::Extension,
-    rbac::{Attempt, Decision, Policy, Rule, Subject},
     refuse,
     request_info::RequestInfo,
     respond,
@@ -58,7 +60,7 @@ pub fn answer(policy: &Policy, user: &User, resource: &str, review: &Value) -> O
     let status = match resource {
         "selfsubjectaccessreviews" => access(policy, user, at(review, &["spec"])),
         "selfsubjectrulesreviews" => {
-            rules(&policy.rules(Subject::from(user), text(review, &["spec", "namespace"])))
+            rules(&policy.rules(user, text(review, &["spec", "namespace"])))
         }
         "selfsubjectreviews" => {
             json!({"userInfo": {"username": user.name, "groups": user.groups}})
@@ -72,7 +74,7 @@ pub fn answer(policy: &Policy, user: &User, resource: &str, review: &Value) -> O
 }
 
 fn access(policy: &Policy, user: &User, spec: &Value) -> Value {
-    match policy.decide(Subject::from(user), &attempt(spec)) {
+    match policy.decide(user, &attempt(spec)) {
         Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
         Decision::Allowed(reason) => json!({"allowed": true, "reason": reason}),
         Decision::NoOpinion(reason) if reason.is_empty() => json!({"allowed": false}),
@@ -122,7 +124,7 @@ fn resource_rule(rule: &Rule) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apiserver::rbac::Objects;
+    use crate::apiserver::access::rbac::Objects;
 
     fn policy() -> Policy {
         Policy::new(&Objects {

@@ -5,6 +5,10 @@
 //! that all its connections and files are closed when [`Served`] is dropped. Leaves what is
 //! answered to [`ApiServer`].
 
+pub mod audit_file;
+mod protobuf;
+pub mod tls;
+
 use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
@@ -24,19 +28,23 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+use self::{
+    audit_file::AuditFile,
+    tls::{Identity, TlsError},
+};
 use super::{
     ApiServer, Body, Disconnected, Options, WallClock,
-    audit_file::AuditFile,
-    auth::{self, Tokens},
-    authorizer::Rbac,
+    access::{
+        auth::{self, Tokens},
+        authorizer::Rbac,
+        reviews::Reviews,
+        token_request::TokenRequests,
+    },
     documents::Documents,
     hooks::{AuditSink, Hooks},
-    protobuf, refuse,
+    refuse,
     resources::ServerVersion,
-    reviews::Reviews,
     table::Printer,
-    tls::{Identity, TlsError},
-    token_request::TokenRequests,
 };
 use crate::control_plane::{
     layout::{CLIENTS, Layout},
@@ -44,7 +52,7 @@ use crate::control_plane::{
 };
 
 /// The roles every API server begins with.
-const BOOTSTRAP: &str = include_str!("bootstrap.yaml");
+const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
 
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);

@@ -3,8 +3,8 @@
 //! Owns the version 2 document (protobuf and JSON) and the version 3 index and documents. They say
 //! which kinds there are and which query parameters a PATCH of each takes, because kubectl looks
 //! there before it asks for a dry run or for field validation. They hold no schemas: kubectl then
-//! leaves validation to the server and merges by the types built into it. Pure functions of what
-//! is served.
+//! checks no fields itself and merges by the types built into it, and the server, which keeps
+//! unknown fields, has nothing against them either. Pure functions of what is served.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{audit::Recorded, hooks::AuditSink, request_info::RequestInfo};
+use crate::apiserver::{audit::Recorded, hooks::AuditSink, request_info::RequestInfo};
 
 /// The file the lines go to.
 #[derive(Debug)]

@@ -1,0 +1,11 @@
+//! Who sends a request, and what they may do.
+//!
+//! [`auth`] turns tokens into users, [`rbac`] decides what the roles allow and [`authorizer`] keeps
+//! that in step with the store; [`reviews`] and [`token_request`] answer what clients ask about
+//! themselves.
+
+pub mod auth;
+pub mod authorizer;
+pub mod rbac;
+pub mod reviews;
+pub mod token_request;
