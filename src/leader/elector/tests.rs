@@ -130,15 +130,17 @@ async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_counts_from_when_the_write_was_sent_not_from_its_answer() {
-    let one = start(&store(), settings("one", None));
-    *one.road.latency.lock() = Duration::from_secs(2);
+async fn a_gate_that_nobody_tends_shuts_a_renew_deadline_after_the_write_was_sent() {
+    let road = Road::to(&store());
+    *road.latency.lock() = Duration::from_secs(2);
+    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let stop = CancellationToken::new();
+    let election = lead(road, settings("one", None), around.clone(), |_| {}, stop);
     let start = Instant::now();
-    // Looked at 0, wrote at 2, was answered at 4.
-    sleep(Duration::from_millis(4100)).await;
-    assert!(one.leads());
-    *one.road.way.lock() = Way::Hangs;
-    one.until_it_stops().await;
+    // Looked at 0, wrote at 2, was answered at 4; then its task sleeps for ever.
+    assert!(timeout(Duration::from_millis(4100), election).await.is_err());
+    assert!(around.gate.check().is_ok());
+    timeout(Duration::from_secs(300), around.gate.shuts()).await.unwrap();
     assert_eq!(start.elapsed().as_millis() / 100, 120);
 }
 
