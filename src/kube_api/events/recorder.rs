@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{
     Correlator, Event, Importance, Severity, Subject, Verdict, correlate,
@@ -21,6 +21,8 @@ use crate::{
 const TRIES: u32 = 12;
 /// Time between tries, as in client-go; the first is cut by chance.
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
+/// Time between tries once the process is about to end.
+const BETWEEN_LAST_TRIES: Duration = Duration::from_millis(500);
 
 /// Writes events in the background. Clones share the queue.
 #[derive(Clone)]
@@ -38,6 +40,8 @@ struct Shared {
     state: Mutex<State>,
     /// Told when an event comes in, and when the writer has finished one.
     changed: Notify,
+    /// The process is about to end: there is no time for long pauses.
+    hurry: watch::Sender<bool>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
@@ -74,6 +78,7 @@ impl Recorder {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Notify::new(),
+            hurry: watch::Sender::new(false),
             clock,
             random,
             metrics: metrics.api.clone(),
@@ -89,8 +94,9 @@ impl Recorder {
     }
 
     /// Waits until all events are written or given up, but no longer than `limit`; how many are
-    /// left then.
+    /// left then. From now on tries follow one another quickly: the process is about to end.
     pub async fn drain(&self, limit: Duration) -> usize {
+        self.0.hurry.send_replace(true);
         let drained = async {
             loop {
                 // Made before looking, so that a change between looking and waiting is not missed.
@@ -245,7 +251,11 @@ impl Shared {
         );
         // So that many clients do not come back in step after an outage.
         let share = if tried == 1 { self.random.unit() } else { 1.0 };
-        tokio::time::sleep(BETWEEN_TRIES.mul_f64(share)).await;
+        let mut hurry = self.hurry.subscribe();
+        let hurried = async { drop(hurry.wait_for(|hurry| *hurry).await) };
+        if tokio::time::timeout(BETWEEN_TRIES.mul_f64(share), hurried).await.is_ok() {
+            tokio::time::sleep(BETWEEN_LAST_TRIES).await;
+        }
     }
 
     fn give_up(&self, reason: &str, event: &Event, why: &str) {
