@@ -14,7 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     controller::{self, Controller, classes::Classes},
-    csi::{self, Address, Connector, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
+    csi::{
+        self, Address, Connector, Driver, DriverSettings,
+        proto::plugin_capability::service::Type as Service,
+    },
     csi_provisioner::{CsiProvisioner, Settings, VolumeNaming},
     flags::{self, Flags},
     http::{self, Routes},
@@ -127,10 +130,19 @@ pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<
 /// Refuses what would be silently left undone.
 fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
     let asked = [
-        (flags.capacity.is_some(), "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity"),
-        (flags.node_deployment.is_some(), "this version does not provision per node yet: start without --node-deployment"),
+        (
+            flags.capacity.is_some(),
+            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
+        ),
+        (
+            flags.node_deployment.is_some(),
+            "this version does not provision per node yet: start without --node-deployment",
+        ),
     ];
-    asked.into_iter().find(|(asked, _)| *asked).map_or(Ok(()), |(_, why)| Err(Error::Unsupported(why)))
+    asked
+        .into_iter()
+        .find(|(asked, _)| *asked)
+        .map_or(Ok(()), |(_, why)| Err(Error::Unsupported(why)))
 }
 
 /// Everything that runs, wired up.
@@ -150,7 +162,12 @@ struct Program<'a> {
 
 impl<'a> Program<'a> {
     /// From the driver's socket to the end.
-    async fn run(flags: &'a Flags, world: &'a World, tasks: &Tasks, stop: &CancellationToken) -> Result<(), Error> {
+    async fn run(
+        flags: &'a Flags,
+        world: &'a World,
+        tasks: &Tasks,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
         let program = tokio::select! {
             program = Self::start(flags, world, tasks) => program?,
             // Nothing is in hand yet.
@@ -171,12 +188,19 @@ impl<'a> Program<'a> {
         let elects = flags.leader_election.is_some();
         let gate = if elects { Gate::shut(clock()) } else { Gate::open(clock()) };
         let random = || Arc::clone(&world.random);
-        let lanes = Lanes::new(world.transport.clone(), lane_settings(flags), gate.clone(), random(), &metrics);
+        let lanes = Lanes::new(
+            world.transport.clone(),
+            lane_settings(flags),
+            gate.clone(),
+            random(),
+            &metrics,
+        );
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
         let settings = provisioner_settings(flags, &driver, world);
-        let provisioner = CsiProvisioner::new(driver.clone(), lanes.objects.clone(), classes.clone(), settings);
+        let provisioner =
+            CsiProvisioner::new(driver.clone(), lanes.objects.clone(), classes.clone(), settings);
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
         let controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
@@ -247,7 +271,11 @@ impl<'a> Program<'a> {
         false
     }
 
-    async fn elect(&self, settings: ElectionSettings, stop: &CancellationToken) -> Result<(), Error> {
+    async fn elect(
+        &self,
+        settings: ElectionSettings,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
         let release = CancellationToken::new();
         let election = self.election_loop(settings, release.clone());
         tokio::pin!(election);
@@ -265,7 +293,8 @@ impl<'a> Program<'a> {
     }
 
     async fn election_loop(&self, settings: ElectionSettings, release: CancellationToken) -> Ended {
-        let source = self.recorder.from(&leader::event_component(self.driver.name(), &self.world.host.name));
+        let source =
+            self.recorder.from(&leader::event_component(self.driver.name(), &self.world.host.name));
         let leads = self.leads.clone();
         let on_change = move |change: leader::Change| {
             leads.send_replace(change.leads);
@@ -337,9 +366,12 @@ async fn connect(
         timeout: flags.driver.timeout,
         tasks: tasks.clone(),
     };
-    let driver = Driver::connect(settings, Arc::clone(&world.connector), gate.clone(), metrics).await?;
+    let driver =
+        Driver::connect(settings, Arc::clone(&world.connector), gate.clone(), metrics).await?;
     tracing::info!(driver = driver.name(), "Detected CSI driver");
-    if flags.gates.topology && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints) {
+    if flags.gates.topology
+        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
+    {
         return Err(Error::Unsupported(
             "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
         ));

@@ -85,15 +85,18 @@ async fn run(flags: Flags) -> ExitCode {
 
 async fn transport(flags: &Flags) -> Result<Transport, ConfigError> {
     let kubernetes = &flags.kubernetes;
-    let source = ConfigSource::resolve(kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref(), |name| {
-        env::var_os(name)
-    });
+    let source = ConfigSource::resolve(
+        kubernetes.master.as_deref(),
+        kubernetes.kubeconfig.as_deref(),
+        |name| env::var_os(name),
+    );
     kube_api::transport(&kube_api::config::load(&source).await?)
 }
 
 /// The first signal stops in order, the second at once.
 async fn signals(stop: CancellationToken) -> ExitCode {
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return end(255, "cannot listen for signals");
     };

@@ -8,15 +8,16 @@
 use std::time::Duration;
 
 use prometheus::{
-    Encoder as _, Error, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry,
-    TextEncoder, exponential_buckets,
+    Encoder as _, Error, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
+    Registry, TextEncoder, exponential_buckets,
 };
 
-/// client_golang's default buckets, in seconds.
+/// `client_golang`'s default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// csi-lib-utils' buckets for driver calls, in seconds.
-const CSI_BUCKETS: [f64; 13] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
+const CSI_BUCKETS: [f64; 13] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 
 /// The `driver_name` of calls made before the driver told its name.
 pub const UNKNOWN_DRIVER: &str = "unknown-driver";
@@ -373,8 +374,15 @@ impl Families<'_> {
         Ok(family)
     }
 
-    fn histogram(&self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Result<HistogramVec, Error> {
-        let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, Error> {
+        let family =
+            HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
         self.0.register(Box::new(family.clone()))?;
         Ok(family)
     }
@@ -396,7 +404,12 @@ mod tests {
     #[test]
     fn names_and_labels_are_the_originals() {
         let metrics = Metrics::new().unwrap();
-        metrics.csi.observe("d", "/csi.v1.Controller/CreateVolume", "OK", Duration::from_millis(150));
+        metrics.csi.observe(
+            "d",
+            "/csi.v1.Controller/CreateVolume",
+            "OK",
+            Duration::from_millis(150),
+        );
         metrics.controller.provisioned("sc", "", Duration::from_millis(1));
         metrics.controller.provision_failed("sc", "VolumeSnapshot");
         metrics.controller.deleted("sc", Duration::from_millis(1));

@@ -6,13 +6,7 @@
 //! the same seed and the same answers from outside, a run repeats itself. Sleeping and time-outs
 //! are tokio's own (`tokio::time`), which tests pause. Leaves to others what the tasks do.
 
-use std::{
-    fmt,
-    future::Future,
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
@@ -194,7 +188,8 @@ impl Tasks {
 pub async fn caught<T>(task: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(task).catch_unwind().await.map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+        text.or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned())
     })
 }
 
@@ -321,7 +316,10 @@ mod tests {
         assert_eq!(ended.recv().await, Some(TaskEnded { name: "returns", panic: None }));
         tasks.vital("panics", async { panic!("boom {}", 1) });
         let end = ended.recv().await.unwrap();
-        assert_eq!(end.to_string(), "background task \"panics\" ended unexpectedly: it panicked: boom 1");
+        assert_eq!(
+            end.to_string(),
+            "background task \"panics\" ended unexpectedly: it panicked: boom 1"
+        );
     }
 
     #[test]

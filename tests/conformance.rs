@@ -46,7 +46,8 @@ fn main() -> ExitCode {
 /// The files that are due and that the command line chooses.
 fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
     let all = scenario_files(conformance).map_err(|why| format!("no scenarios: {why}"))?;
-    let list = fs::read_to_string(conformance.join("due")).map_err(|why| format!("no list: {why}"))?;
+    let list =
+        fs::read_to_string(conformance.join("due")).map_err(|why| format!("no list: {why}"))?;
     let (mut files, unknown) = due(&list, &all);
     if !unknown.is_empty() {
         return Err(format!("tests/conformance/due names unknown scenarios: {unknown:?}"));
@@ -61,7 +62,8 @@ fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let cluster = || async { Cluster::of_environment(free_port()?).await };
     Ok(runtime.block_on(play_all(files, options, cluster, |played| println!("{played}"))))
 }

@@ -2,6 +2,8 @@
 //! behind an in-memory pipe, with another client, connector, clock, random source and spawner and
 //! nothing else different.
 
+// Helpers outside of test functions fail like tests do.
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #[path = "simulation/world.rs"]
 mod world;
 
@@ -13,6 +15,7 @@ use testkit::apiserver::{
     status::Status,
 };
 
+use tokio::time::sleep;
 use world::{Simulation, claim};
 
 /// The way of one claim and its volume, with nothing going wrong.
@@ -48,19 +51,22 @@ async fn killed_before_the_volume_is_saved_a_restart_saves_it() {
         let uid = simulation.create_claim("data");
         simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
         simulation.until("the POST is under way", |s| s.left_at_driver().len() == 1).await;
-        simulation.sleep(Duration::from_secs(1)).await;
+        sleep(Duration::from_secs(1)).await;
         process.kill();
-        simulation.sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(60)).await;
         assert!(simulation.volumes().is_empty(), "seed {seed}: the dead process saved nothing");
 
         simulation.faults().clear();
         simulation.start();
         simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
-        simulation.sleep(Duration::from_secs(3600)).await;
+        sleep(Duration::from_secs(3600)).await;
         let volumes = simulation.volumes();
         assert_eq!(volumes.len(), 1, "seed {seed}");
         assert_eq!(volumes[0]["spec"]["claimRef"]["uid"], uid);
-        assert_eq!(simulation.left_at_driver(), [volumes[0]["spec"]["csi"]["volumeHandle"].as_str().unwrap()]);
+        assert_eq!(
+            simulation.left_at_driver(),
+            [volumes[0]["spec"]["csi"]["volumeHandle"].as_str().unwrap()]
+        );
         let requests = simulation.requests("CreateVolume");
         assert_eq!(requests.len(), 2, "seed {seed}");
         assert_eq!(requests[0], requests[1], "seed {seed}: asked for the same again");
@@ -78,9 +84,13 @@ async fn killed_while_the_volume_is_being_saved_a_restart_does_not_ask_again() {
     process.kill();
     simulation.faults().clear();
     simulation.start();
-    simulation.sleep(Duration::from_secs(3600)).await;
+    sleep(Duration::from_secs(3600)).await;
     assert_eq!(simulation.volumes().len(), 1);
-    assert_eq!(simulation.calls("CreateVolume"), 1, "a claim that has its volume is never asked for");
+    assert_eq!(
+        simulation.calls("CreateVolume"),
+        1,
+        "a claim that has its volume is never asked for"
+    );
 }
 
 /// A POST whose answer is lost is looked after, not repeated blindly; its user hears of success.
@@ -102,7 +112,9 @@ async fn a_refused_save_is_told_and_tried_again() {
     let kinds = simulation.api.kinds();
     let kind = kinds.iter().find(|kind| kind.plural == "persistentvolumes").unwrap();
     let forbidden = Status::forbidden(kind, "x", "no");
-    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Answer(forbidden)).times(5));
+    simulation
+        .faults()
+        .add(Rule::on("create", "persistentvolumes", Effect::Answer(forbidden)).times(5));
     simulation.start();
     simulation.create_claim("data");
     simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
@@ -135,9 +147,9 @@ async fn a_claim_that_outlives_its_volume_gets_another_in_time() {
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
     simulation.release(&uid);
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
-    simulation.sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_secs(60)).await;
     assert_eq!(simulation.calls("CreateVolume"), 1);
-    simulation.sleep(Duration::from_secs(20 * 60)).await;
+    sleep(Duration::from_secs(20 * 60)).await;
     assert_eq!((simulation.calls("CreateVolume"), simulation.volumes().len()), (2, 1));
 }
 
@@ -150,7 +162,7 @@ async fn a_driver_restart_costs_a_moment() {
     simulation.create_claim("data");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     simulation.driver.stop();
-    simulation.sleep(Duration::from_secs(30)).await;
+    sleep(Duration::from_secs(30)).await;
     simulation.driver.start();
     simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
     assert!(simulation.is_running(), "no restart of the process");

@@ -25,10 +25,13 @@ use crate::kube_api::{
 #[derive(Clone)]
 pub struct ClaimBook(Arc<Shared>);
 
+/// Names a claim's PersistentVolume by the claim's UID.
+type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 struct Shared {
     identity: Identity,
     /// The name of a claim's PersistentVolume, from its UID.
-    volume_name: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    volume_name: Naming,
     inner: Mutex<Inner>,
 }
 
@@ -92,7 +95,10 @@ pub struct Glance {
 
 impl ClaimBook {
     /// An empty book. `volume_name` names the PersistentVolume of the claim with a given UID.
-    pub fn new(identity: Identity, volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+    pub fn new(
+        identity: Identity,
+        volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
         let inner = Mutex::default();
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
@@ -152,7 +158,8 @@ impl ClaimBook {
     /// Takes in a PersistentVolume that goes past, of whatever driver.
     pub fn volume_passes(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
-        let for_uid = volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default();
+        let for_uid =
+            volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default();
         if let Some(entry) = inner.entries.get_mut(for_uid) {
             entry.state = std::mem::take(&mut entry.state).volume_seen();
         }
@@ -194,7 +201,10 @@ impl ClaimBook {
     /// The claims that name this class.
     pub fn of_class(&self, class: &str) -> Vec<String> {
         let inner = self.0.inner.lock();
-        let named = inner.entries.iter().filter(|(_, entry)| super::ownership::class_of_claim(&entry.claim) == class);
+        let named = inner
+            .entries
+            .iter()
+            .filter(|(_, entry)| super::ownership::class_of_claim(&entry.claim) == class);
         named.map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -235,7 +245,8 @@ impl ClaimBook {
     pub fn answered(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
         let answered = |entry: &mut Entry| {
             let demand = entry.demand();
-            let (state, next) = std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
+            let (state, next) =
+                std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
             entry.polls = if next == Next::Poll { entry.polls.saturating_add(1) } else { 0 };
             entry.told = None;
@@ -286,7 +297,11 @@ impl ClaimBook {
 impl Entry {
     fn demand(&self) -> Demand {
         let unbound = self.claim.spec.volume_name.as_deref().unwrap_or_default().is_empty();
-        if self.present && unbound && !self.claim.is_terminating() { Demand::Wanted } else { Demand::Withdrawn }
+        if self.present && unbound && !self.claim.is_terminating() {
+            Demand::Wanted
+        } else {
+            Demand::Withdrawn
+        }
     }
 }
 
@@ -298,7 +313,7 @@ impl Inner {
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
-        self.entries.insert(uid.to_owned(), Entry { doubt, volume_name, ..Entry::default() });
+        self.entries.insert(uid.to_owned(), Entry { volume_name, doubt, ..Entry::default() });
     }
 
     /// The claim is there, but no longer of interest (bound, handed to another driver).
@@ -327,7 +342,9 @@ impl Inner {
         }
         let name = self.entries.remove(uid).and_then(|entry| entry.volume_name);
         // Two claims share a name where UIDs are cut short: the other one keeps it.
-        if let Some(name) = name.filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid)) {
+        if let Some(name) =
+            name.filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid))
+        {
             self.by_volume.remove(&name);
         }
     }

@@ -124,16 +124,28 @@ impl ClaimState {
     }
 
     /// The driver gave a final answer (rule 3).
-    fn ended(earlier: Option<Open>, demand: Demand, inconclusive: bool, next: Next, now: Instant) -> (Self, Next) {
+    fn ended(
+        earlier: Option<Open>,
+        demand: Demand,
+        inconclusive: bool,
+        next: Next,
+        now: Instant,
+    ) -> (Self, Next) {
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
             // A final code after an open call says nothing about that call (safety fact 2).
             (Some(open), Demand::Wanted) => (Self::Background(open), next),
-            (Some(open), Demand::Withdrawn) if inconclusive => (Self::Background(open), Next::Retry),
+            (Some(open), Demand::Withdrawn) if inconclusive => {
+                (Self::Background(open), Next::Retry)
+            }
             (Some(open), Demand::Withdrawn) => {
                 let open = open.one_more_final(now);
-                if open.is_closed(now) { (Self::Waiting, Next::Drop) } else { (Self::Background(open), Next::Retry) }
+                if open.is_closed(now) {
+                    (Self::Waiting, Next::Drop)
+                } else {
+                    (Self::Background(open), Next::Retry)
+                }
             }
         }
     }
@@ -175,7 +187,9 @@ impl Open {
 
     fn is_closed(self, now: Instant) -> bool {
         self.finals >= CLOSING_FINALS
-            && self.first_final.is_some_and(|first| now.saturating_duration_since(first) >= CLOSING_TIME)
+            && self
+                .first_final
+                .is_some_and(|first| now.saturating_duration_since(first) >= CLOSING_TIME)
     }
 }
 
@@ -196,13 +210,10 @@ mod tests {
         Failure::new("why")
     }
 
-    fn fresh() -> Option<Open> {
-        None
-    }
-
-    fn open() -> Option<Open> {
-        Some(Open::default())
-    }
+    /// No call was open before.
+    const FRESH: Option<Open> = None;
+    /// One was.
+    const OPEN: Option<Open> = Some(Open { finals: 0, first_final: None });
 
     fn background() -> ClaimState {
         ClaimState::Background(Open::default())
@@ -217,25 +228,25 @@ mod tests {
         let finished = || Outcome::Final(failure());
         let once = || ClaimState::Background(Open { finals: 1, first_final: Some(now) });
         let table = [
-            (fresh(), Outcome::Background(failure()), Wanted, background(), Next::Poll),
-            (fresh(), Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
-            (open(), Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
-            (fresh(), ignored(), Wanted, waiting(), Next::Drop),
-            (open(), ignored(), Wanted, background(), Next::Poll),
-            (fresh(), Outcome::NoChange(failure()), Wanted, waiting(), Next::Retry),
-            (fresh(), Outcome::NoChange(failure()), Withdrawn, waiting(), Next::Drop),
-            (open(), Outcome::NoChange(failure()), Withdrawn, background(), Next::Retry),
-            (fresh(), finished(), Wanted, waiting(), Next::Retry),
-            (fresh(), finished(), Withdrawn, waiting(), Next::Drop),
-            (open(), finished(), Wanted, background(), Next::Retry),
-            (open(), finished(), Withdrawn, once(), Next::Retry),
-            (open(), Outcome::Final(failure().inconclusive()), Withdrawn, background(), Next::Retry),
-            (fresh(), Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
-            (open(), Outcome::Infeasible(failure()), Wanted, background(), Next::Rest),
-            (open(), Outcome::Infeasible(failure()), Withdrawn, once(), Next::Retry),
-            (fresh(), Outcome::Reschedule(failure()), Wanted, waiting(), Next::GiveNodeBack),
-            (fresh(), Outcome::Reschedule(failure()), Withdrawn, waiting(), Next::Drop),
-            (open(), Outcome::Reschedule(failure()), Wanted, background(), Next::Retry),
+            (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Poll),
+            (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
+            (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
+            (FRESH, ignored(), Wanted, waiting(), Next::Drop),
+            (OPEN, ignored(), Wanted, background(), Next::Poll),
+            (FRESH, Outcome::NoChange(failure()), Wanted, waiting(), Next::Retry),
+            (FRESH, Outcome::NoChange(failure()), Withdrawn, waiting(), Next::Drop),
+            (OPEN, Outcome::NoChange(failure()), Withdrawn, background(), Next::Retry),
+            (FRESH, finished(), Wanted, waiting(), Next::Retry),
+            (FRESH, finished(), Withdrawn, waiting(), Next::Drop),
+            (OPEN, finished(), Wanted, background(), Next::Retry),
+            (OPEN, finished(), Withdrawn, once(), Next::Retry),
+            (OPEN, Outcome::Final(failure().inconclusive()), Withdrawn, background(), Next::Retry),
+            (FRESH, Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
+            (OPEN, Outcome::Infeasible(failure()), Wanted, background(), Next::Rest),
+            (OPEN, Outcome::Infeasible(failure()), Withdrawn, once(), Next::Retry),
+            (FRESH, Outcome::Reschedule(failure()), Wanted, waiting(), Next::GiveNodeBack),
+            (FRESH, Outcome::Reschedule(failure()), Withdrawn, waiting(), Next::Drop),
+            (OPEN, Outcome::Reschedule(failure()), Wanted, background(), Next::Retry),
         ];
         for (earlier, outcome, demand, state, next) in table {
             let got = ClaimState::InFlight { earlier }.answered(&outcome, demand, now);
@@ -247,7 +258,8 @@ mod tests {
     async fn a_volume_is_saved_whoever_wants_it() {
         for demand in [Wanted, Withdrawn] {
             let made = Outcome::Provisioned(Box::default());
-            let (state, next) = ClaimState::Waiting.called().answered(&made, demand, Instant::now());
+            let (state, next) =
+                ClaimState::Waiting.called().answered(&made, demand, Instant::now());
             assert_eq!((state, next), (ClaimState::Saving(Box::default()), Next::Save));
         }
     }
@@ -257,8 +269,11 @@ mod tests {
         let mut state = background();
         let mut step = |after: u64| {
             let now = Instant::now() + Duration::from_secs(after);
-            let (next_state, next) =
-                std::mem::take(&mut state).called().answered(&Outcome::Final(failure()), Withdrawn, now);
+            let (next_state, next) = std::mem::take(&mut state).called().answered(
+                &Outcome::Final(failure()),
+                Withdrawn,
+                now,
+            );
             state = next_state;
             (state.clone(), next)
         };
@@ -272,7 +287,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unknown_end_starts_the_count_of_finals_again() {
         let counted = ClaimState::Background(Open { finals: 2, first_final: Some(Instant::now()) });
-        let (state, _) = counted.called().answered(&Outcome::Background(failure()), Withdrawn, Instant::now());
+        let (state, _) =
+            counted.called().answered(&Outcome::Background(failure()), Withdrawn, Instant::now());
         assert_eq!(state, background());
     }
 
@@ -287,6 +303,10 @@ mod tests {
         assert_eq!(ClaimState::Done.volume_gone(), ClaimState::Waiting);
         assert_eq!(background().volume_gone(), background());
         assert_eq!(ClaimState::Done.called(), ClaimState::Done);
-        assert!(!ClaimState::Done.may_call() && background().may_call() && ClaimState::Waiting.may_call());
+        assert!(
+            !ClaimState::Done.may_call()
+                && background().may_call()
+                && ClaimState::Waiting.may_call()
+        );
     }
 }

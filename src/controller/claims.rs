@@ -110,7 +110,8 @@ fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
 /// from half a second to fifteen, jittered, and never beyond the longest retry interval.
 fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
     let (first, last) = POLL;
-    let grown = first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
+    let grown =
+        first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
     grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
 }
 
@@ -185,7 +186,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Ok(LookUp::Bound) => Err(Verdict::Done),
             Ok(LookUp::NameTaken(owner)) => {
-                let why = format!("PersistentVolume {:?} exists already and is for {owner}", order.volume_name);
+                let why = format!(
+                    "PersistentVolume {:?} exists already and is for {owner}",
+                    order.volume_name
+                );
                 if self.book.tells(uid, &why) {
                     self.events.failed(&order.claim, &why);
                 }
@@ -201,12 +205,17 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn look_up(&self, uid: &str, doubt: Doubt, order: &Order) -> Result<LookUp, ApiError> {
         let default_name = format!("pvc-{uid}");
         let mut verdict = LookUp::Clear;
-        for name in [Some(&order.volume_name), Some(&default_name).filter(|name| **name != order.volume_name)] {
+        for name in [
+            Some(&order.volume_name),
+            Some(&default_name).filter(|name| **name != order.volume_name),
+        ] {
             let Some(name) = name else { continue };
             match judge(self.find(name).await?.as_ref(), uid) {
                 LookUp::HasVolume => return Ok(LookUp::HasVolume),
                 // Only the name that will be used can be in the way.
-                LookUp::NameTaken(owner) if *name == order.volume_name => verdict = LookUp::NameTaken(owner),
+                LookUp::NameTaken(owner) if *name == order.volume_name => {
+                    verdict = LookUp::NameTaken(owner);
+                }
                 _ => {}
             }
         }
@@ -227,7 +236,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn is_unbound(&self, uid: &str, claim: &Claim) -> Result<bool, ApiError> {
         match self.client.get::<Claim>(Name::namespaced(claim.namespace(), claim.name())?).await {
             Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| live.uid() == uid && live.spec.volume_name.unwrap_or_default().is_empty()),
+            found => found.map(|live| {
+                live.uid() == uid && live.spec.volume_name.unwrap_or_default().is_empty()
+            }),
         }
     }
 
@@ -244,7 +255,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         match next {
             Next::Save => self.save(order, outcome, started).await,
             Next::Retry => Verdict::Retry,
-            Next::Poll => Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max)),
+            Next::Poll => {
+                Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max))
+            }
             Next::Rest => Verdict::RetryAfter(self.retry_max),
             Next::GiveNodeBack => self.give_node_back(&order.claim).await,
             Next::Drop => Verdict::Done,
@@ -289,7 +302,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Takes the selected node off the claim, so that the scheduler chooses again.
     async fn give_node_back(&self, claim: &Claim) -> Verdict {
         let remove = |object: &mut serde_json::Value| {
-            let annotations = object.pointer_mut("/metadata/annotations").and_then(serde_json::Value::as_object_mut);
+            let annotations = object
+                .pointer_mut("/metadata/annotations")
+                .and_then(serde_json::Value::as_object_mut);
             match annotations.and_then(|annotations| annotations.remove(SELECTED_NODE)) {
                 Some(_) => Edit::Write,
                 None => Edit::Nothing,

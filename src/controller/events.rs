@@ -21,7 +21,10 @@ impl ClaimEvents {
 
     /// An attempt starts.
     pub fn provisioning(&self, claim: &Claim) {
-        let text = format!("External provisioner is provisioning volume for claim \"{}\"", claim_key(claim));
+        let text = format!(
+            "External provisioner is provisioning volume for claim \"{}\"",
+            claim_key(claim)
+        );
         self.0.event(&subject(claim), Severity::Normal, "Provisioning", &text);
     }
 
@@ -34,7 +37,9 @@ impl ClaimEvents {
     pub fn infeasible(&self, claim: &Claim, why: &str) {
         self.failed(
             claim,
-            &format!("Volume provisioning failed with infeasible error. Retries will be delayed. {why}"),
+            &format!(
+                "Volume provisioning failed with infeasible error. Retries will be delayed. {why}"
+            ),
         );
     }
 

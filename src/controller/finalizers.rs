@@ -91,7 +91,10 @@ mod tests {
         ];
         for (policy, phase, protected, terminating, expected) in table {
             let got = due(&volume(policy, phase, protected, terminating));
-            assert_eq!(got, expected, "{policy} {phase} protected={protected} terminating={terminating}");
+            assert_eq!(
+                got, expected,
+                "{policy} {phase} protected={protected} terminating={terminating}"
+            );
         }
     }
 

@@ -125,7 +125,8 @@ struct Synced {
 impl<P: Provisioner> Controller<P> {
     /// A controller that does nothing yet.
     pub fn new(parts: Parts<P>) -> Self {
-        let Parts { provisioner, client, classes, events, metrics, random, tasks, settings } = parts;
+        let Parts { provisioner, client, classes, events, metrics, random, tasks, settings } =
+            parts;
         let identity = Identity {
             driver: provisioner.name().to_owned(),
             in_tree: provisioner.in_tree_name().map(str::to_owned),
@@ -188,7 +189,8 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_classes(&self) {
         let (book, queue) = (self.claims.book.clone(), self.queues.claims.clone());
-        let wake = move |class: &str| book.of_class(class).into_iter().for_each(|uid| queue.add(uid));
+        let wake =
+            move |class: &str| book.of_class(class).into_iter().for_each(|uid| queue.add(uid));
         let observer = self.classes.observer(self.synced.classes.clone(), Box::new(wake));
         self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
     }
@@ -203,7 +205,8 @@ impl<P: Provisioner> Controller<P> {
                 synced.send_replace(true);
             }
         };
-        self.tasks.vital("watch of PersistentVolumeClaims", self.reflector::<Claim>().run(observer));
+        self.tasks
+            .vital("watch of PersistentVolumeClaims", self.reflector::<Claim>().run(observer));
     }
 
     fn watch_volumes(&self) {
@@ -212,8 +215,12 @@ impl<P: Provisioner> Controller<P> {
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
             let Wake { volumes, claims } = book.observe(sighting);
-            volumes.into_iter().for_each(|name| queues.volumes.add(name));
-            claims.into_iter().for_each(|uid| queues.claims.add(uid));
+            for name in volumes {
+                queues.volumes.add(name);
+            }
+            for uid in claims {
+                queues.claims.add(uid);
+            }
             if complete {
                 synced.send_replace(true);
             }
@@ -230,7 +237,13 @@ impl<P: Provisioner> Controller<P> {
 
     fn reflector<V: crate::kube_api::View>(&self) -> Reflector<V> {
         let random = Arc::clone(&self.random);
-        Reflector::new(&self.client, Scope::all(), reflector::Settings::default(), random, &self.metrics)
+        Reflector::new(
+            &self.client,
+            Scope::all(),
+            reflector::Settings::default(),
+            random,
+            &self.metrics,
+        )
     }
 
     /// A check of whether everything has been listed once; an error names what has not.
@@ -253,7 +266,8 @@ impl<P: Provisioner> Controller<P> {
             () = self.listed() => {}
         }
         self.claims.book.start_working();
-        let working = futures::future::join3(self.work_claims(), self.work_volumes(), self.work_unsaved());
+        let working =
+            futures::future::join3(self.work_claims(), self.work_volumes(), self.work_unsaved());
         tokio::pin!(working);
         tokio::select! {
             _ = &mut working => return,
@@ -280,12 +294,24 @@ impl<P: Provisioner> Controller<P> {
             async move { worker.sync(&uid).await }
         };
         let on_panic = move |uid: &String, panic: &str| {
-            tracing::error!(uid, panic, "working on a claim panicked; this is a bug. The claim is set aside until it changes");
+            tracing::error!(
+                uid,
+                panic,
+                "working on a claim panicked; this is a bug. The claim is set aside until it changes"
+            );
             metrics.panicked("claims");
             book.interrupted(uid);
         };
         let queue = self.queues.claims.clone();
-        workqueue::work(queue, self.settings.workers, self.tasks.clone(), "claim", handler, on_panic).await;
+        workqueue::work(
+            queue,
+            self.settings.workers,
+            self.tasks.clone(),
+            "claim",
+            handler,
+            on_panic,
+        )
+        .await;
     }
 
     async fn work_volumes(&self) {
@@ -296,11 +322,23 @@ impl<P: Provisioner> Controller<P> {
             async move { worker.sync(&name).await }
         };
         let on_panic = move |name: &String, panic: &str| {
-            tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug. The volume is set aside until it changes");
+            tracing::error!(
+                pv = name,
+                panic,
+                "working on a volume panicked; this is a bug. The volume is set aside until it changes"
+            );
             metrics.panicked("volumes");
         };
         let queue = self.queues.volumes.clone();
-        workqueue::work(queue, self.settings.workers, self.tasks.clone(), "volume", handler, on_panic).await;
+        workqueue::work(
+            queue,
+            self.settings.workers,
+            self.tasks.clone(),
+            "volume",
+            handler,
+            on_panic,
+        )
+        .await;
     }
 
     async fn work_unsaved(&self) {
@@ -311,11 +349,22 @@ impl<P: Provisioner> Controller<P> {
             async move { store.sync(&uid).await }
         };
         let on_panic = move |uid: &String, panic: &str| {
-            tracing::error!(uid, panic, "saving a PersistentVolume panicked; this is a bug. It is tried again at the next start");
+            tracing::error!(
+                uid,
+                panic,
+                "saving a PersistentVolume panicked; this is a bug. It is tried again at the next start"
+            );
             metrics.panicked("unsavedpvs");
         };
-        workqueue::work(self.queues.unsaved.clone(), SAVERS, self.tasks.clone(), "unsaved volume", handler, on_panic)
-            .await;
+        workqueue::work(
+            self.queues.unsaved.clone(),
+            SAVERS,
+            self.tasks.clone(),
+            "unsaved volume",
+            handler,
+            on_panic,
+        )
+        .await;
     }
 
     /// Queues everything in work again from time to time: the safety net under the watches.

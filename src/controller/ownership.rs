@@ -37,12 +37,14 @@ impl Identity {
 
     /// Whether the claim's annotations name us as its provisioner.
     pub fn owns_claim(&self, claim: &Claim) -> bool {
-        let Some(provisioner) =
-            claim.annotation(STORAGE_PROVISIONER).or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
+        let Some(provisioner) = claim
+            .annotation(STORAGE_PROVISIONER)
+            .or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
         else {
             return false;
         };
-        let for_driver = provisioner == self.driver || claim.annotation(MIGRATED_TO) == Some(&self.driver);
+        let for_driver =
+            provisioner == self.driver || claim.annotation(MIGRATED_TO) == Some(&self.driver);
         for_driver && self.knows(provisioner)
     }
 
@@ -59,7 +61,10 @@ impl Identity {
 
 /// The name of the claim's class; empty when it has none.
 pub fn class_of_claim(claim: &Claim) -> &str {
-    claim.annotation(BETA_STORAGE_CLASS).or(claim.spec.storage_class_name.as_deref()).unwrap_or_default()
+    claim
+        .annotation(BETA_STORAGE_CLASS)
+        .or(claim.spec.storage_class_name.as_deref())
+        .unwrap_or_default()
 }
 
 /// The name of the volume's class; empty when it has none.
@@ -111,8 +116,14 @@ mod tests {
         let cases = [
             (json!({"metadata": {"annotations": {PROVISIONED_BY: "ebs.csi.aws.com"}}}), true),
             (json!({"metadata": {"annotations": {PROVISIONED_BY: "kubernetes.io/aws-ebs"}}}), true),
-            (json!({"metadata": {"annotations": {PROVISIONED_BY: "other"}}, "spec": {"csi": {"driver": "ebs.csi.aws.com"}}}), false),
-            (json!({"metadata": {"annotations": {PROVISIONED_BY: "other", MIGRATED_TO: "ebs.csi.aws.com"}}}), true),
+            (
+                json!({"metadata": {"annotations": {PROVISIONED_BY: "other"}}, "spec": {"csi": {"driver": "ebs.csi.aws.com"}}}),
+                false,
+            ),
+            (
+                json!({"metadata": {"annotations": {PROVISIONED_BY: "other", MIGRATED_TO: "ebs.csi.aws.com"}}}),
+                true,
+            ),
             (json!({"spec": {"csi": {"driver": "ebs.csi.aws.com"}}}), true),
             (json!({"spec": {"csi": {"driver": "other"}}}), false),
             (json!({"metadata": {"annotations": {MIGRATED_TO: "ebs.csi.aws.com"}}}), true),

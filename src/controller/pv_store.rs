@@ -12,8 +12,13 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
-    claim_book::ClaimBook, claims::claim_key, events::ClaimEvents, exclusive::Exclusive, finalizers,
-    ownership::{PROVISIONED_BY, class_of_claim}, provisioner::Order,
+    claim_book::ClaimBook,
+    claims::claim_key,
+    events::ClaimEvents,
+    exclusive::Exclusive,
+    finalizers,
+    ownership::{PROVISIONED_BY, class_of_claim},
+    provisioner::Order,
 };
 use crate::{
     kube_api::{
@@ -58,7 +63,12 @@ pub struct Unsaved {
 
 impl Unsaved {
     /// What `order` ended in: `volume`, completed by what the controller adds to it.
-    pub fn new(order: Order, volume: PersistentVolume, source: &'static str, started: Instant) -> Self {
+    pub fn new(
+        order: Order,
+        volume: PersistentVolume,
+        source: &'static str,
+        started: Instant,
+    ) -> Self {
         let volume = complete(volume, &order);
         Self { claim: order.claim, volume, source, started, unclear: false }
     }
@@ -90,7 +100,8 @@ fn complete(mut volume: PersistentVolume, order: &Order) -> PersistentVolume {
         resource_version: claim.metadata.resource_version.clone(),
         field_path: None,
     });
-    spec.storage_class_name = Some(class_of_claim(claim).to_owned()).filter(|class| !class.is_empty());
+    spec.storage_class_name =
+        Some(class_of_claim(claim).to_owned()).filter(|class| !class.is_empty());
     let annotations = volume.metadata.annotations.get_or_insert_default();
     annotations.insert(PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
     volume.metadata.finalizers.get_or_insert_default().push(finalizers::PROTECTION.to_owned());
@@ -124,9 +135,15 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let not_yet = |why: String| Attempt::NotYet { why, unclear: true };
     Some(match (ours, handle == unsaved.handle()) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
-        (true, true) => not_yet(format!("waiting for PersistentVolume {:?} to go: somebody deleted it", found.name())),
+        (true, true) => not_yet(format!(
+            "waiting for PersistentVolume {:?} to go: somebody deleted it",
+            found.name()
+        )),
         (true, false) => Attempt::Superseded { handle: handle.to_owned() },
-        (false, _) => not_yet(format!("PersistentVolume {:?} exists already and is not for this claim", found.name())),
+        (false, _) => not_yet(format!(
+            "PersistentVolume {:?} exists already and is not for this claim",
+            found.name()
+        )),
     })
 }
 

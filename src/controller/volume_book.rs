@@ -126,7 +126,9 @@ impl VolumeBook {
             None => inner.sighted.remove(&name),
         };
         match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
-            Change::Entered(_) | Change::Updated { .. } => Wake { volumes: vec![name], claims: Vec::new() },
+            Change::Entered(_) | Change::Updated { .. } => {
+                Wake { volumes: vec![name], claims: Vec::new() }
+            }
             Change::Left(_) | Change::Gone(_) | Change::Nothing => Wake::default(),
         }
     }
@@ -137,7 +139,10 @@ impl VolumeBook {
         inner.sighted.remove(volume.name());
         inner.deletions.deleted(volume.uid());
         drop(inner);
-        Wake { volumes: Vec::new(), claims: self.0.claims.volume_gone(volume).into_iter().collect() }
+        Wake {
+            volumes: Vec::new(),
+            claims: self.0.claims.volume_gone(volume).into_iter().collect(),
+        }
     }
 
     /// One volume, as a worker needs it; none when nothing is due for it. The view counts as

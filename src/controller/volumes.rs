@@ -150,7 +150,8 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// Removes the PersistentVolume, whose volume is gone.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
-        match self.client.delete::<Volume>(Name::cluster(volume.name())?, Some(volume.uid())).await {
+        match self.client.delete::<Volume>(Name::cluster(volume.name())?, Some(volume.uid())).await
+        {
             // Gone, or another one under the same name: the UID is a precondition.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
             deleted => deleted?,

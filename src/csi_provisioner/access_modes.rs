@@ -44,7 +44,9 @@ fn csi_mode(mode: &str, single_node_multi_writer: bool) -> Result<Mode, Failure>
         ("ReadWriteOncePod", true) => Mode::SingleNodeSingleWriter,
         ("ReadOnlyMany", _) => Mode::MultiNodeReaderOnly,
         ("ReadWriteMany", _) => Mode::MultiNodeMultiWriter,
-        (other, _) => return Err(Failure::new(format!("unsupported AccessMode combination: [{other}]"))),
+        (other, _) => {
+            return Err(Failure::new(format!("unsupported AccessMode combination: [{other}]")));
+        }
     })
 }
 
@@ -74,7 +76,9 @@ mod tests {
     fn modes(modes: &[&str], single_node_multi_writer: bool) -> Result<Vec<Mode>, String> {
         let claim: Claim = serde_json::from_value(json!({"spec": {"accessModes": modes}})).unwrap();
         capabilities(&claim, &StorageClass::default(), "", single_node_multi_writer)
-            .map(|capabilities| capabilities.iter().map(|c| c.access_mode.unwrap().mode()).collect())
+            .map(|capabilities| {
+                capabilities.iter().map(|c| c.access_mode.unwrap().mode()).collect()
+            })
             .map_err(|failure| failure.to_string())
     }
 
@@ -87,18 +91,36 @@ mod tests {
         assert_eq!(modes(&all, false), Ok(plain));
         assert_eq!(modes(&all, true), Ok(multi));
         assert_eq!(modes(&[], false), Ok(vec![]));
-        assert_eq!(modes(&["ReadMaybe"], false), Err("unsupported AccessMode combination: [ReadMaybe]".into()));
+        assert_eq!(
+            modes(&["ReadMaybe"], false),
+            Err("unsupported AccessMode combination: [ReadMaybe]".into())
+        );
     }
 
     #[test]
     fn block_claims_have_no_file_system() {
-        let claim: Claim =
-            serde_json::from_value(json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}})).unwrap();
-        let class: StorageClass = serde_json::from_value(json!({"mountOptions": ["discard"]})).unwrap();
+        let claim: Claim = serde_json::from_value(
+            json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block"}}),
+        )
+        .unwrap();
+        let class: StorageClass =
+            serde_json::from_value(json!({"mountOptions": ["discard"]})).unwrap();
         let block = capabilities(&claim, &class, "ext4", false).unwrap();
         assert_eq!(block[0].access_type, Some(AccessType::Block(BlockVolume {})));
-        let mount = capabilities(&Claim { spec: crate::kube_api::views::ClaimSpec { volume_mode: None, ..claim.spec }, ..claim }, &class, "ext4", false).unwrap();
+        let mount = capabilities(
+            &Claim {
+                spec: crate::kube_api::views::ClaimSpec { volume_mode: None, ..claim.spec },
+                ..claim
+            },
+            &class,
+            "ext4",
+            false,
+        )
+        .unwrap();
         let Some(AccessType::Mount(mount)) = &mount[0].access_type else { panic!("{mount:?}") };
-        assert_eq!((mount.fs_type.as_str(), mount.mount_flags.as_slice()), ("ext4", ["discard".to_owned()].as_slice()));
+        assert_eq!(
+            (mount.fs_type.as_str(), mount.mount_flags.as_slice()),
+            ("ext4", ["discard".to_owned()].as_slice())
+        );
     }
 }

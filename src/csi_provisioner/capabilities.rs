@@ -8,13 +8,16 @@ use crate::{
     controller::provisioner::Failure,
     csi::{
         Capabilities,
-        proto::{controller_service_capability::rpc::Type as Rpc, plugin_capability::service::Type as Service},
+        proto::{
+            controller_service_capability::rpc::Type as Rpc,
+            plugin_capability::service::Type as Service,
+        },
     },
     kube_api::views::Claim,
 };
 
 impl Capabilities {
-    /// Whether access modes of a single node are told apart (SINGLE_NODE_MULTI_WRITER).
+    /// Whether access modes of a single node are told apart (`SINGLE_NODE_MULTI_WRITER`).
     pub(super) fn single_node_multi_writer(&self) -> bool {
         self.controller.contains(&Rpc::SingleNodeMultiWriter)
     }
@@ -32,7 +35,9 @@ pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
     } else {
         return Ok(());
     };
-    Err(Failure::new(format!("CSI driver does not support dynamic provisioning: {lacks} capability is not reported")))
+    Err(Failure::new(format!(
+        "CSI driver does not support dynamic provisioning: {lacks} capability is not reported"
+    )))
 }
 
 /// Checks what making this claim's volume needs.
@@ -41,7 +46,9 @@ pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
 /// The original's text for what is missing.
 pub(super) fn check_create(settings: &Settings, claim: &Claim) -> Result<(), Failure> {
     check(&settings.capabilities)?;
-    if settings.attributes_class(claim).is_some() && !settings.capabilities.controller.contains(&Rpc::ModifyVolume) {
+    if settings.attributes_class(claim).is_some()
+        && !settings.capabilities.controller.contains(&Rpc::ModifyVolume)
+    {
         return Err(Failure::new(
             "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported",
         ));

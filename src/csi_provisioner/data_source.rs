@@ -10,7 +10,8 @@ use crate::{
 
 /// Lets a claim without a source pass.
 pub(super) fn check(claim: &Claim) -> Result<(), Outcome> {
-    let Some(source) = claim.spec.data_source.as_ref().or(claim.spec.data_source_ref.as_ref()) else {
+    let Some(source) = claim.spec.data_source.as_ref().or(claim.spec.data_source_ref.as_ref())
+    else {
         return Ok(());
     };
     Err(refusal(source))
@@ -36,18 +37,23 @@ mod tests {
 
     use super::*;
 
-    fn outcome(spec: serde_json::Value) -> Option<Outcome> {
+    fn outcome(spec: &serde_json::Value) -> Option<Outcome> {
         check(&serde_json::from_value(json!({"spec": spec})).unwrap()).err()
     }
 
     #[test]
     fn a_claim_with_a_source_never_gets_an_empty_volume() {
-        assert!(outcome(json!({})).is_none());
+        assert!(outcome(&json!({})).is_none());
         for field in ["dataSource", "dataSourceRef"] {
             for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
-                assert!(matches!(outcome(json!({field: {"kind": kind, "name": "n"}})), Some(Outcome::Final(_))));
+                assert!(matches!(
+                    outcome(&json!({field: {"kind": kind, "name": "n"}})),
+                    Some(Outcome::Final(_))
+                ));
             }
-            let populated = outcome(json!({field: {"kind": "Backup", "name": "n", "apiGroup": "example.com"}}));
+            let populated = outcome(
+                &json!({field: {"kind": "Backup", "name": "n", "apiGroup": "example.com"}}),
+            );
             assert!(matches!(populated, Some(Outcome::Ignored { .. })));
         }
     }

@@ -35,11 +35,16 @@ pub(super) async fn credentials(
     }
 }
 
-fn reference(volume: &Volume, class: Option<&StorageClass>) -> Result<Option<SecretReference>, Failure> {
-    let annotated = (volume.annotation(DELETION_SECRET_NAME), volume.annotation(DELETION_SECRET_NAMESPACE));
+fn reference(
+    volume: &Volume,
+    class: Option<&StorageClass>,
+) -> Result<Option<SecretReference>, Failure> {
+    let annotated =
+        (volume.annotation(DELETION_SECRET_NAME), volume.annotation(DELETION_SECRET_NAMESPACE));
     if let (Some(name), Some(namespace)) = annotated {
         let whole = !name.is_empty() && !namespace.is_empty();
-        return Ok(whole.then(|| SecretReference { namespace: namespace.to_owned(), name: name.to_owned() }));
+        return Ok(whole
+            .then(|| SecretReference { namespace: namespace.to_owned(), name: name.to_owned() }));
     }
     let (Some(class), Some(claim)) = (class, &volume.spec.claim_ref) else { return Ok(None) };
     let context = TemplateContext {
@@ -48,8 +53,9 @@ fn reference(volume: &Volume, class: Option<&StorageClass>) -> Result<Option<Sec
         claim_name: &claim.name,
         claim: None,
     };
-    secrets::reference(SecretKind::Provisioner, &class.parameters, &context)
-        .map_err(|why| Failure::new(format!("failed to get secretreference for volume {}: {why}", volume.name())))
+    secrets::reference(SecretKind::Provisioner, &class.parameters, &context).map_err(|why| {
+        Failure::new(format!("failed to get secretreference for volume {}: {why}", volume.name()))
+    })
 }
 
 #[cfg(test)]
@@ -58,14 +64,19 @@ mod tests {
 
     use super::*;
 
-    fn named(annotations: &Value, parameters: &Value, claim: bool) -> Result<Option<(String, String)>, String> {
+    fn named(
+        annotations: &Value,
+        parameters: &Value,
+        claim: bool,
+    ) -> Result<Option<(String, String)>, String> {
         let claim = if claim { json!({"namespace": "shop", "name": "data"}) } else { Value::Null };
         let volume: Volume = serde_json::from_value(json!({
             "metadata": {"name": "pv", "annotations": annotations}, "spec": {"claimRef": claim}
         }))
         .unwrap();
-        let class: Option<StorageClass> =
-            Some(parameters).filter(|p| !p.is_null()).map(|p| serde_json::from_value(json!({"parameters": p})).unwrap());
+        let class: Option<StorageClass> = Some(parameters)
+            .filter(|p| !p.is_null())
+            .map(|p| serde_json::from_value(json!({"parameters": p})).unwrap());
         reference(&volume, class.as_ref())
             .map(|found| found.map(|found| (found.namespace, found.name)))
             .map_err(|why| why.to_string())
@@ -79,7 +90,10 @@ mod tests {
         });
         let by_class = Ok(Some(("shop".into(), "pv-data".into())));
         let (name, namespace) = (DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE);
-        assert_eq!(named(&json!({name: "s", namespace: "ns"}), &class, true), Ok(Some(("ns".into(), "s".into()))));
+        assert_eq!(
+            named(&json!({name: "s", namespace: "ns"}), &class, true),
+            Ok(Some(("ns".into(), "s".into())))
+        );
         assert_eq!(named(&json!({name: "", namespace: ""}), &class, true), Ok(None));
         assert_eq!(named(&json!({name: "s", namespace: ""}), &class, true), Ok(None));
         assert_eq!(named(&json!({name: "s"}), &class, true), by_class);

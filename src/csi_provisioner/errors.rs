@@ -48,21 +48,38 @@ mod tests {
     fn the_drivers_own_codes_mean_what_the_original_takes_them_for() {
         for code in (1..=16).map(Code::from) {
             let expected = match code {
-                Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => ("background", false),
+                Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => {
+                    ("background", false)
+                }
                 Code::InvalidArgument => ("infeasible", false),
-                Code::AlreadyExists | Code::Unauthenticated | Code::PermissionDenied => ("final", true),
+                Code::AlreadyExists | Code::Unauthenticated | Code::PermissionDenied => {
+                    ("final", true)
+                }
                 _ => ("final", false),
             };
-            assert_eq!(kind(&create_outcome(&CallError::driver(code, "m"), false)), expected, "{code:?}");
-            let with_node = if code == Code::ResourceExhausted { ("reschedule", false) } else { expected };
-            assert_eq!(kind(&create_outcome(&CallError::driver(code, "m"), true)), with_node, "{code:?}");
+            assert_eq!(
+                kind(&create_outcome(&CallError::driver(code, "m"), false)),
+                expected,
+                "{code:?}"
+            );
+            let with_node =
+                if code == Code::ResourceExhausted { ("reschedule", false) } else { expected };
+            assert_eq!(
+                kind(&create_outcome(&CallError::driver(code, "m"), true)),
+                with_node,
+                "{code:?}"
+            );
         }
     }
 
     #[test]
     fn what_was_made_locally_is_never_final() {
         for code in (1..=16).map(Code::from) {
-            assert_eq!(kind(&create_outcome(&CallError::local(code, "m"), true)), ("background", false), "{code:?}");
+            assert_eq!(
+                kind(&create_outcome(&CallError::local(code, "m"), true)),
+                ("background", false),
+                "{code:?}"
+            );
         }
     }
 }

@@ -84,7 +84,8 @@ impl CsiProvisioner {
     async fn create(&self, order: &Order) -> Result<Outcome, Outcome> {
         data_source::check(&order.claim)?;
         let prepared = request::prepare(&self.client, &self.settings, order).await?;
-        let answer = self.driver.create_volume(prepared.request.clone()).await.and_then(created_volume);
+        let answer =
+            self.driver.create_volume(prepared.request.clone()).await.and_then(created_volume);
         let volume = answer.map_err(|error| errors::create_outcome(&error, false))?;
         let requested = prepared.request.capacity_range.unwrap_or_default().required_bytes;
         if volume.capacity_bytes != 0 && volume.capacity_bytes < requested {
@@ -109,8 +110,10 @@ impl CsiProvisioner {
         capabilities::check(&self.settings.capabilities)?;
         let class = self.classes.get(class_of_volume(volume));
         let credentials = deletion::credentials(&self.client, volume, class.as_deref()).await?;
-        let request =
-            DeleteVolumeRequest { volume_id: source.volume_handle.clone(), secrets: credentials.expose() };
+        let request = DeleteVolumeRequest {
+            volume_id: source.volume_handle.clone(),
+            secrets: credentials.expose(),
+        };
         self.driver.delete_volume(request).await.map(drop).map_err(Failure::new)
     }
 }

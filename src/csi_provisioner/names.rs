@@ -97,7 +97,11 @@ mod tests {
             ("a_b", false, false),
             ("ä", false, false),
         ] {
-            assert_eq!((is_dns_label(name), is_dns_subdomain(name)), (label, subdomain), "{name:?}");
+            assert_eq!(
+                (is_dns_label(name), is_dns_subdomain(name)),
+                (label, subdomain),
+                "{name:?}"
+            );
         }
         assert!(is_dns_label(&"a".repeat(63)) && !is_dns_label(&"a".repeat(64)));
         assert!(is_dns_subdomain(&"a".repeat(253)) && !is_dns_subdomain(&"a".repeat(254)));

@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::secrets::SecretKind;
-use crate::{controller::provisioner::Failure, kube_api::views::{Claim, View as _}};
+use crate::{
+    controller::provisioner::Failure,
+    kube_api::views::{Claim, View as _},
+};
 
 /// Parameters that start so are for this program, never for the driver.
 pub(super) const RESERVED_PREFIX: &str = "csi.storage.k8s.io/";
@@ -22,9 +25,13 @@ const VOLUME_NAME: &str = "csi.storage.k8s.io/pv/name";
 ///
 /// # Errors
 /// The original's text when the class names it twice.
-pub(super) fn fs_type(parameters: &BTreeMap<String, String>, default: &str) -> Result<String, Failure> {
-    let mut named =
-        parameters.iter().filter(|(key, _)| key.eq_ignore_ascii_case(OLD_FS_TYPE) || *key == FS_TYPE);
+pub(super) fn fs_type(
+    parameters: &BTreeMap<String, String>,
+    default: &str,
+) -> Result<String, Failure> {
+    let mut named = parameters
+        .iter()
+        .filter(|(key, _)| key.eq_ignore_ascii_case(OLD_FS_TYPE) || *key == FS_TYPE);
     let first = named.next().map(|(_, value)| value.as_str()).unwrap_or_default();
     if named.next().is_some() {
         return Err(Failure::new(format!(
@@ -38,7 +45,9 @@ pub(super) fn fs_type(parameters: &BTreeMap<String, String>, default: &str) -> R
 ///
 /// # Errors
 /// The original's text for a reserved key that means nothing.
-pub(super) fn for_driver(parameters: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn for_driver(
+    parameters: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Failure> {
     let unknown = parameters.keys().find(|key| key.starts_with(RESERVED_PREFIX) && !is_known(key));
     if let Some(key) = unknown {
         return Err(Failure::new(format!(
@@ -84,7 +93,11 @@ mod tests {
             (class(&[("fsType", "ext4"), ("fstype", "ext4")]), Err(())),
         ] {
             let expected = expected.map(str::to_owned).or_else(|()| twice.clone());
-            assert_eq!(fs_type(&parameters, "xfs").map_err(|f| f.to_string()), expected, "{parameters:?}");
+            assert_eq!(
+                fs_type(&parameters, "xfs").map_err(|f| f.to_string()),
+                expected,
+                "{parameters:?}"
+            );
         }
     }
 
@@ -100,7 +113,8 @@ mod tests {
         ]);
         let kept = class(&[("pool", "rbd"), ("fstype", "ext4"), ("csiProvisionerSecretName", "s")]);
         assert_eq!(for_driver(&given), Ok(kept));
-        let refused = for_driver(&class(&[("csi.storage.k8s.io/resizer-secret-name", "s")])).unwrap_err();
+        let refused =
+            for_driver(&class(&[("csi.storage.k8s.io/resizer-secret-name", "s")])).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "failed to strip CSI Parameters of prefixed keys: found unknown parameter key \"csi.storage.k8s.io/resizer-secret-name\" with reserved namespace csi.storage.k8s.io/"

@@ -25,20 +25,31 @@ use crate::{
 /// The volume attribute that names the process which provisioned the volume.
 const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
 /// Which secret deletes the volume; always there, empty without one.
-pub(super) const DELETION_SECRET_NAME: &str = "volume.kubernetes.io/provisioner-deletion-secret-name";
+pub(super) const DELETION_SECRET_NAME: &str =
+    "volume.kubernetes.io/provisioner-deletion-secret-name";
 /// Its namespace.
-pub(super) const DELETION_SECRET_NAMESPACE: &str = "volume.kubernetes.io/provisioner-deletion-secret-namespace";
+pub(super) const DELETION_SECRET_NAMESPACE: &str =
+    "volume.kubernetes.io/provisioner-deletion-secret-namespace";
 /// Which secret modifies the volume; only there with one.
 const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-name";
 /// Its namespace.
 const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 
 /// The PersistentVolume for `volume`, which the driver made for `order`.
-pub(super) fn build(settings: &Settings, order: &Order, prepared: &Prepared, volume: &Volume) -> core::PersistentVolume {
+pub(super) fn build(
+    settings: &Settings,
+    order: &Order,
+    prepared: &Prepared,
+    volume: &Volume,
+) -> core::PersistentVolume {
     let spec = core::PersistentVolumeSpec {
         access_modes: Some(order.claim.spec.access_modes.clone()),
-        mount_options: Some(order.class.mount_options.clone()).filter(|options| !options.is_empty()),
-        capacity: Some(BTreeMap::from([("storage".to_owned(), capacity(volume, &prepared.request))])),
+        mount_options: Some(order.class.mount_options.clone())
+            .filter(|options| !options.is_empty()),
+        capacity: Some(BTreeMap::from([(
+            "storage".to_owned(),
+            capacity(volume, &prepared.request),
+        )])),
         csi: Some(source(settings, order, prepared, volume)),
         persistent_volume_reclaim_policy: order.class.reclaim_policy.clone(),
         volume_mode: order.claim.spec.volume_mode.clone(),
@@ -79,7 +90,8 @@ fn source(
         driver: settings.driver_name.clone(),
         volume_handle: volume.volume_id.clone(),
         volume_attributes: Some(attributes),
-        fs_type: Some(prepared.fs_type.clone()).filter(|fs_type| !is_block(&order.claim) && !fs_type.is_empty()),
+        fs_type: Some(prepared.fs_type.clone())
+            .filter(|fs_type| !is_block(&order.claim) && !fs_type.is_empty()),
         read_only: is_read_only(settings, &prepared.request).then_some(true),
         controller_publish_secret_ref: reference(secrets.controller_publish.as_ref()),
         node_stage_secret_ref: reference(secrets.node_stage.as_ref()),
@@ -97,8 +109,11 @@ fn is_read_only(settings: &Settings, request: &CreateVolumeRequest) -> bool {
 }
 
 fn annotations(secrets: &SecretReferences) -> BTreeMap<String, String> {
-    let (name, namespace) =
-        secrets.provisioner.as_ref().map(|secret| (&*secret.name, &*secret.namespace)).unwrap_or_default();
+    let (name, namespace) = secrets
+        .provisioner
+        .as_ref()
+        .map(|secret| (&*secret.name, &*secret.namespace))
+        .unwrap_or_default();
     let mut annotations = BTreeMap::from([
         (DELETION_SECRET_NAME.to_owned(), name.to_owned()),
         (DELETION_SECRET_NAMESPACE.to_owned(), namespace.to_owned()),

@@ -40,10 +40,15 @@ pub(super) struct SecretReferences {
 }
 
 /// Makes the request for an order, or says why there is none.
-pub(super) async fn prepare(client: &Client, settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
+pub(super) async fn prepare(
+    client: &Client,
+    settings: &Settings,
+    order: &Order,
+) -> Result<Prepared, Outcome> {
     let mut prepared = draft(settings, order)?;
     let context = TemplateContext::of_claim(&order.claim, &order.volume_name);
-    let (references, credentials) = resolve_secrets(client, order, &context).await.map_err(Outcome::NoChange)?;
+    let (references, credentials) =
+        resolve_secrets(client, order, &context).await.map_err(Outcome::NoChange)?;
     prepared.secrets = references;
     prepared.request.secrets = credentials.expose();
     let own = parameters::for_driver(&order.class.parameters).map_err(Outcome::Final)?;
@@ -52,7 +57,8 @@ pub(super) async fn prepare(client: &Client, settings: &Settings, order: &Order)
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &order.volume_name));
     }
     if let Some(attributes) = settings.attributes_class(&order.claim) {
-        prepared.request.mutable_parameters = mutable_parameters(client, settings, attributes).await?;
+        prepared.request.mutable_parameters =
+            mutable_parameters(client, settings, attributes).await?;
     }
     Ok(prepared)
 }
@@ -64,12 +70,17 @@ fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
     if claim.spec.selector.is_some() {
         return Err(Outcome::Final(Failure::new("claim Selector is not supported")));
     }
-    let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type).map_err(Outcome::Final)?;
+    let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)
+        .map_err(Outcome::Final)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
     let request = CreateVolumeRequest {
         name: order.volume_name.clone(),
-        capacity_range: Some(CapacityRange { required_bytes: required_bytes(claim)?, limit_bytes: 0 }),
-        volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer).map_err(Outcome::Final)?,
+        capacity_range: Some(CapacityRange {
+            required_bytes: required_bytes(claim)?,
+            limit_bytes: 0,
+        }),
+        volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer)
+            .map_err(Outcome::Final)?,
         ..CreateVolumeRequest::default()
     };
     Ok(Prepared { request, fs_type, secrets: SecretReferences::default() })
@@ -79,7 +90,9 @@ fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
 fn required_bytes(claim: &Claim) -> Result<i64, Outcome> {
     let Some(storage) = claim.spec.resources.requests.get("storage") else { return Ok(0) };
     let quantity = Quantity::parse(storage).map_err(|why| {
-        Outcome::Final(Failure::new(format!("the claim requests {storage:?} of storage, which is no quantity: {why}")))
+        Outcome::Final(Failure::new(format!(
+            "the claim requests {storage:?} of storage, which is no quantity: {why}"
+        )))
     })?;
     Ok(quantity.value())
 }

@@ -125,7 +125,12 @@ pub(super) struct TemplateContext<'a> {
 impl<'a> TemplateContext<'a> {
     /// The context of provisioning for `claim`.
     pub(super) fn of_claim(claim: &'a Claim, volume_name: &'a str) -> Self {
-        Self { volume_name, claim_namespace: claim.namespace(), claim_name: claim.name(), claim: Some(claim) }
+        Self {
+            volume_name,
+            claim_namespace: claim.namespace(),
+            claim_name: claim.name(),
+            claim: Some(claim),
+        }
     }
 
     /// The tokens of a namespace: nothing the claim's user could choose freely.
@@ -158,17 +163,25 @@ pub(super) fn reference(
     parameters: &BTreeMap<String, String>,
     context: &TemplateContext<'_>,
 ) -> Result<Option<SecretReference>, Failure> {
-    let own = templates(kind, parameters)
-        .map_err(|why| Failure::new(format!("failed to get name and namespace template from params: {why}")))?;
+    let own = templates(kind, parameters).map_err(|why| {
+        Failure::new(format!("failed to get name and namespace template from params: {why}"))
+    })?;
     let templates = match own {
         Some(own) => Some(own),
         None => templates(SecretKind::Default, parameters).map_err(|why| {
-            Failure::new(format!("failed to get default name and namespace template from params: {why}"))
+            Failure::new(format!(
+                "failed to get default name and namespace template from params: {why}"
+            ))
         })?,
     };
     let Some((name, namespace)) = templates else { return Ok(None) };
     // The namespace is resolved first: its complaint is the one that users see.
-    let namespace = resolved(namespace, |token| context.namespace_token(token), is_dns_label, "namespace name")?;
+    let namespace = resolved(
+        namespace,
+        |token| context.namespace_token(token),
+        is_dns_label,
+        "namespace name",
+    )?;
     let name = resolved(name, |token| context.name_token(token), is_dns_subdomain, "secret name")?;
     Ok(Some(SecretReference { namespace, name }))
 }
@@ -192,11 +205,13 @@ fn templates(
     };
     match (pick(old_name, keys.name)?, pick(old_namespace, keys.namespace)?) {
         (None, None) => Ok(None),
-        (Some(""), Some(_)) | (Some(_), Some("")) => {
-            Err(format!("{label} secrets specified in parameters but value of either namespace or name is empty"))
-        }
+        (Some(""), Some(_)) | (Some(_), Some("")) => Err(format!(
+            "{label} secrets specified in parameters but value of either namespace or name is empty"
+        )),
         (Some(name), Some(namespace)) => Ok(Some((name, namespace))),
-        _ => Err(format!("either name and namespace for {label} secrets specified, Both must be specified")),
+        _ => Err(format!(
+            "either name and namespace for {label} secrets specified, Both must be specified"
+        )),
     }
 }
 
@@ -216,7 +231,10 @@ fn resolved(
     });
     if !unknown.is_empty() {
         let unknown = quote_list(unknown.iter().map(String::as_str));
-        return Err(Failure::new(format!("error resolving value {}: invalid tokens: {unknown}", quote(template))));
+        return Err(Failure::new(format!(
+            "error resolving value {}: invalid tokens: {unknown}",
+            quote(template)
+        )));
     }
     if is_valid(&result) {
         return Ok(result);
@@ -276,10 +294,14 @@ impl SecretError {
 }
 
 /// Reads a Secret; no reference, no credentials.
-pub(super) async fn read(client: &Client, reference: Option<&SecretReference>) -> Result<Credentials, SecretError> {
+pub(super) async fn read(
+    client: &Client,
+    reference: Option<&SecretReference>,
+) -> Result<Credentials, SecretError> {
     let Some(reference) = reference else { return Ok(Credentials::default()) };
     let unreadable = |source| SecretError::Unreadable { reference: reference.clone(), source };
-    let name = Name::namespaced(&reference.namespace, &reference.name).map_err(|error| unreadable(error.into()))?;
+    let name = Name::namespaced(&reference.namespace, &reference.name)
+        .map_err(|error| unreadable(error.into()))?;
     let secret: Secret = client.get(name).await.map_err(unreadable)?;
     credentials(&secret, reference)
 }
@@ -287,7 +309,8 @@ pub(super) async fn read(client: &Client, reference: Option<&SecretReference>) -
 fn credentials(secret: &Secret, reference: &SecretReference) -> Result<Credentials, SecretError> {
     let value = |(key, value): (&String, &crate::kube_api::views::SecretValue)| {
         let text = String::from_utf8(value.expose().to_vec());
-        let text = text.map_err(|_| SecretError::NotText { reference: reference.clone(), key: key.clone() })?;
+        let text = text
+            .map_err(|_| SecretError::NotText { reference: reference.clone(), key: key.clone() })?;
         Ok((key.clone(), text))
     };
     secret.data.iter().map(value).collect::<Result<_, _>>().map(Credentials)
@@ -300,7 +323,8 @@ mod tests {
     use super::*;
 
     fn resolve(parameters: &[(&str, &str)]) -> Result<Option<(String, String)>, String> {
-        let parameters = parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let parameters =
+            parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let claim: Claim = serde_json::from_value(json!({
             "metadata": {"name": "data", "namespace": "shop", "annotations": {"team/secret": "blue", "odd": "No Name"}}
         }))
@@ -314,6 +338,7 @@ mod tests {
     const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";
     const NAMESPACE: &str = "csi.storage.k8s.io/provisioner-secret-namespace";
 
+    #[allow(clippy::unnecessary_wraps)] // what `resolve` gives
     fn found(namespace: &str, name: &str) -> Result<Option<(String, String)>, String> {
         Ok(Some((namespace.into(), name.into())))
     }
@@ -321,12 +346,18 @@ mod tests {
     #[test]
     fn a_class_names_secrets_by_pair_default_or_older_keys() {
         let old = [("csiProvisionerSecretName", "old"), ("csiProvisionerSecretNamespace", "ns")];
-        let default = [("csi.storage.k8s.io/secret-name", "any"), ("csi.storage.k8s.io/secret-namespace", "ns")];
+        let default = [
+            ("csi.storage.k8s.io/secret-name", "any"),
+            ("csi.storage.k8s.io/secret-namespace", "ns"),
+        ];
         assert_eq!(resolve(&[]), Ok(None));
         assert_eq!(resolve(&[(NAME, "s"), (NAMESPACE, "ns")]), found("ns", "s"));
         assert_eq!(resolve(&old), found("ns", "old"));
         assert_eq!(resolve(&default), found("ns", "any"));
-        assert_eq!(resolve(&[default[0], default[1], (NAME, "s"), (NAMESPACE, "ns")]), found("ns", "s"));
+        assert_eq!(
+            resolve(&[default[0], default[1], (NAME, "s"), (NAMESPACE, "ns")]),
+            found("ns", "s")
+        );
         assert_eq!(resolve(&[old[0], (NAMESPACE, "ns")]), found("ns", "old"));
     }
 
@@ -358,18 +389,27 @@ mod tests {
             ("Ns", "s", Err(r#""Ns" is not a valid namespace name"#.into())),
         ];
         for (namespace, name, expected) in table {
-            assert_eq!(resolve(&[(NAME, name), (NAMESPACE, namespace)]), expected, "{namespace} {name}");
+            assert_eq!(
+                resolve(&[(NAME, name), (NAMESPACE, namespace)]),
+                expected,
+                "{namespace} {name}"
+            );
         }
     }
 
     #[test]
     fn credentials_are_text_and_never_printed() {
         let reference = SecretReference { namespace: "ns".into(), name: "s".into() };
-        let secret = |value: &str| serde_json::from_value::<Secret>(json!({"data": {"key": value}})).unwrap();
+        let secret = |value: &str| {
+            serde_json::from_value::<Secret>(json!({"data": {"key": value}})).unwrap()
+        };
         let read = credentials(&secret("czNjcjN0"), &reference).unwrap();
         assert_eq!(read.expose()["key"], "s3cr3t");
         assert_eq!(format!("{read:?}"), "***stripped***");
         let refused = credentials(&secret("/w=="), &reference).unwrap_err();
-        assert!(refused.to_string().contains("the value of \"key\" is not valid UTF-8"), "{refused}");
+        assert!(
+            refused.to_string().contains("the value of \"key\" is not valid UTF-8"),
+            "{refused}"
+        );
     }
 }

@@ -18,7 +18,13 @@ use serde::{Deserialize, Deserializer};
 
 /// A kind this program reads, with what requests for it need to know.
 pub trait View:
-    Resource<DynamicType = ()> + for<'de> Deserialize<'de> + Clone + std::fmt::Debug + Send + Sync + 'static
+    Resource<DynamicType = ()>
+    + for<'de> Deserialize<'de>
+    + Clone
+    + std::fmt::Debug
+    + Send
+    + Sync
+    + 'static
 {
     /// Whether objects of the kind live in a namespace.
     const NAMESPACED: bool;
@@ -382,16 +388,26 @@ mod tests {
 
     #[test]
     fn a_secrets_values_are_decoded_and_never_printed() {
-        let secret: Secret =
-            serde_json::from_value(serde_json::json!({"metadata": {"name": "s"}, "data": {"userKey": "czNjcjN0"}})).unwrap();
+        let secret: Secret = serde_json::from_value(
+            serde_json::json!({"metadata": {"name": "s"}, "data": {"userKey": "czNjcjN0"}}),
+        )
+        .unwrap();
         assert_eq!(secret.data["userKey"].expose(), b"s3cr3t");
         let printed = format!("{secret:?}");
-        assert!(printed.contains("***stripped***") && !printed.contains("s3cr3t") && !printed.contains("115, 51"), "{printed}");
+        assert!(
+            printed.contains("***stripped***")
+                && !printed.contains("s3cr3t")
+                && !printed.contains("115, 51"),
+            "{printed}"
+        );
     }
 
     #[test]
     fn urls_are_the_api_servers() {
-        assert_eq!(Claim::url_path(&(), Some("sc")), "/api/v1/namespaces/sc/persistentvolumeclaims");
+        assert_eq!(
+            Claim::url_path(&(), Some("sc")),
+            "/api/v1/namespaces/sc/persistentvolumeclaims"
+        );
         assert_eq!(StorageClass::url_path(&(), None), "/apis/storage.k8s.io/v1/storageclasses");
     }
 }

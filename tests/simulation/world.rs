@@ -1,11 +1,6 @@
 //! One simulated cluster: API server, driver, and processes that can be killed.
 
-use std::{
-    future::Future,
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use csi_provisioner::{
     app::{self, Host, World},
@@ -25,13 +20,13 @@ use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// The driver's name.
-pub const DRIVER: &str = "disk.example.com";
+pub(crate) const DRIVER: &str = "disk.example.com";
 
 /// The longest a simulated wait may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A cluster in memory.
-pub struct Simulation {
+pub(crate) struct Simulation {
     pub api: ApiServer,
     pub driver: Arc<driver::Host<Scripted>>,
     seed: u64,
@@ -40,7 +35,7 @@ pub struct Simulation {
 
 /// One run of the program.
 #[derive(Clone)]
-pub struct Process {
+pub(crate) struct Process {
     tasks: Tasks,
     stop: CancellationToken,
     outcome: Arc<Mutex<Option<Result<(), String>>>>,
@@ -58,17 +53,17 @@ impl Spawner for Tasks {
 
 impl Process {
     /// Ends every task of the process at the await it stands at.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.tasks.0.lock().abort_all();
     }
 
     /// SIGTERM.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
     /// How the process ended, once it has ended by itself.
-    pub fn outcome(&self) -> Option<Result<(), String>> {
+    pub(crate) fn outcome(&self) -> Option<Result<(), String>> {
         self.outcome.lock().clone()
     }
 }
@@ -89,7 +84,7 @@ impl Clock for SimulatedClock {
 
 impl Simulation {
     /// A cluster with one class of a driver that answers at once.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let api = ApiServer::new(Options { seed, ..Options::default() });
         api.namespace("sc");
         let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
@@ -101,12 +96,12 @@ impl Simulation {
     }
 
     /// Starts the program.
-    pub fn start(&self) -> Process {
+    pub(crate) fn start(&self) -> Process {
         self.launch("host", &[])
     }
 
     /// Starts the program with leader election, as the host `name`.
-    pub fn start_elected(&self, name: &str) -> Process {
+    pub(crate) fn start_elected(&self, name: &str) -> Process {
         self.launch(name, &["--leader-election", "--leader-election-namespace=default"])
     }
 
@@ -114,7 +109,11 @@ impl Simulation {
         let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
         let args = program.iter().chain(flags).map(Into::into);
         let flags = Flags::parse(args, |_| None).unwrap().flags;
-        let process = Process { tasks: Tasks::default(), stop: CancellationToken::new(), outcome: Arc::default() };
+        let process = Process {
+            tasks: Tasks::default(),
+            stop: CancellationToken::new(),
+            outcome: Arc::default(),
+        };
         let number = self.processes.lock().len() as u64;
         let world = self.world(host, number, &process.tasks);
         let (stop, outcome) = (process.stop.clone(), Arc::clone(&process.outcome));
@@ -134,7 +133,9 @@ impl Simulation {
             transport: boxed(self.api.service(User::new("provisioner"))),
             connector: self.connector(),
             clock: Arc::new(SimulatedClock(Instant::now())),
-            random: Arc::new(Generator::from_seed(self.seed.wrapping_mul(1000).wrapping_add(number))),
+            random: Arc::new(Generator::from_seed(
+                self.seed.wrapping_mul(1000).wrapping_add(number),
+            )),
             spawner: Arc::new(tasks.clone()),
             host: Host { name: host.to_owned(), ..Host::default() },
         }
@@ -143,105 +144,115 @@ impl Simulation {
     fn connector(&self) -> Connector {
         let driver = Arc::clone(&self.driver);
         Arc::new(move |_| {
-            let stream: io::Result<BoxedIo> = driver.connect().map(|stream| Box::new(stream) as BoxedIo);
+            let stream: io::Result<BoxedIo> =
+                driver.connect().map(|stream| Box::new(stream) as BoxedIo);
             async move { stream }.boxed()
         })
     }
 
     /// Waits in simulated time until `what` holds.
-    pub async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
-            assert!(start.elapsed() < PATIENCE, "seed {}: waited in vain until {what}\n{}", self.seed, self.trace());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "seed {}: waited in vain until {what}\n{}",
+                self.seed,
+                self.trace()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// Lets simulated time pass.
-    pub fn sleep(&self, time: Duration) -> impl Future<Output = ()> + use<> {
-        tokio::time::sleep(time)
-    }
-
     /// What goes wrong at the API server.
-    pub fn faults(&self) -> &Faults {
+    pub(crate) fn faults(&self) -> &Faults {
         self.api.faults()
     }
 
     /// Changes what the driver answers.
-    pub fn script(&self, script: Value) {
+    pub(crate) fn script(&self, script: Value) {
         self.driver.backend().amend(serde_json::from_value(script).unwrap());
     }
 
     /// Makes a claim of the class; gives its UID.
-    pub fn create_claim(&self, name: &str) -> String {
+    pub(crate) fn create_claim(&self, name: &str) -> String {
         let made = self.api.create(&claim(name)).unwrap();
         made["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    pub fn delete_claim(&self, name: &str) {
+    pub(crate) fn delete_claim(&self, name: &str) {
         self.api.delete("PersistentVolumeClaim", "sc", name).unwrap();
     }
 
     /// Marks the claim's volume as released, as the cluster does once the claim is gone.
-    pub fn release(&self, uid: &str) {
+    pub(crate) fn release(&self, uid: &str) {
         let status = json!({"status": {"phase": "Released"}});
         self.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &status).unwrap();
     }
 
     /// Every PersistentVolume.
-    pub fn volumes(&self) -> Vec<Value> {
+    pub(crate) fn volumes(&self) -> Vec<Value> {
         self.api.list("PersistentVolume", "")
     }
 
     /// The volumes that the driver holds, by id.
-    pub fn left_at_driver(&self) -> Vec<String> {
+    pub(crate) fn left_at_driver(&self) -> Vec<String> {
         self.driver.backend().volumes().into_iter().collect()
     }
 
     /// How often the driver's method was called.
-    pub fn calls(&self, method: &str) -> usize {
+    pub(crate) fn calls(&self, method: &str) -> usize {
         self.driver.journal().count(method)
     }
 
     /// The requests of each call of the driver's method.
-    pub fn requests(&self, method: &str) -> Vec<Value> {
+    pub(crate) fn requests(&self, method: &str) -> Vec<Value> {
         let calls = self.driver.journal().calls();
         calls.into_iter().filter(|call| call.method == method).map(|call| call.request).collect()
     }
 
     /// How many requests the API server got.
-    pub fn api_requests(&self, verb: &str, resource: &str) -> usize {
+    pub(crate) fn api_requests(&self, verb: &str, resource: &str) -> usize {
         self.api.requests().count(verb, resource)
     }
 
     /// Whether an event with this reason is there about the object of this name.
-    pub fn has_event(&self, about: &str, reason: &str) -> bool {
+    pub(crate) fn has_event(&self, about: &str, reason: &str) -> bool {
         let events = self.api.list("Event", "sc");
-        events.iter().any(|event| event["involvedObject"]["name"] == about && event["reason"] == reason)
+        events
+            .iter()
+            .any(|event| event["involvedObject"]["name"] == about && event["reason"] == reason)
     }
 
     /// Who holds the Lease.
-    pub fn lease_holder(&self) -> Option<String> {
+    pub(crate) fn lease_holder(&self) -> Option<String> {
         let lease = self.api.list("Lease", "default").pop()?;
         Some(lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Whether the process started last still runs.
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.processes.lock().last().is_some_and(|process| process.outcome().is_none())
     }
 
     /// What happened: every request to the API server and every call of the driver, in order.
-    pub fn trace(&self) -> String {
+    pub(crate) fn trace(&self) -> String {
         let requests = self.api.requests().all();
-        let mut lines: Vec<String> = requests.iter().map(|r| format!("{} {} -> {}", r.received, r.what(), r.code)).collect();
-        lines.extend(self.driver.journal().calls().iter().map(|call| format!("{} {}", call.method, call.request)));
+        let mut lines: Vec<String> =
+            requests.iter().map(|r| format!("{} {} -> {}", r.received, r.what(), r.code)).collect();
+        lines.extend(
+            self.driver
+                .journal()
+                .calls()
+                .iter()
+                .map(|call| format!("{} {}", call.method, call.request)),
+        );
         lines.join("\n")
     }
 }
 
 /// A claim of the class, annotated as kube-controller-manager does.
-pub fn claim(name: &str) -> Value {
+pub(crate) fn claim(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": "sc", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},

@@ -29,7 +29,10 @@ fn bound(uid: &str) -> Claim {
 }
 
 fn volume(name: &str, claim_uid: &str) -> Volume {
-    serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"claimRef": {"uid": claim_uid}}})).unwrap()
+    serde_json::from_value(
+        json!({"metadata": {"name": name}, "spec": {"claimRef": {"uid": claim_uid}}}),
+    )
+    .unwrap()
 }
 
 fn order(uid: &str) -> Order {
@@ -138,7 +141,11 @@ async fn a_claim_that_vanished_between_two_lists_is_let_go_or_followed() {
 fn a_claim_that_cannot_be_read_for_once_has_not_vanished() {
     let book = with_claim();
     book.observe(Sighting::Restarted);
-    book.observe(Sighting::Unreadable { namespace: "ns".into(), name: "u".into(), uid: "u".into() });
+    book.observe(Sighting::Unreadable {
+        namespace: "ns".into(),
+        name: "u".into(),
+        uid: "u".into(),
+    });
     assert!(book.observe(Sighting::Complete).is_empty());
     assert_eq!(book.all(), ["u"]);
 }
@@ -156,7 +163,7 @@ async fn a_call_starts_once() {
 #[tokio::test]
 async fn polls_are_counted_in_a_row() {
     let book = with_claim();
-    let mut ask = |outcome: &Outcome| {
+    let ask = |outcome: &Outcome| {
         book.called("u", &order("u"));
         book.answered("u", outcome).1
     };
@@ -187,7 +194,11 @@ fn when_its_volume_goes_a_claim_is_looked_into_before_it_gets_another() {
     assert_eq!(book.volume_gone(&volume("pvc-u", "u")), None, "nobody hurries");
     let glance = book.glance("u").unwrap();
     assert_eq!((glance.may_call, glance.doubt), (true, Doubt::VolumeAndClaim));
-    assert_eq!(book.volume_gone(&volume("pvc-u", "stranger")), Some("u".into()), "the name is free again");
+    assert_eq!(
+        book.volume_gone(&volume("pvc-u", "stranger")),
+        Some("u".into()),
+        "the name is free again"
+    );
     assert_eq!(book.volume_gone(&volume("other", "other")), None);
 }
 

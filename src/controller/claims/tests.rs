@@ -47,7 +47,10 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     assert_eq!(planned(&glance(claim(Some("n"))), Some(late)), "provision");
     assert_eq!(planned(&here, None), r#"storageclass.storage.k8s.io "fast" not found"#);
     let foreign = planned(&here, Some(class("other", "Immediate")));
-    assert_eq!(foreign, r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#);
+    assert_eq!(
+        foreign,
+        r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#
+    );
     let withdrawn = Glance { demand: Demand::Withdrawn, ..here.clone() };
     assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
     let in_flight = Glance { may_call: false, ..here.clone() };
@@ -74,8 +77,9 @@ fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
 #[test]
 fn polling_grows_gently_and_stays_below_the_longest_interval() {
     let max = Duration::from_secs(300);
-    let seconds = |polls| poll_delay(polls, 0.5, max).as_secs_f64();
-    assert_eq!([1, 2, 3, 5, 6, 7, 1000].map(seconds), [0.5, 1.0, 2.0, 8.0, 15.0, 15.0, 15.0]);
+    let milliseconds = |polls| poll_delay(polls, 0.5, max).as_millis();
+    let grown = [1, 2, 3, 5, 6, 7, 1000].map(milliseconds);
+    assert_eq!(grown, [500, 1000, 2000, 8000, 15000, 15000, 15000]);
     assert_eq!(poll_delay(9, 0.99, Duration::from_secs(2)), Duration::from_secs(2));
     for unit in [0.0, 0.999] {
         let delay = poll_delay(4, unit, max).as_secs_f64();
@@ -85,7 +89,9 @@ fn polling_grows_gently_and_stays_below_the_longest_interval() {
 
 #[test]
 fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
-    let volume = |claim: serde_json::Value| -> Volume { serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap() };
+    let volume = |claim: serde_json::Value| -> Volume {
+        serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap()
+    };
     assert_eq!(judge(None, "u"), LookUp::Clear);
     assert_eq!(judge(Some(&volume(json!({"uid": "u"}))), "u"), LookUp::HasVolume);
     let taken = judge(Some(&volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))), "u");
@@ -95,7 +101,9 @@ fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
 
 #[test]
 fn the_source_label_is_bounded() {
-    let label = |spec: serde_json::Value| source_label(&serde_json::from_value(json!({"spec": spec})).unwrap());
+    let label = |spec: serde_json::Value| {
+        source_label(&serde_json::from_value(json!({"spec": spec})).unwrap())
+    };
     assert_eq!(label(json!({})), "");
     for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
         assert_eq!(label(json!({"dataSource": {"kind": kind, "name": "n"}})), kind);

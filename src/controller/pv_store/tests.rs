@@ -18,7 +18,10 @@ fn order() -> Order {
 }
 
 fn made() -> PersistentVolume {
-    let csi = CSIPersistentVolumeSource { volume_handle: "h".into(), ..CSIPersistentVolumeSource::default() };
+    let csi = CSIPersistentVolumeSource {
+        volume_handle: "h".into(),
+        ..CSIPersistentVolumeSource::default()
+    };
     let mut volume = PersistentVolume {
         spec: Some(PersistentVolumeSpec { csi: Some(csi), ..PersistentVolumeSpec::default() }),
         ..PersistentVolume::default()
@@ -36,7 +39,8 @@ fn a_saved_volume_names_claim_class_maker_and_protection() {
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"})
     );
     assert_eq!(volume["spec"]["storageClassName"], "fast");
-    let annotations = json!({"driver's": "own", "pv.kubernetes.io/provisioned-by": "kubernetes.io/in-tree"});
+    let annotations =
+        json!({"driver's": "own", "pv.kubernetes.io/provisioned-by": "kubernetes.io/in-tree"});
     assert_eq!(volume["metadata"]["annotations"], annotations);
     assert_eq!(volume["metadata"]["finalizers"], json!([finalizers::PROTECTION]));
 }
@@ -60,11 +64,16 @@ async fn what_stands_under_the_name_decides() {
         if terminating {
             metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
-        Some(json!({"metadata": metadata, "spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}))
+        Some(
+            json!({"metadata": metadata, "spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}),
+        )
     };
     assert_eq!(judged(None), "post");
     assert_eq!(judged(found("u", "h", false)), "saved");
-    assert_eq!(judged(found("u", "h", true)), "waiting for PersistentVolume \"pvc-u\" to go: somebody deleted it (true)");
+    assert_eq!(
+        judged(found("u", "h", true)),
+        "waiting for PersistentVolume \"pvc-u\" to go: somebody deleted it (true)"
+    );
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim (true)";
     assert_eq!(judged(found("x", "h", false)), stranger);

@@ -120,8 +120,7 @@ mod tests {
         let volume = defaulted("PersistentVolume", json!({"spec": spec}));
         assert_eq!(volume["spec"]["csi"], json!({"driver": "d"}));
         assert!(volume["spec"].get("storageClassName").is_none());
-        let claim =
-            defaulted("PersistentVolumeClaim", json!({"spec": {"storageClassName": ""}}));
+        let claim = defaulted("PersistentVolumeClaim", json!({"spec": {"storageClassName": ""}}));
         assert_eq!(claim["spec"]["storageClassName"], "");
     }
 
