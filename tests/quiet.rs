@@ -1,7 +1,9 @@
 //! With nothing to do, next to nothing is asked for.
 
-// Helpers outside of test functions fail like tests do; other tests share the world.
-#[allow(clippy::unwrap_used, clippy::indexing_slicing, dead_code)]
+// Helpers outside of test functions fail like tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
 #[path = "simulation/world.rs"]
 mod world;
 

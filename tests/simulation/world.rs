@@ -1,6 +1,6 @@
 //! One simulated cluster: API server, driver, and processes that can be killed.
 
-use std::{collections::BTreeSet, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use csi_provisioner::{
     app::{self, Host, World},
@@ -13,7 +13,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{
-    apiserver::{ApiServer, Options, User, audit::Recorded, faults::Faults},
+    apiserver::{ApiServer, Options, User, faults::Faults},
     driver::{self, Script, Scripted},
 };
 use tokio::{task::JoinSet, time::Instant};
@@ -216,12 +216,6 @@ impl Simulation {
     pub(crate) fn requests(&self, method: &str) -> Vec<Value> {
         let calls = self.driver.journal().calls();
         calls.into_iter().filter(|call| call.method == method).map(|call| call.request).collect()
-    }
-
-    /// Which requests were refused for want of rights, as `verb resource`.
-    pub(crate) fn refused(&self) -> BTreeSet<String> {
-        let requests = self.api.requests().all();
-        requests.iter().filter(|request| request.code == 403).map(Recorded::what).collect()
     }
 
     /// How many requests the API server got.
