@@ -1,6 +1,6 @@
 //! The example Deployment and the Dockerfile say what the program understands.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)] // all of it is tests
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // all of it is tests
 
 use csi_provisioner::{flags::Flags, http};
 use serde_json::{Value, json};
