@@ -30,6 +30,8 @@ pub(crate) struct Simulation {
     pub api: ApiServer,
     pub driver: Arc<driver::Host<Scripted>>,
     seed: u64,
+    /// Whom the program acts as.
+    user: User,
     processes: Mutex<Vec<Process>>,
 }
 
@@ -86,13 +88,18 @@ impl Simulation {
     /// A cluster with one class of a driver that answers at once.
     pub(crate) fn new(seed: u64) -> Self {
         let api = ApiServer::new(Options { seed, ..Options::default() });
+        Self::on(api, seed, User::new("provisioner"))
+    }
+
+    /// The same on a given API server, where the program acts as `user`.
+    pub(crate) fn on(api: ApiServer, seed: u64, user: User) -> Self {
         api.namespace("sc");
         let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
                            "provisioner": DRIVER, "reclaimPolicy": "Delete"});
         api.create(&class).unwrap();
         let script = Script { name: Some(DRIVER.into()), ..Script::default() };
         let driver = Arc::new(driver::Host::new(Scripted::new(script)));
-        Self { api, driver, seed, processes: Mutex::default() }
+        Self { api, driver, seed, user, processes: Mutex::default() }
     }
 
     /// Starts the program.
@@ -130,7 +137,7 @@ impl Simulation {
 
     fn world(&self, host: &str, number: u64, tasks: &Tasks) -> World {
         World {
-            transport: boxed(self.api.service(User::new("provisioner"))),
+            transport: boxed(self.api.service(self.user.clone())),
             connector: self.connector(),
             clock: Arc::new(SimulatedClock(Instant::now())),
             random: Arc::new(Generator::from_seed(

@@ -1,0 +1,92 @@
+//! With nothing to do, next to nothing is asked for.
+
+// Helpers outside of test functions fail like tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+
+use serde_json::json;
+use testkit::apiserver::{ApiServer, Options, User, resources::ServerVersion};
+use tokio::time::sleep;
+use world::Simulation;
+
+/// A watch is renewed every four minutes, after a moment's wait.
+const RENEWALS: RangeInclusive<usize> = 14..=15;
+
+/// The Lease is renewed every five seconds.
+const LEASE_RENEWALS: RangeInclusive<usize> = 700..=721;
+
+/// The requests of one hour, as how many of each `verb resource`.
+async fn one_hour(simulation: &Simulation) -> BTreeMap<String, usize> {
+    simulation.api.requests().clear();
+    let calls = simulation.driver.journal().calls().len();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.driver.journal().calls().len(), calls, "the driver is left in peace");
+    let mut counts = BTreeMap::new();
+    for request in simulation.api.requests().all() {
+        let lists = request.info.verb == "list" || request.info.uri.contains("sendInitialEvents");
+        assert!(!lists, "{}", request.info.uri);
+        *counts.entry(request.what()).or_default() += 1;
+    }
+    counts
+}
+
+/// A cluster whose claim has its volume, and whose archive of another one is kept.
+async fn settled(minor: u8) -> Simulation {
+    let version = ServerVersion::minor(minor);
+    let api = ApiServer::new(Options { version, ..Options::default() });
+    let simulation = Simulation::on(api, 1, User::new("provisioner"));
+    simulation.start_elected("leader");
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let merge = |kind, namespace, name: &str, patch| {
+        simulation.api.merge(kind, namespace, name, &patch).expect("the object is there");
+    };
+    let volume = format!("pvc-{uid}");
+    merge("PersistentVolumeClaim", "sc", "data", json!({"spec": {"volumeName": volume}}));
+    merge("PersistentVolume", "", &volume, json!({"status": {"phase": "Bound"}}));
+    let old = simulation.create_claim("old");
+    simulation.until("the second is saved", |s| s.volumes().len() == 2).await;
+    let old_volume = format!("pvc-{old}");
+    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    merge("PersistentVolume", "", &old_volume, retain);
+    simulation.delete_claim("old");
+    simulation.release(&old);
+    sleep(Duration::from_secs(300)).await;
+    simulation
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_leader_renews_its_watches_and_its_lease() {
+    for minor in [33, 36] {
+        let simulation = settled(minor).await;
+        let mut counts = one_hour(&simulation).await;
+        let renewals = counts.remove("update leases").unwrap_or_default();
+        assert!(LEASE_RENEWALS.contains(&renewals), "1.{minor}: {renewals}");
+        for kind in ["storageclasses", "persistentvolumeclaims", "persistentvolumes"] {
+            let watches = counts.remove(&format!("watch {kind}")).unwrap_or_default();
+            assert!(RENEWALS.contains(&watches), "1.{minor}: {watches} watches of {kind}");
+        }
+        assert_eq!(counts, BTreeMap::new(), "1.{minor}");
+    }
+}
+
+/// A standby sees what the leader sees, and reads the Lease in place of writing it.
+#[tokio::test(start_paused = true)]
+async fn an_idle_standby_writes_nothing() {
+    let simulation = settled(36).await;
+    simulation.start_elected("standby");
+    sleep(Duration::from_secs(300)).await;
+    let counts = one_hour(&simulation).await;
+    let lease_reads = counts.get("get leases").copied().unwrap_or_default();
+    // Every 5 s * (1..2.2).
+    assert!((320..=720).contains(&lease_reads), "{lease_reads}");
+    let renewals = counts.get("update leases").copied().unwrap_or_default();
+    assert!(LEASE_RENEWALS.contains(&renewals), "only the leader's: {renewals}");
+    let total: usize = counts.values().sum();
+    assert!(total - lease_reads - renewals <= 2 * 3 * RENEWALS.end(), "{counts:?}");
+}

@@ -1,0 +1,203 @@
+//! README.md's walk without a cluster, without kubectl: the real binary over TLS and a unix socket,
+//! the driver that keeps volumes on disk, the binder, and the example claim. What the README passes
+//! to each is taken from its text, so that the text stays true.
+
+// Helpers outside of test functions fail like tests do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
+use kube::{Api, Client, Config, config::Kubeconfig};
+use testkit::{
+    apiserver::serve::{Served, Settings},
+    binder,
+    control_plane::manifests,
+    driver::{Host, disk},
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+const README: &str = include_str!("../README.md");
+
+/// The directory that the README plays in.
+const CLUSTER: &str = "/tmp/cluster";
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The arguments that the README gives `command`, in `directory`.
+fn arguments(command: &str, directory: &Path) -> Vec<String> {
+    let found = README.lines().find_map(|line| line.strip_prefix("$ ")?.strip_prefix(command));
+    let found = found.unwrap_or_else(|| panic!("README.md does not run {command:?}"));
+    let here = |word: &str| word.replace(CLUSTER, directory.to_str().unwrap());
+    found.trim_end_matches('&').split_whitespace().map(here).collect()
+}
+
+/// The word that follows `flag`.
+fn value(words: &[String], flag: &str) -> String {
+    let mut after = words.iter().skip_while(|word| *word != flag).skip(1);
+    after.next().unwrap_or_else(|| panic!("no {flag} in {words:?}")).clone()
+}
+
+/// The program as a process of its own; it is killed when dropped.
+struct Provisioner {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Provisioner {
+    fn start(arguments: &[String], log: PathBuf) -> Self {
+        let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Self { process, log }
+    }
+
+    async fn stop(&mut self) -> ExitStatus {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut ended = None;
+        self.until("it ends on SIGTERM", async |this| {
+            ended = this.process.try_wait().unwrap();
+            ended.is_some()
+        })
+        .await;
+        ended.unwrap()
+    }
+
+    /// Waits until something holds.
+    async fn until(&mut self, what: &str, mut holds: impl AsyncFnMut(&mut Self) -> bool) {
+        let start = Instant::now();
+        while !holds(self).await {
+            let log = || fs::read_to_string(&self.log).unwrap_or_default();
+            assert!(start.elapsed() < PATIENCE, "waited in vain until {what}:\n{}", log());
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Provisioner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A directory with a path short enough for sockets, removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        let directory = env::temp_dir().join(format!("walk-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn client(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &<_>::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+/// What stands around the program, started with what the README says.
+struct Surroundings {
+    served: Served,
+    driver: Host<disk::DiskDriver>,
+    client: Client,
+    /// Where the driver keeps its volumes.
+    root: PathBuf,
+    /// The binder.
+    _tasks: JoinSet<()>,
+}
+
+impl Surroundings {
+    async fn start(directory: &Path) -> Self {
+        let serve = arguments("target/debug/testkit serve", directory);
+        let served = Served::start(Settings::new(value(&serve, "--dir"))).await.unwrap();
+        let driver = arguments("target/debug/testkit driver", directory);
+        let (name, root) = (value(&driver, "--name"), PathBuf::from(value(&driver, "--root")));
+        let settings = disk::Settings { name, root: root.clone(), size: None };
+        let host = Host::new(disk::DiskDriver::open(settings).unwrap());
+        host.listen(Path::new(&value(&driver, "--socket"))).unwrap();
+        let binder = arguments("target/debug/testkit binder", directory);
+        let client = client(&value(&binder, "--kubeconfig")).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(binder::run(client.clone(), binder::Settings::default()));
+        Self { served, driver: host, client, root, _tasks: tasks }
+    }
+
+    /// Applies the file that the README names.
+    async fn apply_example(&self, directory: &Path) {
+        let example = value(&arguments("kubectl", directory), "-f");
+        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(example));
+        manifests::apply(&self.client, &manifests::parse(&text.unwrap()).unwrap()).await.unwrap();
+    }
+
+    /// The volumes on disk.
+    fn volumes_on_disk(&self) -> Vec<PathBuf> {
+        fs::read_dir(&self.root).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
+    async fn volumes(&self) -> Vec<PersistentVolume> {
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        volumes.list(&<_>::default()).await.unwrap().items
+    }
+
+    async fn has_event(&self, reason: &str) -> bool {
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        let events = events.list(&<_>::default()).await.unwrap().items;
+        events.iter().any(|event| event.reason.as_deref() == Some(reason))
+    }
+
+    async fn stop(self) {
+        self.driver.stop();
+        self.served.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn the_walk_of_the_readme_ends_with_nothing_left() {
+    let directory = Directory::new();
+    let around = Surroundings::start(&directory.0).await;
+    let flags = arguments("target/release/csi-provisioner", &directory.0);
+    let mut provisioner = Provisioner::start(&flags, directory.0.join("provisioner.log"));
+
+    around.apply_example(&directory.0).await;
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(around.client.clone());
+    provisioner
+        .until("the claim is bound", async |_| {
+            let claim = claims.get("data").await.unwrap();
+            claim.status.and_then(|status| status.phase).as_deref() == Some("Bound")
+        })
+        .await;
+    let volume = around.volumes().await.remove(0);
+    let handle = volume.spec.unwrap().csi.unwrap().volume_handle;
+    assert_eq!(around.volumes_on_disk(), [around.root.join(handle)]);
+    provisioner
+        .until("success is told", async |_| around.has_event("ProvisioningSucceeded").await)
+        .await;
+
+    claims.delete("data", &<_>::default()).await.unwrap();
+    provisioner.until("the volume is gone", async |_| around.volumes().await.is_empty()).await;
+    assert_eq!(around.volumes_on_disk(), Vec::<PathBuf>::new());
+    assert!(provisioner.stop().await.success());
+    around.stop().await;
+}
