@@ -40,7 +40,7 @@ enum Need {
 use Need::{Life, Rare};
 
 /// Every verb that our manifest grants, and the need for it.
-const NEEDS: [(&str, &str, Need); 17] = [
+const NEEDS: [(&str, &str, Need); 19] = [
     ("persistentvolumes", "get", Life), // was the claim given a volume before this process saw it?
     ("persistentvolumes", "list", Life), // volumes due for deletion, without streaming lists
     ("persistentvolumes", "watch", Life), // volumes that come to be due
@@ -57,6 +57,8 @@ const NEEDS: [(&str, &str, Need); 17] = [
     ),
     ("storageclasses", "list", Life), // classes, without streaming lists
     ("storageclasses", "watch", Life), // classes
+    ("volumeattachments", "list", Life), // what is attached is not deleted, without streaming lists
+    ("volumeattachments", "watch", Life), // what is attached is not deleted
     ("events", "create", Life),       // what happened is told
     ("events", "patch", Life),        // the same again is counted
     ("leases", "get", Life),          // who leads?
@@ -65,10 +67,11 @@ const NEEDS: [(&str, &str, Need); 17] = [
 ];
 
 /// What the original's manifest grants (v6.3.0), of the kinds that ours names.
-const ORIGINAL: [(&str, &[&str]); 5] = [
+const ORIGINAL: [(&str, &[&str]); 6] = [
     ("persistentvolumes", &["get", "list", "watch", "create", "patch", "delete"]),
     ("persistentvolumeclaims", &["get", "list", "watch", "update"]),
     ("storageclasses", &["get", "list", "watch"]),
+    ("volumeattachments", &["get", "list", "watch"]),
     ("events", &["list", "watch", "create", "update", "patch"]),
     ("leases", &["get", "watch", "list", "delete", "update", "create"]),
 ];
@@ -87,7 +90,10 @@ fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
 /// The life of a claim with leader election: two failures, a volume, its loss, another one, and
 /// the deletion of both. An error names what did not come about.
 async fn live(simulation: &Simulation) -> Result<(), &'static str> {
-    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}, "times": 2}, {}]}));
+    simulation.script(json!({
+        "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"],
+        "create_volume": [{"error": {"code": "ABORTED"}, "times": 2}, {}],
+    }));
     // Seen at the start: a volume may be there already.
     let uid = simulation.create_claim("data");
     simulation.start_elected("a");
