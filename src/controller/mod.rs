@@ -142,7 +142,7 @@ impl<P: Provisioner> Controller<P> {
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             queue: queues.unsaved.clone(),
-            unsaved: Arc::default(),
+            unsaved: watch::Sender::default(),
         };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
@@ -219,7 +219,8 @@ impl<P: Provisioner> Controller<P> {
                 queues.volumes.add(name);
             }
             for uid in claims {
-                queues.claims.add(uid);
+                queues.claims.add(uid.clone());
+                queues.unsaved.add(uid);
             }
             if complete {
                 synced.send_replace(true);

@@ -86,6 +86,7 @@ impl VolumeBook {
     pub fn observe(&self, sighting: Sighting<Volume>) -> Wake {
         match sighting {
             Sighting::Restarted => {
+                self.0.claims.volumes_restarted();
                 let mut inner = self.0.inner.lock();
                 inner.volumes.restarted();
                 inner.deletions.restarted();
@@ -109,6 +110,7 @@ impl VolumeBook {
                 for volume in vanished {
                     wake.claims.extend(self.gone(&volume).claims);
                 }
+                self.0.claims.volumes_listed();
                 wake
             }
         }
