@@ -264,6 +264,12 @@ impl ClaimBook {
         self.change(uid, called).unwrap_or(false)
     }
 
+    /// Whether the claim stands, unbound, and waits for its volume.
+    pub fn is_wanted(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
+    }
+
     /// Whether the claim's volume still waits to be saved.
     pub fn is_saving(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();

@@ -8,6 +8,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -15,7 +16,7 @@ use super::{
     claim_book::{ClaimBook, Doubt, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
-    events::ClaimEvents,
+    events::{ClaimEvents, PANICKED},
     exclusive::Exclusive,
     ownership::{self, Identity, SELECTED_NODE},
     provisioner::{Order, Outcome, Provisioner},
@@ -114,6 +115,15 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
     let grown =
         first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
     grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
+}
+
+/// A volume that nobody wants any more is about to be released: where the class of its claim now
+/// says Retain, it is not deleted then, whatever the class said at the call (safety rule 9).
+fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>) {
+    if class.and_then(|class| class.reclaim_policy.as_deref()) == Some("Retain") {
+        let spec = volume.spec.get_or_insert_default();
+        spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
+    }
 }
 
 /// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
@@ -267,7 +277,10 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Verdict {
-        if let Outcome::Provisioned(volume) = outcome {
+        if let Outcome::Provisioned(mut volume) = outcome {
+            if !self.book.is_wanted(order.claim.uid()) {
+                keep_if_retained(&mut volume, self.classes.get(order.class.name()).as_deref());
+            }
             let source = source_label(&order.claim);
             self.store.save(Unsaved::new(order, *volume, source, started)).await;
         }
@@ -298,6 +311,18 @@ impl<P: Provisioner> ClaimWorker<P> {
         if !matches!(outcome, Outcome::Reschedule(_)) {
             let class = order.claim.spec.storage_class_name.as_deref().unwrap_or_default();
             self.metrics.provision_failed(class, source_label(&order.claim));
+        }
+    }
+
+    /// The task that worked on the claim died: what the driver has made is saved, and the claim is
+    /// set aside until it changes or the next audit; its user is told.
+    pub fn panicked(&self, uid: &str, panic: &str) {
+        tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
+        self.metrics.panicked("claims");
+        self.book.interrupted(uid);
+        self.store.queue.add(uid.to_owned());
+        if let Some(glance) = self.book.glance(uid) {
+            self.events.failed(&glance.claim, PANICKED);
         }
     }
 
