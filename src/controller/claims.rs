@@ -180,7 +180,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Result<Order, Verdict> {
         let volume_name = self.provisioner.volume_name(claim.uid()).map_err(|why| {
-            self.events.failed(claim, &why.to_string());
+            self.tell_blocked(claim, &why.to_string());
             Verdict::Retry
         })?;
         let selected_node = ownership::selected_node(claim).map(str::to_owned);

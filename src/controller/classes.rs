@@ -108,7 +108,9 @@ mod tests {
             [Some(Sighting::Restarted), listed, Some(Sighting::Complete)].into_iter().flatten()
         };
         let mut shown = |sightings: Vec<Sighting<StorageClass>>| {
-            sightings.into_iter().for_each(|sighting| observer.observe(sighting));
+            for sighting in sightings {
+                observer.observe(sighting);
+            }
             std::mem::take(&mut *woken.lock())
         };
         assert_eq!(shown(vec![Sighting::Applied(class("1"))]), 1, "came");
