@@ -1,6 +1,9 @@
 //! The controller with a provisioner that panics: it costs the one claim or volume some time, and
 //! nothing is forgotten.
 
+// Helpers outside of test functions fail like tests do.
+#![allow(clippy::unwrap_used)]
+
 use std::{
     sync::{
         Arc,

@@ -301,6 +301,24 @@ async fn a_volume_seen_in_mid_call_ends_the_asking() {
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
+/// A volume that came and went in mid-call puts the claim in doubt; its open call is followed all
+/// the same once nobody wants it any more.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [
+        {"delay_ms": 5000, "error": {"code": "ABORTED"}, "creates": true, "times": 1}, {}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&stranger(&uid, &uid, "another")).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    simulation.force_away(&uid);
+    simulation.delete_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (2, 1));
+}
+
 /// An open call is followed to its end: the claim goes, its volume is saved for the release.
 #[tokio::test(start_paused = true)]
 async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {

@@ -321,12 +321,14 @@ impl ClaimBook {
     }
 
     /// How many claims are in work.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.0.inner.lock().entries.len()
     }
 
     /// Whether no claim is in work.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

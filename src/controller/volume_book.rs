@@ -180,7 +180,8 @@ impl VolumeBook {
     }
 
     /// How many volumes are in work, and how many deleted ones are remembered.
-    pub fn len(&self) -> (usize, usize) {
+    #[cfg(test)]
+    fn len(&self) -> (usize, usize) {
         let inner = self.0.inner.lock();
         (inner.volumes.len(), inner.deletions.len())
     }
