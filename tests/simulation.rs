@@ -10,13 +10,9 @@ mod world;
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::apiserver::{
-    faults::{Effect, Rule},
-    status::Status,
-};
-
+use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
-use world::{Simulation, claim};
+use world::{Simulation, claim, stranger};
 
 /// The way of one claim and its volume, with nothing going wrong.
 #[tokio::test(start_paused = true)]
@@ -109,12 +105,7 @@ async fn an_unclear_save_is_looked_after() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_save_is_told_and_tried_again() {
     let simulation = Simulation::new(1);
-    let kinds = simulation.api.kinds();
-    let kind = kinds.iter().find(|kind| kind.plural == "persistentvolumes").unwrap();
-    let forbidden = Status::forbidden(kind, "x", "no");
-    simulation
-        .faults()
-        .add(Rule::on("create", "persistentvolumes", Effect::Answer(forbidden)).times(5));
+    simulation.refuse("create", "persistentvolumes", 5);
     simulation.start();
     simulation.create_claim("data");
     simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
@@ -135,7 +126,6 @@ async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
     simulation.release(&uid);
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
     assert!(simulation.left_at_driver().is_empty());
-    assert!(!simulation.has_event("data", "ProvisioningSucceeded"), "nobody is there to read it");
 }
 
 /// A claim that outlives its volume gets another, but only when it is looked at again.
@@ -257,4 +247,228 @@ async fn an_attached_volume_is_not_deleted() {
     simulation.api.delete("VolumeAttachment", "", "a").unwrap();
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
     assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// What was made is saved before the process ends in order, though the first attempts fail.
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_order_waits_until_what_was_made_is_saved() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutBefore).times(3));
+    let process = simulation.start_elected("a");
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    process.stop();
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert_eq!(simulation.volumes().len(), 1);
+    assert_eq!(simulation.lease_holder().as_deref(), Some(""));
+}
+
+/// A save whose answer was lost is not repeated once its PersistentVolume has come and gone: the
+/// driver's volume went with it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_came_and_went_is_not_saved_again() {
+    let simulation = Simulation::new(1);
+    let faults = simulation.faults();
+    faults.add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
+    faults.add(Rule::on("get", "persistentvolumes", Effect::CutBefore).times(8));
+    simulation.start();
+    // Born under its eyes, the claim needs no look-up: the first GET is the store's.
+    sleep(Duration::from_secs(1)).await;
+    let uid = simulation.create_claim("data");
+    simulation.until("the POST is carried out", |s| s.volumes().len() == 1).await;
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert!(simulation.volumes().is_empty(), "no PersistentVolume of a volume that is gone");
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// A stranger's PersistentVolume under the claim's name: told, waited for, and then saved.
+#[tokio::test(start_paused = true)]
+async fn a_strangers_volume_under_our_name_is_waited_for() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&stranger(&uid, "other-uid", "strange")).unwrap();
+    simulation.until("the wait is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
+}
+
+/// The claim got another volume in mid-call: that one stands, ours is a suspect, told and kept.
+#[tokio::test(start_paused = true)]
+async fn a_second_volume_for_a_claim_is_a_suspect_and_never_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&stranger(&uid, &uid, "another")).unwrap();
+    simulation.until("the suspect is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (1, 0));
+    assert_eq!((simulation.volumes().len(), simulation.left_at_driver().len()), (1, 1));
+}
+
+/// Another's PersistentVolume for the claim ends an open call.
+#[tokio::test(start_paused = true)]
+async fn a_volume_seen_in_mid_call_ends_the_asking() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "error": {"code": "ABORTED"}}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&stranger(&uid, &uid, "another")).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// A volume that came and went in mid-call puts the claim in doubt; its open call is followed all
+/// the same once nobody wants it any more.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_in_doubt_is_followed_although_the_claim_is_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [
+        {"delay_ms": 5000, "error": {"code": "ABORTED"}, "creates": true, "times": 1}, {}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&stranger(&uid, &uid, "another")).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    simulation.force_away(&uid);
+    simulation.delete_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (2, 1));
+}
+
+/// An open call is followed to its end: the claim goes, its volume is saved for the release.
+#[tokio::test(start_paused = true)]
+async fn every_unknown_end_is_followed_although_the_claim_is_deleted() {
+    for code in ["ABORTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"] {
+        for then in ["INTERNAL", "INVALID_ARGUMENT", "ALREADY_EXISTS", "NOT_FOUND"] {
+            let simulation = Simulation::new(1);
+            simulation.script(json!({"create_volume": [
+                {"error": {"code": code}, "creates": true, "times": 1},
+                {"error": {"code": then}, "times": 2}, {}]}));
+            simulation.start();
+            simulation.create_claim("data");
+            simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+            simulation.delete_claim("data");
+            simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+            assert_eq!(simulation.left_at_driver().len(), 1, "{code} then {then}");
+        }
+    }
+}
+
+/// A refusal ends the call: nothing more is asked for a claim that is deleted then.
+#[tokio::test(start_paused = true)]
+async fn a_refused_claim_that_is_deleted_is_not_asked_for_again() {
+    for code in ["INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "OUT_OF_RANGE", "UNKNOWN"] {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"create_volume": [{"error": {"code": code}}]}));
+        simulation.start();
+        simulation.create_claim("data");
+        simulation
+            .until("the refusal is told", |s| s.has_event("data", "ProvisioningFailed"))
+            .await;
+        simulation.delete_claim("data");
+        let asked = simulation.calls("CreateVolume");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("CreateVolume"), asked, "{code}");
+    }
+}
+
+/// The watch loses the end of a claim's PersistentVolume; the list after it shows the lack.
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_end_the_watch_lost_is_missed_by_the_next_list() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    sleep(Duration::from_secs(5)).await;
+    simulation.unwatched(|s| s.force_away(&uid));
+    sleep(Duration::from_secs(30 * 60)).await;
+    assert!(simulation.is_saved(&uid), "the claim has a volume again");
+    assert_eq!(simulation.calls("CreateVolume"), 2);
+}
+
+/// 403 on the PersistentVolume's removal: one DeleteVolume, an event, and only the API part again.
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_remove_a_volume_its_driver_is_asked_once() {
+    for verb in ["delete", "patch"] {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        simulation.refuse(verb, "persistentvolumes", 6);
+        simulation.delete_claim("data");
+        simulation.release(&uid);
+        simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1, "{verb}");
+        assert!(
+            simulation.has_cluster_event(&format!("pvc-{uid}"), "VolumeFailedDelete"),
+            "{verb}"
+        );
+    }
+}
+
+/// Our finalizer comes and goes beside others', which stay.
+#[tokio::test(start_paused = true)]
+async fn finalizers_of_others_are_left_alone() {
+    let simulation = Simulation::new(1);
+    let uid = "a-uid";
+    let mut volume = stranger(uid, uid, "handle");
+    volume["metadata"]["finalizers"] = json!(["example.com/other"]);
+    simulation.api.create(&volume).unwrap();
+    let name = format!("pvc-{uid}");
+    simulation.phase(&name, "Bound");
+    simulation.start();
+    let finalizers = |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"].clone();
+    simulation.until("it is adopted", |s| finalizers(s).as_array().unwrap().len() == 2).await;
+    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    simulation.api.merge("PersistentVolume", "", &name, &retain).unwrap();
+    simulation.until("it is let go", |s| finalizers(s) == json!(["example.com/other"])).await;
+    simulation.phase(&name, "Released");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((simulation.volumes().len(), simulation.calls("DeleteVolume")), (1, 0));
+}
+
+/// Another leader's time: calls in hand are cut, and nothing is written any more.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_ends_the_process_and_its_writes() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    let process = simulation.start_elected("a");
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.usurp_lease("b");
+    simulation.until("the process ended", |s| !s.is_running()).await;
+    assert!(matches!(process.outcome(), Some(Err(why)) if why.contains("Stopped leading")));
+    sleep(Duration::from_secs(60)).await;
+    assert!(simulation.volumes().is_empty(), "another leads");
+}
+
+/// Killed between DeleteVolume and the removal of the PersistentVolume: the restart finishes it.
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_mid_deletion_ends_it() {
+    let simulation = Simulation::new(1);
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.faults().add(Rule::on("delete", "persistentvolumes", Effect::Hang));
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    simulation.until("the driver has deleted it", |s| s.left_at_driver().is_empty()).await;
+    process.kill();
+    simulation.faults().clear();
+    simulation.start();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 2, "at most one more");
+    assert_eq!(simulation.calls("CreateVolume"), 1);
 }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::{
     claim_state::{ClaimState, Demand, Next},
@@ -24,6 +24,10 @@ use crate::kube_api::{
 /// Every claim in work. Clones share it.
 #[derive(Clone)]
 pub struct ClaimBook(Arc<Shared>);
+
+/// How long an event counts as told: it leaves the API server after an hour, and a claim that
+/// still waits must not be left without one.
+const TOLD: Duration = Duration::from_secs(15 * 60);
 
 /// Names a claim's PersistentVolume by the claim's UID.
 type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -62,8 +66,10 @@ struct Entry {
     order: Option<Order>,
     /// How often in a row the open call was asked after.
     polls: u32,
-    /// What the claim's user was last told it waits for.
-    told: Option<String>,
+    /// What the claim's user was last told it waits for, and when.
+    told: Option<(String, Instant)>,
+    /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
+    shown: bool,
 }
 
 /// What must be read live before a claim's first call (safety rule 6).
@@ -158,11 +164,8 @@ impl ClaimBook {
     /// Takes in a PersistentVolume that goes past, of whatever driver.
     pub fn volume_passes(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
-        let for_uid =
-            volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default();
-        if let Some(entry) = inner.entries.get_mut(for_uid) {
-            entry.state = std::mem::take(&mut entry.state).volume_seen();
-        }
+        let for_uid = claim_uid(volume);
+        inner.change(for_uid, |entry| entry.volume_seen(handle_of(volume)));
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
@@ -175,14 +178,32 @@ impl ClaimBook {
     /// in the original, its next event or the audit brings it back.
     pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
-        let by_claim = volume.spec.claim_ref.as_ref().map(|claim| claim.uid.clone());
-        let uid = by_claim.filter(|uid| inner.entries.contains_key(uid));
-        let uid = uid.or_else(|| inner.by_volume.get(volume.name()).cloned())?;
-        let entry = inner.entries.get_mut(&uid)?;
-        let had_it = entry.state == ClaimState::Done;
-        entry.state = std::mem::take(&mut entry.state).volume_gone();
-        entry.doubt = Doubt::VolumeAndClaim;
-        (!had_it).then_some(uid)
+        if inner.change(claim_uid(volume), Entry::volume_gone).is_some() {
+            return None;
+        }
+        let uid = inner.by_volume.get(volume.name())?.clone();
+        inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
+    }
+
+    /// A list of all PersistentVolumes begins.
+    pub fn volumes_restarted(&self) {
+        self.0.inner.lock().entries.values_mut().for_each(|entry| entry.shown = false);
+    }
+
+    /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
+    /// not show, whose end was missed.
+    pub fn volumes_listed(&self) {
+        let mut inner = self.0.inner.lock();
+        let missing = inner.entries.values_mut().filter(|entry| !entry.shown);
+        missing.filter(|entry| entry.state == ClaimState::Done).for_each(Entry::volume_gone);
+    }
+
+    /// The key under which one actor at a time works for the claim: the name of its
+    /// PersistentVolume, its UID where that makes no name; none when nothing is known of it.
+    pub fn key(&self, uid: &str) -> Option<String> {
+        let inner = self.0.inner.lock();
+        let entry = inner.entries.get(uid)?;
+        Some(entry.volume_name.clone().unwrap_or_else(|| uid.to_owned()))
     }
 
     /// One claim, as a worker needs it; none when nothing is known of it.
@@ -213,32 +234,46 @@ impl ClaimBook {
         self.0.inner.lock().entries.keys().cloned().collect()
     }
 
-    /// Whether the claim stands and still waits for its volume.
-    pub fn is_wanted(&self, uid: &str) -> bool {
-        self.0.inner.lock().entries.get(uid).is_some_and(|entry| entry.present)
-    }
-
-    /// A live read has settled what was in doubt; a PersistentVolume of the claim was found or not.
-    pub fn looked_up(&self, uid: &str, has_volume: bool) {
+    /// A live read has settled what was in `doubt`; what is in doubt since is not settled.
+    pub fn looked_up(&self, uid: &str, doubt: Doubt) {
         self.change(uid, |entry| {
-            entry.doubt = Doubt::None;
-            if has_volume {
-                entry.state = std::mem::take(&mut entry.state).volume_seen();
+            if entry.doubt <= doubt {
+                entry.doubt = Doubt::None;
             }
         });
     }
 
-    /// A call for `order` starts; false when it may not.
+    /// A live read has found a PersistentVolume of the claim.
+    pub fn volume_found(&self, uid: &str, volume: &Volume) {
+        self.change(uid, |entry| {
+            entry.doubt = Doubt::None;
+            entry.volume_seen(handle_of(volume));
+        });
+    }
+
+    /// A call for `order` starts; false when it may not, or no longer.
     pub fn called(&self, uid: &str, order: &Order) -> bool {
-        let may_call = |entry: &mut Entry| {
-            let may_call = entry.state.may_call();
+        let called = |entry: &mut Entry| {
+            let may_call = entry.may_call();
             if may_call {
-                entry.state = std::mem::take(&mut entry.state).called();
+                entry.advance(ClaimState::called);
                 entry.order = Some(order.clone());
             }
             may_call
         };
-        self.change(uid, may_call).unwrap_or(false)
+        self.change(uid, called).unwrap_or(false)
+    }
+
+    /// Whether the claim stands, unbound, and waits for its volume.
+    pub fn is_wanted(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
+    }
+
+    /// Whether the claim's volume still waits to be saved.
+    pub fn is_saving(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| matches!(entry.state, ClaimState::Saving(_)))
     }
 
     /// The call ended: what to do next, and how often it was asked after in a row.
@@ -255,41 +290,45 @@ impl ClaimBook {
         self.change(uid, answered).unwrap_or((Next::Drop, 0))
     }
 
-    /// The claim's PersistentVolume is saved.
+    /// Saving the claim's volume has come to its end.
     pub fn saved(&self, uid: &str) {
-        self.change(uid, |entry| entry.state = std::mem::take(&mut entry.state).volume_seen());
+        self.change(uid, |entry| {
+            entry.shown = true;
+            entry.advance(ClaimState::saved);
+        });
     }
 
     /// The task that worked on the claim died.
     pub fn interrupted(&self, uid: &str) {
-        self.change(uid, |entry| entry.state = std::mem::take(&mut entry.state).interrupted());
+        self.change(uid, |entry| entry.advance(ClaimState::interrupted));
     }
 
-    /// Notes what the claim's user is told it waits for; false when that was told already.
+    /// Notes what the claim's user is told it waits for; false when that was told lately.
     pub fn tells(&self, uid: &str, what: &str) -> bool {
         let tells = |entry: &mut Entry| {
-            let news = entry.told.as_deref() != Some(what);
-            entry.told = Some(what.to_owned());
+            let lately = |(told, at): &(String, Instant)| told == what && at.elapsed() < TOLD;
+            let news = !entry.told.as_ref().is_some_and(lately);
+            if news {
+                entry.told = Some((what.to_owned(), Instant::now()));
+            }
             news
         };
         self.change(uid, tells).unwrap_or(false)
     }
 
-    /// Changes an entry, and lets it go when nothing holds it any more.
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        let mut inner = self.0.inner.lock();
-        let result = change(inner.entries.get_mut(uid)?);
-        inner.tidy(uid);
-        Some(result)
+        self.0.inner.lock().change(uid, change)
     }
 
     /// How many claims are in work.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.0.inner.lock().entries.len()
     }
 
     /// Whether no claim is in work.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
@@ -303,9 +342,46 @@ impl Entry {
             Demand::Withdrawn
         }
     }
+
+    /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open
+    /// one ended.
+    fn may_call(&self) -> bool {
+        let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
+        self.state.may_call() && self.doubt == Doubt::None && asked_for
+    }
+
+    fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
+        self.state = transition(std::mem::take(&mut self.state));
+    }
+
+    fn volume_seen(&mut self, handle: &str) {
+        self.shown = true;
+        self.advance(|state| state.volume_seen(handle));
+    }
+
+    fn volume_gone(&mut self) {
+        self.doubt = Doubt::VolumeAndClaim;
+        self.advance(ClaimState::volume_gone);
+    }
+}
+
+/// The UID of the claim that the PersistentVolume is for; empty when it is for none.
+fn claim_uid(volume: &Volume) -> &str {
+    volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default()
+}
+
+fn handle_of(volume: &Volume) -> &str {
+    volume.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
 }
 
 impl Inner {
+    /// Changes an entry, and lets it go when nothing holds it any more.
+    fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        let result = change(self.entries.get_mut(uid)?);
+        self.tidy(uid);
+        Some(result)
+    }
+
     fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
         // A name that does not hold the whole UID may be another claim's as well.
         let unique = volume_name.as_deref().is_some_and(|name| name.contains(uid));

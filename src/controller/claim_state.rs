@@ -25,6 +25,8 @@ pub enum ClaimState {
     InFlight {
         /// What was known of an earlier call whose end was not.
         earlier: Option<Open>,
+        /// Whether a PersistentVolume for the claim was seen meanwhile.
+        seen: bool,
     },
     /// A CreateVolume was sent and may still run at the driver.
     Background(Open),
@@ -84,20 +86,23 @@ impl ClaimState {
     #[must_use]
     pub fn called(self) -> Self {
         match self {
-            Self::Waiting => Self::InFlight { earlier: None },
-            Self::Background(open) => Self::InFlight { earlier: Some(open) },
+            Self::Waiting => Self::InFlight { earlier: None, seen: false },
+            Self::Background(open) => Self::InFlight { earlier: Some(open), seen: false },
             other => other,
         }
     }
 
-    /// The call under way ended with `outcome`: `InFlight => Waiting | Background | Saving`.
+    /// The call under way ended with `outcome`: `InFlight => Waiting | Background | Saving | Done`.
     /// An answer in any other state changes nothing.
     pub fn answered(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
-        let Self::InFlight { earlier } = self else {
+        let Self::InFlight { earlier, seen } = self else {
             return (self, Next::Drop);
         };
         match outcome {
+            // Even where a PersistentVolume was seen: saving tells whether it is of this volume.
             Outcome::Provisioned(volume) => (Self::Saving(volume.clone()), Next::Save),
+            // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
+            _ if seen => (Self::Done, Next::Drop),
             Outcome::Background(_) => (Self::Background(Open::default()), Next::Poll),
             Outcome::Ignored { .. } => Self::unchanged(earlier, Next::Drop, Next::Poll),
             Outcome::NoChange(_) => Self::unchanged(earlier, retry(demand), Next::Retry),
@@ -150,31 +155,46 @@ impl ClaimState {
         }
     }
 
-    /// A PersistentVolume for this claim was saved or seen: all but `InFlight => Done`. A call
-    /// under way is left to end first; saving its answer finds the PersistentVolume.
+    /// A PersistentVolume for this claim was seen, of the volume `handle`: `Waiting | Background
+    /// => Done`. A call under way ends first. A volume that is being saved is saved if this is
+    /// it, and stays unsaved if it is another.
     #[must_use]
-    pub fn volume_seen(self) -> Self {
+    pub fn volume_seen(self, handle: &str) -> Self {
         match self {
-            in_flight @ Self::InFlight { .. } => in_flight,
+            Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: true },
+            Self::Saving(volume) if handle_of(&volume) != handle => Self::Saving(volume),
             _ => Self::Done,
         }
     }
 
-    /// The claim's PersistentVolume is gone and a live read showed the claim unbound:
-    /// `Done => Waiting`.
+    /// Saving the volume has come to its end: `Saving => Done`. Where the PersistentVolume was
+    /// seen, or seen to go, before the answer to its POST came, that stands.
     #[must_use]
-    pub fn volume_gone(self) -> Self {
+    pub fn saved(self) -> Self {
         match self {
-            Self::Done => Self::Waiting,
+            Self::Saving(_) => Self::Done,
             other => other,
         }
     }
 
-    /// The task that worked on the claim died at an unknown point: `InFlight => Background`.
+    /// The claim's PersistentVolume is gone: `Done => Waiting`, where a live read comes before
+    /// the next call.
+    #[must_use]
+    pub fn volume_gone(self) -> Self {
+        match self {
+            Self::Done => Self::Waiting,
+            Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: false },
+            other => other,
+        }
+    }
+
+    /// The task that worked on the claim died at an unknown point: `InFlight => Background`,
+    /// or `Done` where the claim's PersistentVolume was seen.
     #[must_use]
     pub fn interrupted(self) -> Self {
         match self {
-            Self::InFlight { .. } => Self::Background(Open::default()),
+            Self::InFlight { seen: true, .. } => Self::Done,
+            Self::InFlight { seen: false, .. } => Self::Background(Open::default()),
             other => other,
         }
     }
@@ -191,6 +211,12 @@ impl Open {
                 .first_final
                 .is_some_and(|first| now.saturating_duration_since(first) >= CLOSING_TIME)
     }
+}
+
+/// The driver's handle of a volume that is to be saved.
+pub(super) fn handle_of(volume: &PersistentVolume) -> &str {
+    let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+    csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
 }
 
 /// What follows an attempt that failed without a call.
@@ -249,7 +275,7 @@ mod tests {
             (OPEN, Outcome::Reschedule(failure()), Wanted, background(), Next::Retry),
         ];
         for (earlier, outcome, demand, state, next) in table {
-            let got = ClaimState::InFlight { earlier }.answered(&outcome, demand, now);
+            let got = ClaimState::InFlight { earlier, seen: false }.answered(&outcome, demand, now);
             assert_eq!(got, (state, next), "{earlier:?} {outcome:?} {demand:?}");
         }
     }
@@ -296,10 +322,9 @@ mod tests {
     fn other_news_moves_only_the_states_it_concerns() {
         let in_flight = ClaimState::Waiting.called();
         assert_eq!(in_flight.clone().called(), in_flight);
-        assert_eq!(in_flight.clone().volume_seen(), in_flight);
+        assert_eq!(in_flight.clone().volume_seen("h").volume_gone(), in_flight);
         assert_eq!(in_flight.interrupted(), background());
-        assert_eq!(background().volume_seen(), ClaimState::Done);
-        assert_eq!(ClaimState::Saving(Box::default()).volume_seen(), ClaimState::Done);
+        assert_eq!(background().volume_seen("h"), ClaimState::Done);
         assert_eq!(ClaimState::Done.volume_gone(), ClaimState::Waiting);
         assert_eq!(background().volume_gone(), background());
         assert_eq!(ClaimState::Done.called(), ClaimState::Done);
@@ -308,5 +333,38 @@ mod tests {
                 && background().may_call()
                 && ClaimState::Waiting.may_call()
         );
+    }
+
+    fn saving(handle: &str) -> ClaimState {
+        let volume = serde_json::json!({"spec": {"csi": {"driver": "d", "volumeHandle": handle}}});
+        ClaimState::Saving(serde_json::from_value(volume).unwrap())
+    }
+
+    #[test]
+    fn a_volume_being_saved_is_saved_by_its_own_persistent_volume_only() {
+        assert_eq!(saving("h").volume_seen("h"), ClaimState::Done);
+        assert_eq!(saving("h").volume_seen("other"), saving("h"));
+        assert_eq!(saving("h").interrupted(), saving("h"));
+        assert_eq!(saving("h").saved(), ClaimState::Done);
+        let seen_and_gone = saving("h").volume_seen("h").volume_gone();
+        assert_eq!(seen_and_gone.saved(), ClaimState::Waiting, "a late answer to the POST");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_seen_in_mid_call_ends_the_claim_once_the_call_has_ended() {
+        for outcome in [
+            Outcome::Background(failure()),
+            Outcome::Final(failure()),
+            Outcome::NoChange(failure()),
+            Outcome::Reschedule(failure()),
+        ] {
+            let seen = background().called().volume_seen("h");
+            let ended = seen.answered(&outcome, Wanted, Instant::now());
+            assert_eq!(ended, (ClaimState::Done, Next::Drop), "{outcome:?}");
+        }
+        let seen = ClaimState::Waiting.called().volume_seen("h");
+        assert_eq!(seen.clone().interrupted(), ClaimState::Done);
+        let made = Outcome::Provisioned(Box::default());
+        assert_eq!(seen.answered(&made, Wanted, Instant::now()).1, Next::Save);
     }
 }

@@ -8,13 +8,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
     claim_book::{ClaimBook, Doubt, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
-    events::ClaimEvents,
+    events::{ClaimEvents, PANICKED},
     exclusive::Exclusive,
     ownership::{self, Identity, SELECTED_NODE},
     provisioner::{Order, Outcome, Provisioner},
@@ -115,6 +117,15 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
     grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
 }
 
+/// A volume that nobody wants any more is about to be released: where the class of its claim now
+/// says Retain, it is not deleted then, whatever the class said at the call (safety rule 9).
+fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>) {
+    if class.and_then(|class| class.reclaim_policy.as_deref()) == Some("Retain") {
+        let spec = volume.spec.get_or_insert_default();
+        spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
+    }
+}
+
 /// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
 fn source_label(claim: &Claim) -> &'static str {
     match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
@@ -128,21 +139,28 @@ fn source_label(claim: &Claim) -> &'static str {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(&self, uid: &str) -> Verdict {
+        let Some(key) = self.book.key(uid) else { return Verdict::Done };
+        let _held = self.exclusive.hold(&key).await;
+        // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
-                if self.book.tells(uid, &why) {
-                    self.events.failed(&glance.claim, &why);
-                }
+                self.tell_blocked(&glance.claim, &why);
                 Verdict::Retry
             }
             Plan::Provision(class) => self.take(uid, glance, class).await,
         }
     }
 
-    /// Takes the claim in hand: nobody else acts on its volume meanwhile.
+    fn tell_blocked(&self, claim: &Claim, why: &str) {
+        if self.book.tells(claim.uid(), why) {
+            self.events.failed(claim, why);
+        }
+    }
+
+    /// Takes the claim in hand.
     async fn take(&self, uid: &str, glance: Glance, class: Arc<StorageClass>) -> Verdict {
         let order = match glance.order.clone() {
             Some(open) => open,
@@ -154,8 +172,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if glance.order.is_none() && !self.provisioner.should_provision(&order.claim).await {
             return Verdict::Done;
         }
-        let _held = self.exclusive.hold(&order.volume_name).await;
-        match self.settle_doubt(uid, glance.doubt, &order).await {
+        match self.settle_doubt(uid, &glance, &order).await {
             Ok(()) => self.provision(uid, order).await,
             Err(verdict) => verdict,
         }
@@ -163,7 +180,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Result<Order, Verdict> {
         let volume_name = self.provisioner.volume_name(claim.uid()).map_err(|why| {
-            self.events.failed(claim, &why.to_string());
+            self.tell_blocked(claim, &why.to_string());
             Verdict::Retry
         })?;
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
@@ -171,28 +188,24 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
-    async fn settle_doubt(&self, uid: &str, doubt: Doubt, order: &Order) -> Result<(), Verdict> {
-        if doubt == Doubt::None {
+    async fn settle_doubt(&self, uid: &str, glance: &Glance, order: &Order) -> Result<(), Verdict> {
+        if glance.doubt == Doubt::None {
             return Ok(());
         }
-        match self.look_up(uid, doubt, order).await {
+        match self.look_up(uid, glance, order).await {
             Ok(LookUp::Clear) => {
-                self.book.looked_up(uid, false);
+                self.book.looked_up(uid, glance.doubt);
                 Ok(())
             }
-            Ok(LookUp::HasVolume) => {
-                self.book.looked_up(uid, true);
+            Ok(LookUp::HasVolume(volume)) => {
+                self.book.volume_found(uid, &volume);
                 Err(Verdict::Done)
             }
             Ok(LookUp::Bound) => Err(Verdict::Done),
             Ok(LookUp::NameTaken(owner)) => {
-                let why = format!(
-                    "PersistentVolume {:?} exists already and is for {owner}",
-                    order.volume_name
-                );
-                if self.book.tells(uid, &why) {
-                    self.events.failed(&order.claim, &why);
-                }
+                let name = &order.volume_name;
+                let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
+                self.tell_blocked(&order.claim, &why);
                 Err(Verdict::Retry)
             }
             Err(error) => {
@@ -202,27 +215,25 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn look_up(&self, uid: &str, doubt: Doubt, order: &Order) -> Result<LookUp, ApiError> {
+    async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
+        let named = judge(self.find(&order.volume_name).await?, uid);
+        if matches!(named, LookUp::HasVolume(_)) {
+            return Ok(named);
+        }
         let default_name = format!("pvc-{uid}");
-        let mut verdict = LookUp::Clear;
-        for name in [
-            Some(&order.volume_name),
-            Some(&default_name).filter(|name| **name != order.volume_name),
-        ] {
-            let Some(name) = name else { continue };
-            match judge(self.find(name).await?.as_ref(), uid) {
-                LookUp::HasVolume => return Ok(LookUp::HasVolume),
-                // Only the name that will be used can be in the way.
-                LookUp::NameTaken(owner) if *name == order.volume_name => {
-                    verdict = LookUp::NameTaken(owner);
-                }
-                _ => {}
+        if default_name != order.volume_name {
+            // Only the name that will be used can be in the way: a stranger's is no matter here.
+            let default = judge(self.find(&default_name).await?, uid);
+            if matches!(default, LookUp::HasVolume(_)) {
+                return Ok(default);
             }
         }
-        if doubt == Doubt::VolumeAndClaim && !self.is_unbound(uid, &order.claim).await? {
+        // An open call is followed to its end even when nobody wants its volume any more.
+        let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
+        if claim_in_doubt && !self.is_unbound(uid, &order.claim).await? {
             return Ok(LookUp::Bound);
         }
-        Ok(verdict)
+        Ok(named)
     }
 
     async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
@@ -245,7 +256,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Asks the provisioner, and does what its outcome asks for.
     async fn provision(&self, uid: &str, order: Order) -> Verdict {
         if !self.book.called(uid, &order) {
-            return Verdict::Done;
+            // What changed since the plan was made is planned for anew.
+            return Verdict::Retry;
         }
         self.events.provisioning(&order.claim);
         let started = Instant::now();
@@ -259,13 +271,16 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max))
             }
             Next::Rest => Verdict::RetryAfter(self.retry_max),
-            Next::GiveNodeBack => self.give_node_back(&order.claim).await,
+            Next::GiveNodeBack => self.give_node_back(&order).await,
             Next::Drop => Verdict::Done,
         }
     }
 
     async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Verdict {
-        if let Outcome::Provisioned(volume) = outcome {
+        if let Outcome::Provisioned(mut volume) = outcome {
+            if !self.book.is_wanted(order.claim.uid()) {
+                keep_if_retained(&mut volume, self.classes.get(order.class.name()).as_deref());
+            }
             let source = source_label(&order.claim);
             self.store.save(Unsaved::new(order, *volume, source, started)).await;
         }
@@ -299,17 +314,23 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    /// The task that worked on the claim died: what the driver has made is saved, and the claim is
+    /// set aside until it changes or the next audit; its user is told.
+    pub fn panicked(&self, uid: &str, panic: &str) {
+        tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
+        self.metrics.panicked("claims");
+        self.book.interrupted(uid);
+        self.store.queue.add(uid.to_owned());
+        if let Some(glance) = self.book.glance(uid) {
+            self.events.failed(&glance.claim, PANICKED);
+        }
+    }
+
     /// Takes the selected node off the claim, so that the scheduler chooses again.
-    async fn give_node_back(&self, claim: &Claim) -> Verdict {
-        let remove = |object: &mut serde_json::Value| {
-            let annotations = object
-                .pointer_mut("/metadata/annotations")
-                .and_then(serde_json::Value::as_object_mut);
-            match annotations.and_then(|annotations| annotations.remove(SELECTED_NODE)) {
-                Some(_) => Edit::Write,
-                None => Edit::Nothing,
-            }
-        };
+    async fn give_node_back(&self, order: &Order) -> Verdict {
+        let claim = &order.claim;
+        let refused = order.selected_node.as_deref();
+        let remove = |object: &mut Value| remove_node(object, refused);
         let edited = match Name::namespaced(claim.namespace(), claim.name()) {
             Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
             Err(error) => Err(error.into()),
@@ -324,13 +345,27 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
+/// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later
+/// choice is the scheduler's own.
+fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
+    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else { return Edit::Nothing };
+    match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
+        Some(node) if Some(node) == refused => {
+            annotations.remove(SELECTED_NODE);
+            Edit::Write
+        }
+        _ => Edit::Nothing,
+    }
+}
+
 /// What a live look-up showed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 enum LookUp {
     /// Nothing is in the way.
     Clear,
-    /// The claim has its PersistentVolume.
-    HasVolume,
+    /// The claim has its PersistentVolume: this one.
+    HasVolume(Box<Volume>),
     /// The claim is gone or bound.
     Bound,
     /// The PersistentVolume of that name is somebody else's, described here.
@@ -338,10 +373,10 @@ enum LookUp {
 }
 
 /// What a PersistentVolume under the claim's name means for the claim.
-fn judge(found: Option<&Volume>, uid: &str) -> LookUp {
+fn judge(found: Option<Volume>, uid: &str) -> LookUp {
     let Some(volume) = found else { return LookUp::Clear };
     match &volume.spec.claim_ref {
-        Some(claim) if claim.uid == uid => LookUp::HasVolume,
+        Some(claim) if claim.uid == uid => LookUp::HasVolume(Box::new(volume)),
         Some(claim) => LookUp::NameTaken(format!("the claim {}/{}", claim.namespace, claim.name)),
         None => LookUp::NameTaken("no claim".to_owned()),
     }

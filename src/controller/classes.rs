@@ -48,8 +48,13 @@ impl ClassObserver {
         let name = class.name().to_owned();
         let change = self.known.seen(&name, Some(name.clone()));
         debug_assert!(!matches!(change, Change::Left(_) | Change::Gone(_)), "every class is kept");
-        self.classes.0.write().insert(name.clone(), Arc::new(class));
-        (self.on_change)(&name);
+        let version = class.metadata.resource_version.clone();
+        let old = self.classes.0.write().insert(name.clone(), Arc::new(class));
+        // Shown again by a new list: those who wait and back off are not woken for that.
+        let known = old.is_some_and(|old| old.metadata.resource_version == version);
+        if !known {
+            (self.on_change)(&name);
+        }
     }
 
     fn gone(&self, name: &str) {
@@ -75,5 +80,43 @@ impl Observer<StorageClass> for ClassObserver {
                 self.synced.send_replace(true);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use serde_json::json;
+
+    use super::*;
+
+    fn class(version: &str) -> StorageClass {
+        let class =
+            json!({"metadata": {"name": "fast", "resourceVersion": version}, "provisioner": "d"});
+        serde_json::from_value(class).unwrap()
+    }
+
+    #[test]
+    fn those_who_wait_are_woken_when_a_class_comes_changes_or_goes_and_only_then() {
+        let classes = Classes::default();
+        let woken: Arc<Mutex<u32>> = Arc::default();
+        let count = Arc::clone(&woken);
+        let mut observer =
+            classes.observer(watch::Sender::new(false), Box::new(move |_| *count.lock() += 1));
+        let relist = |class: Option<StorageClass>| {
+            let listed = class.map(Sighting::Listed);
+            [Some(Sighting::Restarted), listed, Some(Sighting::Complete)].into_iter().flatten()
+        };
+        let mut shown = |sightings: Vec<Sighting<StorageClass>>| {
+            for sighting in sightings {
+                observer.observe(sighting);
+            }
+            std::mem::take(&mut *woken.lock())
+        };
+        assert_eq!(shown(vec![Sighting::Applied(class("1"))]), 1, "came");
+        assert_eq!(shown(relist(Some(class("1"))).collect()), 0, "only listed again");
+        assert_eq!(shown(relist(Some(class("2"))).collect()), 1, "changed");
+        assert_eq!(shown(relist(None).collect()), 1, "went");
+        assert!(classes.get("fast").is_none());
     }
 }

@@ -9,6 +9,9 @@ use crate::kube_api::{
     views::{Claim, View, Volume},
 };
 
+/// What users read of a panic; its message is for the log.
+pub const PANICKED: &str = "internal error in csi-provisioner, see its log; this is a bug";
+
 /// Tells about claims.
 #[derive(Clone)]
 pub struct ClaimEvents(Source);

@@ -33,12 +33,14 @@ impl Exclusive {
     }
 
     /// How many keys are held or waited for.
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.locks.lock().len()
     }
 
     /// Whether no key is held.
-    pub fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }

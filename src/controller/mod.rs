@@ -8,7 +8,7 @@
 //!
 //! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
 //! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
-//! [`Controller::work`] ends only when nothing is in hand any more.
+//! [`Controller::work`] ends only when nothing is in hand any more and all that was made is saved.
 
 pub mod claim_book;
 pub mod claim_state;
@@ -142,7 +142,7 @@ impl<P: Provisioner> Controller<P> {
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             queue: queues.unsaved.clone(),
-            unsaved: Arc::default(),
+            unsaved: watch::Sender::default(),
         };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
@@ -219,7 +219,8 @@ impl<P: Provisioner> Controller<P> {
                 queues.volumes.add(name);
             }
             for uid in claims {
-                queues.claims.add(uid);
+                queues.claims.add(uid.clone());
+                queues.unsaved.add(uid);
             }
             if complete {
                 synced.send_replace(true);
@@ -259,23 +260,31 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Works until `stop`; then takes nothing new and ends when what is in hand has ended.
+    /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
+    /// every volume made is saved.
     pub async fn work(&self, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = self.listed() => {}
         }
         self.claims.book.start_working();
-        let working =
-            futures::future::join3(self.work_claims(), self.work_volumes(), self.work_unsaved());
-        tokio::pin!(working);
+        let calls = futures::future::join(self.work_claims(), self.work_volumes());
+        let saving = self.work_unsaved();
+        tokio::pin!(calls, saving);
         tokio::select! {
-            _ = &mut working => return,
+            _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.audit() => {}
         }
-        self.queues.shut_down();
-        working.await;
+        self.queues.claims.shut_down();
+        self.queues.volumes.shut_down();
+        // What the last calls made is still saved, for as long as our caller waits.
+        let last_calls = async {
+            calls.await;
+            self.claims.store.emptied().await;
+            self.queues.unsaved.shut_down();
+        };
+        futures::future::join(last_calls, saving).await;
     }
 
     /// Waits until everything has been listed once.
@@ -289,57 +298,26 @@ impl<P: Provisioner> Controller<P> {
 
     async fn work_claims(&self) {
         let worker = Arc::clone(&self.claims);
-        let (book, metrics) = (worker.book.clone(), self.metrics.controller.clone());
+        let dead = Arc::clone(&worker);
         let handler = move |uid: String| {
             let worker = Arc::clone(&worker);
             async move { worker.sync(&uid).await }
         };
-        let on_panic = move |uid: &String, panic: &str| {
-            tracing::error!(
-                uid,
-                panic,
-                "working on a claim panicked; this is a bug. The claim is set aside until it changes"
-            );
-            metrics.panicked("claims");
-            book.interrupted(uid);
-        };
-        let queue = self.queues.claims.clone();
-        workqueue::work(
-            queue,
-            self.settings.workers,
-            self.tasks.clone(),
-            "claim",
-            handler,
-            on_panic,
-        )
-        .await;
+        let on_panic = move |uid: &String, panic: &str| dead.panicked(uid, panic);
+        let (queue, tasks) = (self.queues.claims.clone(), self.tasks.clone());
+        workqueue::work(queue, self.settings.workers, tasks, "claim", handler, on_panic).await;
     }
 
     async fn work_volumes(&self) {
         let worker = Arc::clone(&self.volumes);
-        let metrics = self.metrics.controller.clone();
+        let dead = Arc::clone(&worker);
         let handler = move |name: String| {
             let worker = Arc::clone(&worker);
             async move { worker.sync(&name).await }
         };
-        let on_panic = move |name: &String, panic: &str| {
-            tracing::error!(
-                pv = name,
-                panic,
-                "working on a volume panicked; this is a bug. The volume is set aside until it changes"
-            );
-            metrics.panicked("volumes");
-        };
-        let queue = self.queues.volumes.clone();
-        workqueue::work(
-            queue,
-            self.settings.workers,
-            self.tasks.clone(),
-            "volume",
-            handler,
-            on_panic,
-        )
-        .await;
+        let on_panic = move |name: &String, panic: &str| dead.panicked(name, panic);
+        let (queue, tasks) = (self.queues.volumes.clone(), self.tasks.clone());
+        workqueue::work(queue, self.settings.workers, tasks, "volume", handler, on_panic).await;
     }
 
     async fn work_unsaved(&self) {
@@ -353,19 +331,12 @@ impl<P: Provisioner> Controller<P> {
             tracing::error!(
                 uid,
                 panic,
-                "saving a PersistentVolume panicked; this is a bug. It is tried again at the next start"
+                "saving a PersistentVolume panicked; this is a bug. It is tried again at the next audit"
             );
             metrics.panicked("unsavedpvs");
         };
-        workqueue::work(
-            self.queues.unsaved.clone(),
-            SAVERS,
-            self.tasks.clone(),
-            "unsaved volume",
-            handler,
-            on_panic,
-        )
-        .await;
+        let (queue, tasks) = (self.queues.unsaved.clone(), self.tasks.clone());
+        workqueue::work(queue, SAVERS, tasks, "unsaved volume", handler, on_panic).await;
     }
 
     /// Queues everything in work again from time to time: the safety net under the watches.
@@ -374,6 +345,7 @@ impl<P: Provisioner> Controller<P> {
             tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
             self.claims.book.all().into_iter().for_each(|uid| self.queues.claims.add(uid));
             self.volumes.book.all().into_iter().for_each(|name| self.queues.volumes.add(name));
+            self.claims.store.all().into_iter().for_each(|uid| self.queues.unsaved.add(uid));
         }
     }
 }
@@ -387,11 +359,5 @@ impl Queues {
             volumes: queue("volumes", per_item()),
             unsaved: queue("unsavedpvs", Limiter::controller_default()),
         }
-    }
-
-    fn shut_down(&self) {
-        self.claims.shut_down();
-        self.volumes.shut_down();
-        self.unsaved.shut_down();
     }
 }

@@ -69,7 +69,7 @@ pub enum Outcome {
         /// Why, for the log.
         reason: String,
     },
-    /// The attempt failed and is over: no call of it runs any more.
+    /// The driver refused: this call is over (safety rule 2). Never for what failed before a call.
     Final(Failure),
     /// The request can't be met as it stands; asking again soon is of no use.
     Infeasible(Failure),

@@ -8,11 +8,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
-use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     claim_book::ClaimBook,
+    claim_state::handle_of,
     claims::claim_key,
     events::ClaimEvents,
     exclusive::Exclusive,
@@ -45,7 +45,7 @@ pub struct PvStore {
     /// The claims whose PersistentVolume must be tried again.
     pub queue: Queue<String>,
     /// What is unsaved, by claim UID.
-    pub unsaved: Arc<Mutex<BTreeMap<String, Arc<Unsaved>>>>,
+    pub unsaved: watch::Sender<BTreeMap<String, Arc<Unsaved>>>,
 }
 
 /// A volume that exists at the driver and has no PersistentVolume yet.
@@ -78,8 +78,7 @@ impl Unsaved {
     }
 
     fn handle(&self) -> &str {
-        let csi = self.volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-        csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
+        handle_of(&self.volume)
     }
 
     fn class(&self) -> &str {
@@ -151,6 +150,8 @@ impl PvStore {
     /// Saves a PersistentVolume now, or keeps it for [`PvStore::sync`]. The caller holds its key.
     pub async fn save(&self, unsaved: Unsaved) {
         let uid = unsaved.claim.uid().to_owned();
+        // Kept first: whatever happens to the attempt, the volume is not forgotten.
+        self.keep(&uid, unsaved.clone());
         if self.attempt_and_tell(&uid, &unsaved).await == Verdict::Retry {
             self.queue.add_rate_limited(uid);
         }
@@ -158,22 +159,37 @@ impl PvStore {
 
     /// Tries again to save the PersistentVolume of the claim with this UID.
     pub async fn sync(&self, uid: &str) -> Verdict {
-        let Some(unsaved) = self.unsaved.lock().get(uid).cloned() else { return Verdict::Done };
-        let _held = self.exclusive.hold(unsaved.name()).await;
+        let Some(waiting) = self.get(uid) else { return Verdict::Done };
+        let _held = self.exclusive.hold(waiting.name()).await;
+        // Looked at under the key: another attempt may have saved it meanwhile.
+        let Some(unsaved) = self.get(uid) else { return Verdict::Done };
         self.attempt_and_tell(uid, &unsaved).await
     }
 
-    /// How many volumes wait to be saved.
-    pub fn len(&self) -> usize {
-        self.unsaved.lock().len()
+    /// The claims whose PersistentVolume waits to be saved, by UID.
+    pub fn all(&self) -> Vec<String> {
+        self.unsaved.borrow().keys().cloned().collect()
     }
 
-    /// Whether nothing waits to be saved.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Waits until nothing waits to be saved.
+    pub async fn emptied(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.unsaved.subscribe().wait_for(BTreeMap::is_empty).await;
+    }
+
+    fn get(&self, uid: &str) -> Option<Arc<Unsaved>> {
+        self.unsaved.borrow().get(uid).cloned()
+    }
+
+    fn keep(&self, uid: &str, unsaved: Unsaved) {
+        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), Arc::new(unsaved))));
     }
 
     async fn attempt_and_tell(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
+        // Its PersistentVolume was seen: it may even be gone again by now, volume and all.
+        if !self.book.is_saving(uid) {
+            return self.settled(uid, unsaved);
+        }
         match self.attempt(unsaved).await {
             Attempt::Saved => self.settled(uid, unsaved),
             Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
@@ -184,7 +200,7 @@ impl PvStore {
                 }
                 self.metrics.provision_failed(unsaved.class(), unsaved.source);
                 let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
-                self.unsaved.lock().insert(uid.to_owned(), Arc::new(waiting));
+                self.keep(uid, waiting);
                 Verdict::Retry
             }
         }
@@ -193,9 +209,7 @@ impl PvStore {
     fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
         tracing::info!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), "volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
-        if self.book.is_wanted(uid) {
-            self.events.provisioned(&unsaved.claim, unsaved.name());
-        }
+        self.events.provisioned(&unsaved.claim, unsaved.name());
         self.forget(uid)
     }
 
@@ -213,7 +227,7 @@ impl PvStore {
     }
 
     fn forget(&self, uid: &str) -> Verdict {
-        self.unsaved.lock().remove(uid);
+        self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.book.saved(uid);
         Verdict::Done
     }

@@ -86,6 +86,7 @@ impl VolumeBook {
     pub fn observe(&self, sighting: Sighting<Volume>) -> Wake {
         match sighting {
             Sighting::Restarted => {
+                self.0.claims.volumes_restarted();
                 let mut inner = self.0.inner.lock();
                 inner.volumes.restarted();
                 inner.deletions.restarted();
@@ -109,6 +110,7 @@ impl VolumeBook {
                 for volume in vanished {
                     wake.claims.extend(self.gone(&volume).claims);
                 }
+                self.0.claims.volumes_listed();
                 wake
             }
         }
@@ -178,7 +180,8 @@ impl VolumeBook {
     }
 
     /// How many volumes are in work, and how many deleted ones are remembered.
-    pub fn len(&self) -> (usize, usize) {
+    #[cfg(test)]
+    fn len(&self) -> (usize, usize) {
         let inner = self.0.inner.lock();
         (inner.volumes.len(), inner.deletions.len())
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    events::VolumeEvents,
+    events::{PANICKED, VolumeEvents},
     exclusive::Exclusive,
     finalizers::{self, Due, due},
     ownership::class_of_volume,
@@ -150,16 +150,29 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// Removes the PersistentVolume, whose volume is gone.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
-        match self.client.delete::<Volume>(Name::cluster(volume.name())?, Some(volume.uid())).await
-        {
-            // Gone, or another one under the same name: the UID is a precondition.
-            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+        let name = Name::cluster(volume.name())?;
+        match self.client.delete::<Volume>(name, Some(volume.uid())).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            // The UID is a precondition; told by a live read, as other things can conflict too.
+            Err(error) if error.is_conflict() => {
+                return if self.is_another(volume).await? { Ok(()) } else { Err(error) };
+            }
             deleted => deleted?,
         }
         if volume.has_finalizer(finalizers::PROTECTION) {
             self.patch(volume, finalizers::unprotect(volume.uid())).await?;
         }
         Ok(())
+    }
+
+    /// The task that worked on the volume died: the volume is set aside until it changes or the
+    /// next audit, and its user told.
+    pub fn panicked(&self, name: &str, panic: &str) {
+        tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug");
+        self.metrics.panicked("volumes");
+        if let Some(glance) = self.book.glance(name) {
+            self.events.failed_delete(&glance.volume, PANICKED);
+        }
     }
 
     fn failed(&self, volume: &Volume, why: &str) -> Verdict {

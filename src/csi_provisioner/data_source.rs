@@ -19,7 +19,7 @@ pub(super) fn check(claim: &Claim) -> Result<(), Outcome> {
 
 fn refusal(source: &ObjectReference) -> Outcome {
     match source.kind.as_str() {
-        "VolumeSnapshot" | "PersistentVolumeClaim" => Outcome::Final(Failure::new(format!(
+        "VolumeSnapshot" | "PersistentVolumeClaim" => Outcome::NoChange(Failure::new(format!(
             "this version of csi-provisioner does not make volumes from a {} yet; use the original for claims with a data source",
             source.kind
         ))),
@@ -48,7 +48,7 @@ mod tests {
             for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
                 assert!(matches!(
                     outcome(&json!({field: {"kind": kind, "name": "n"}})),
-                    Some(Outcome::Final(_))
+                    Some(Outcome::NoChange(_))
                 ));
             }
             let populated = outcome(

@@ -1,7 +1,8 @@
 //! From claim and class to a CreateVolumeRequest.
 //!
 //! Owns the checks before a call, in the original's order (reference 3.4), and the request they
-//! end in. Promises that nothing is sent to the driver here: what fails, fails before the call.
+//! end in. Promises that nothing is sent to the driver here: what fails, fails before the call and
+//! says nothing about an earlier one ([`Outcome::NoChange`]).
 
 use crate::{
     controller::provisioner::{Failure, Order, Outcome},
@@ -51,7 +52,7 @@ pub(super) async fn prepare(
         resolve_secrets(client, order, &context).await.map_err(Outcome::NoChange)?;
     prepared.secrets = references;
     prepared.request.secrets = credentials.expose();
-    let own = parameters::for_driver(&order.class.parameters).map_err(Outcome::Final)?;
+    let own = parameters::for_driver(&order.class.parameters).map_err(Outcome::NoChange)?;
     prepared.request.parameters = own;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &order.volume_name));
@@ -66,12 +67,12 @@ pub(super) async fn prepare(
 /// The part of the request that needs nothing but the order.
 fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
     let (claim, class) = (&*order.claim, &*order.class);
-    capabilities::check_create(settings, claim).map_err(Outcome::Final)?;
+    capabilities::check_create(settings, claim).map_err(Outcome::NoChange)?;
     if claim.spec.selector.is_some() {
-        return Err(Outcome::Final(Failure::new("claim Selector is not supported")));
+        return Err(Outcome::NoChange(Failure::new("claim Selector is not supported")));
     }
     let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)
-        .map_err(Outcome::Final)?;
+        .map_err(Outcome::NoChange)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
     let request = CreateVolumeRequest {
         name: order.volume_name.clone(),
@@ -80,7 +81,7 @@ fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
             limit_bytes: 0,
         }),
         volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer)
-            .map_err(Outcome::Final)?,
+            .map_err(Outcome::NoChange)?,
         ..CreateVolumeRequest::default()
     };
     Ok(Prepared { request, fs_type, secrets: SecretReferences::default() })
@@ -90,7 +91,7 @@ fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
 fn required_bytes(claim: &Claim) -> Result<i64, Outcome> {
     let Some(storage) = claim.spec.resources.requests.get("storage") else { return Ok(0) };
     let quantity = Quantity::parse(storage).map_err(|why| {
-        Outcome::Final(Failure::new(format!(
+        Outcome::NoChange(Failure::new(format!(
             "the claim requests {storage:?} of storage, which is no quantity: {why}"
         )))
     })?;
@@ -129,7 +130,7 @@ async fn mutable_parameters(
     let object = Name::cluster(name).map_err(|error| no_change(error.into()))?;
     let class: VolumeAttributesClass = client.get(object).await.map_err(no_change)?;
     if class.driver_name != settings.driver_name {
-        return Err(Outcome::Final(Failure::new(format!(
+        return Err(Outcome::NoChange(Failure::new(format!(
             "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
             class.name(),
             class.driver_name,

@@ -13,7 +13,11 @@ use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{
-    apiserver::{ApiServer, Options, User, faults::Faults},
+    apiserver::{
+        ApiServer, Options, User,
+        faults::{Effect, Faults, Rule},
+        status::Status,
+    },
     driver::{self, Script, Scripted},
 };
 use tokio::{task::JoinSet, time::Instant};
@@ -197,6 +201,52 @@ impl Simulation {
         self.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &status).unwrap();
     }
 
+    /// Moves a PersistentVolume to this phase, as the cluster does.
+    pub(crate) fn phase(&self, name: &str, phase: &str) {
+        let status = json!({"status": {"phase": phase}});
+        self.api.merge("PersistentVolume", "", name, &status).unwrap();
+    }
+
+    /// Removes the claim's PersistentVolume past every finalizer.
+    pub(crate) fn force_away(&self, uid: &str) {
+        let name = format!("pvc-{uid}");
+        let bare = json!({"metadata": {"finalizers": null}});
+        self.api.merge("PersistentVolume", "", &name, &bare).unwrap();
+        self.api.delete("PersistentVolume", "", &name).unwrap();
+    }
+
+    /// Whether the claim's PersistentVolume stands and is for it.
+    pub(crate) fn is_saved(&self, uid: &str) -> bool {
+        self.volumes().iter().any(|volume| {
+            volume["metadata"]["name"] == format!("pvc-{uid}")
+                && volume["spec"]["claimRef"]["uid"] == uid
+        })
+    }
+
+    /// Lets something happen that no watch of PersistentVolumes shows, only the next list.
+    pub(crate) fn unwatched(&self, happens: impl FnOnce(&Self)) {
+        self.api.watches().cut(Some("persistentvolumes"));
+        happens(self);
+        self.api.create(&stranger("passer-by", "nobody", "passer-by")).unwrap();
+        self.api.compact();
+    }
+
+    /// Answers so many requests with 403.
+    pub(crate) fn refuse(&self, verb: &str, plural: &str, times: usize) {
+        let kinds = self.api.kinds();
+        let kind = kinds.iter().find(|kind| kind.plural == plural).unwrap();
+        let forbidden = Status::forbidden(kind, "x", "no");
+        self.faults().add(Rule::on(verb, plural, Effect::Answer(forbidden)).times(times));
+    }
+
+    /// Writes another holder into the Lease.
+    pub(crate) fn usurp_lease(&self, holder: &str) {
+        let lease = self.api.list("Lease", "default").pop().unwrap();
+        let name = lease["metadata"]["name"].as_str().unwrap();
+        let other = json!({"spec": {"holderIdentity": holder}});
+        self.api.merge("Lease", "default", name, &other).unwrap();
+    }
+
     /// Every PersistentVolume.
     pub(crate) fn volumes(&self) -> Vec<Value> {
         self.api.list("PersistentVolume", "")
@@ -226,6 +276,14 @@ impl Simulation {
     /// Whether an event with this reason is there about the object of this name.
     pub(crate) fn has_event(&self, about: &str, reason: &str) -> bool {
         let events = self.api.list("Event", "sc");
+        events
+            .iter()
+            .any(|event| event["involvedObject"]["name"] == about && event["reason"] == reason)
+    }
+
+    /// The same about an object without a namespace.
+    pub(crate) fn has_cluster_event(&self, about: &str, reason: &str) -> bool {
+        let events = self.api.list("Event", "default");
         events
             .iter()
             .any(|event| event["involvedObject"]["name"] == about && event["reason"] == reason)
@@ -264,5 +322,20 @@ pub(crate) fn claim(name: &str) -> Value {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": "sc", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
+/// A PersistentVolume under the name that the claim `uid` gets, for the claim `owner`, made by
+/// somebody else.
+pub(crate) fn stranger(uid: &str, owner: &str, handle: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": format!("pvc-{uid}")},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": DRIVER, "volumeHandle": handle},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "data", "uid": owner},
+        },
     })
 }

@@ -79,7 +79,7 @@ fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
     assert_eq!(doubt("listed"), Doubt::Volume);
     assert_eq!(doubt("standby"), Doubt::Volume);
     assert_eq!(doubt("born"), Doubt::None);
-    book.looked_up("listed", false);
+    book.looked_up("listed", Doubt::Volume);
     assert_eq!(doubt("listed"), Doubt::None);
 }
 
@@ -97,7 +97,7 @@ async fn a_bound_claim_is_let_go() {
     let book = with_claim();
     assert!(book.called("u", &order("u")));
     book.answered("u", &Outcome::Provisioned(Box::default()));
-    assert!(book.is_wanted("u"), "its success is still told");
+    assert!(book.is_saving("u"));
     book.saved("u");
     assert!(!book.glance("u").unwrap().may_call);
     assert!(book.observe(Sighting::Applied(bound("u"))).is_empty());
@@ -120,7 +120,6 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
         assert!(glance.may_call && glance.order.is_some(), "it is asked for again, the same");
         book.called("u", &order("u"));
         book.answered("u", &Outcome::Provisioned(Box::default()));
-        assert!(!book.is_wanted("u"), "nobody is told of a success");
         book.saved("u");
         assert!(book.is_empty(), "{news:?}");
     }
@@ -211,11 +210,14 @@ async fn a_dead_worker_leaves_the_call_open() {
     assert!(book.glance("u").is_some_and(|glance| glance.may_call && glance.order.is_some()));
 }
 
-#[test]
-fn the_same_news_is_told_once() {
+#[tokio::test(start_paused = true)]
+async fn the_same_news_is_told_once_while_its_event_lasts() {
     let book = with_claim();
     assert!(book.tells("u", "class missing"));
+    tokio::time::advance(TOLD / 2).await;
     assert!(!book.tells("u", "class missing"));
+    tokio::time::advance(TOLD / 2).await;
+    assert!(book.tells("u", "class missing"), "events do not last for ever");
     assert!(book.tells("u", "class foreign"));
     assert!(!book.tells("gone", "anything"));
 }
@@ -235,4 +237,63 @@ fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     book.observe(Sighting::Applied(claim("second")));
     book.observe(Sighting::Deleted(claim("first")));
     assert_eq!(book.volume_gone(&volume("pvc-cut", "stranger")), Some("second".into()));
+}
+
+#[tokio::test]
+async fn a_volume_seen_for_an_open_call_nobody_wants_lets_the_claim_go() {
+    let book = with_claim();
+    book.called("u", &order("u"));
+    book.answered("u", &background());
+    book.observe(Sighting::Deleted(claim("u")));
+    book.volume_passes(&volume("pvc-u", "u"));
+    assert!(book.is_empty(), "nothing is left open");
+}
+
+#[tokio::test]
+async fn a_claim_that_gets_a_second_volume_is_not_asked_for_by_the_first_order() {
+    let book = with_claim();
+    book.called("u", &order("u"));
+    book.answered("u", &background());
+    book.volume_passes(&volume("pvc-u", "u"));
+    book.volume_gone(&volume("pvc-u", "u"));
+    let glance = book.glance("u").unwrap();
+    assert!(glance.may_call && glance.order.is_none(), "the open call was closed");
+}
+
+#[tokio::test]
+async fn no_call_starts_while_anything_is_in_doubt_or_for_a_claim_that_is_deleted() {
+    let book = with_claim();
+    book.volume_passes(&volume("pvc-u", "stranger"));
+    assert!(!book.called("u", &order("u")), "the name is taken since the plan was made");
+    book.volume_passes(&volume("pvc-u", "u"));
+    book.volume_gone(&volume("pvc-u", "u"));
+    book.looked_up("u", Doubt::Volume);
+    assert_eq!(book.glance("u").unwrap().doubt, Doubt::VolumeAndClaim, "in doubt since");
+    book.looked_up("u", Doubt::VolumeAndClaim);
+    book.observe(Sighting::Applied(claim_with("u", |claim| {
+        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    })));
+    assert!(!book.called("u", &order("u")), "deleted since the plan was made");
+}
+
+#[test]
+fn a_list_of_volumes_that_lacks_the_claims_own_brings_the_claim_back() {
+    let book = with_claim();
+    book.volume_passes(&volume("pvc-u", "u"));
+    book.volumes_restarted();
+    book.volume_passes(&volume("pvc-u", "u"));
+    book.volumes_listed();
+    assert!(!book.glance("u").unwrap().may_call, "it is there");
+    book.volumes_restarted();
+    book.volumes_listed();
+    let glance = book.glance("u").unwrap();
+    assert_eq!((glance.may_call, glance.doubt), (true, Doubt::VolumeAndClaim));
+}
+
+#[test]
+fn a_strangers_volume_that_goes_leaves_a_claim_with_a_volume_alone() {
+    let book = with_claim();
+    book.volume_passes(&volume("other-name", "u"));
+    book.volume_gone(&volume("pvc-u", "stranger"));
+    assert!(!book.glance("u").unwrap().may_call);
 }

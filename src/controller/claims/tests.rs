@@ -92,11 +92,27 @@ fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
     let volume = |claim: serde_json::Value| -> Volume {
         serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap()
     };
-    assert_eq!(judge(None, "u"), LookUp::Clear);
-    assert_eq!(judge(Some(&volume(json!({"uid": "u"}))), "u"), LookUp::HasVolume);
-    let taken = judge(Some(&volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))), "u");
-    assert_eq!(taken, LookUp::NameTaken("the claim ns/c".into()));
-    assert_eq!(judge(Some(&volume(json!(null))), "u"), LookUp::NameTaken("no claim".into()));
+    let judged = |found| match judge(found, "u") {
+        LookUp::NameTaken(owner) => owner,
+        other => format!("{other:?}").chars().take_while(|c| c.is_alphabetic()).collect(),
+    };
+    assert_eq!(judged(None), "Clear");
+    assert_eq!(judged(Some(volume(json!({"uid": "u"})))), "HasVolume");
+    let taken = judged(Some(volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))));
+    assert_eq!(taken, "the claim ns/c");
+    assert_eq!(judged(Some(volume(json!(null)))), "no claim");
+}
+
+#[test]
+fn a_node_is_given_back_only_while_it_is_the_refused_one() {
+    let claim = |node: &str| json!({"metadata": {"annotations": {SELECTED_NODE: node, "a": "b"}}});
+    let mut refused = claim("n1");
+    assert!(matches!(remove_node(&mut refused, Some("n1")), Edit::Write));
+    assert_eq!(refused, json!({"metadata": {"annotations": {"a": "b"}}}));
+    let mut chosen_since = claim("n2");
+    assert!(matches!(remove_node(&mut chosen_since, Some("n1")), Edit::Nothing));
+    assert_eq!(chosen_since, claim("n2"));
+    assert!(matches!(remove_node(&mut json!({"metadata": {}}), None), Edit::Nothing));
 }
 
 #[test]
@@ -109,4 +125,20 @@ fn the_source_label_is_bounded() {
         assert_eq!(label(json!({"dataSource": {"kind": kind, "name": "n"}})), kind);
     }
     assert_eq!(label(json!({"dataSource": {"kind": "Anything", "name": "n"}})), "other");
+}
+
+#[test]
+fn retain_wins_for_a_volume_that_nobody_wants_any_more() {
+    let policy = |made: &str, now: Option<&str>| {
+        let volume = json!({"spec": {"persistentVolumeReclaimPolicy": made}});
+        let mut volume: PersistentVolume = serde_json::from_value(volume).unwrap();
+        let class = now.map(|policy| json!({"reclaimPolicy": policy}));
+        let class: Option<StorageClass> = class.map(|class| serde_json::from_value(class).unwrap());
+        keep_if_retained(&mut volume, class.as_ref());
+        volume.spec.unwrap().persistent_volume_reclaim_policy.unwrap()
+    };
+    assert_eq!(policy("Delete", Some("Retain")), "Retain");
+    assert_eq!(policy("Retain", Some("Delete")), "Retain");
+    assert_eq!(policy("Delete", Some("Delete")), "Delete");
+    assert_eq!(policy("Delete", None), "Delete");
 }

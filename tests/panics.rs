@@ -1,0 +1,161 @@
+//! The controller with a provisioner that panics: it costs the one claim or volume some time, and
+//! nothing is forgotten.
+
+// Helpers outside of test functions fail like tests do.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use csi_provisioner::{
+    controller::{
+        Controller, Parts, Settings,
+        classes::Classes,
+        provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
+    },
+    kube_api::{
+        LaneSettings, Lanes,
+        events::Recorder,
+        transport::boxed,
+        views::{Claim, Volume},
+    },
+    metrics::Metrics,
+    runtime::{Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
+};
+use serde_json::json;
+use testkit::apiserver::{ApiServer, Options, User};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+const DRIVER: &str = "disk.example.com";
+
+/// Panics at the first call of each kind.
+#[derive(Default)]
+struct Panicking {
+    provisioned: AtomicU32,
+    deleted: AtomicU32,
+}
+
+impl Provisioner for Panicking {
+    fn name(&self) -> &str {
+        DRIVER
+    }
+
+    fn in_tree_name(&self) -> Option<&str> {
+        None
+    }
+
+    fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
+        Ok(format!("pvc-{claim_uid}"))
+    }
+
+    fn supports_block(&self) -> bool {
+        true
+    }
+
+    async fn should_provision(&self, _claim: &Claim) -> bool {
+        true
+    }
+
+    async fn provision(&self, order: Order) -> Outcome {
+        assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
+        let volume = json!({
+            "metadata": {"name": order.volume_name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                     "persistentVolumeReclaimPolicy": "Delete",
+                     "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
+        });
+        Outcome::Provisioned(serde_json::from_value(volume).unwrap())
+    }
+
+    fn should_delete(&self, _volume: &Volume) -> bool {
+        true
+    }
+
+    async fn delete(&self, _volume: Arc<Volume>) -> DeleteOutcome {
+        assert!(self.deleted.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
+        DeleteOutcome::Deleted
+    }
+}
+
+/// Starts a controller on `api` that works until the test ends.
+fn start(api: &ApiServer, provisioner: Arc<Panicking>) {
+    let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let random: Arc<dyn Random> = Arc::new(Generator::from_seed(1));
+    let metrics = Metrics::new().unwrap();
+    let lanes = Lanes::new(
+        boxed(api.service(User::new("provisioner"))),
+        LaneSettings::default(),
+        Gate::open(Arc::clone(&clock)),
+        Arc::clone(&random),
+        &metrics,
+    );
+    let recorder = Recorder::start(lanes.events, &tasks, clock, Arc::clone(&random), &metrics);
+    let controller = Controller::new(Parts {
+        provisioner,
+        client: lanes.objects,
+        classes: Classes::default(),
+        events: recorder.from("test"),
+        metrics,
+        random,
+        tasks: tasks.clone(),
+        settings: Settings {
+            workers: 2,
+            retry_start: Duration::from_secs(1),
+            retry_max: Duration::from_secs(300),
+        },
+    });
+    controller.watch();
+    tasks.passing("controller", async move { controller.work(CancellationToken::new()).await });
+}
+
+fn has_event(api: &ApiServer, namespace: &str, reason: &str) -> bool {
+    api.list("Event", namespace).iter().any(|event| {
+        event["reason"] == reason
+            && event["message"].as_str().unwrap_or_default().contains("internal error")
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_told_and_costs_the_claim_and_its_volume_some_time_only() {
+    let api = ApiServer::new(Options::default());
+    api.namespace("sc");
+    api.create(&json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+                       "metadata": {"name": "fast"}, "provisioner": DRIVER}))
+        .unwrap();
+    let provisioner = Arc::new(Panicking::default());
+    start(&api, Arc::clone(&provisioner));
+    sleep(Duration::from_secs(1)).await;
+    let claim = api
+        .create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "sc",
+                         "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
+                     "resources": {"requests": {"storage": "1Gi"}}},
+        }))
+        .unwrap();
+    sleep(Duration::from_secs(10 * 60)).await;
+    assert_eq!(provisioner.provisioned.load(Ordering::Relaxed), 1, "set aside");
+    assert!(has_event(&api, "sc", "ProvisioningFailed"));
+
+    // Its call may have made a volume: deleting the claim wakes it, and it is asked for again.
+    api.delete("PersistentVolumeClaim", "sc", "data").unwrap();
+    sleep(Duration::from_secs(10)).await;
+    let name = format!("pvc-{}", claim["metadata"]["uid"].as_str().unwrap());
+    assert!(api.get("PersistentVolume", "", &name).is_some());
+
+    let released = json!({"status": {"phase": "Released"}});
+    api.merge("PersistentVolume", "", &name, &released).unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert!(has_event(&api, "default", "VolumeFailedDelete"));
+    sleep(Duration::from_secs(20 * 60)).await;
+    assert_eq!(provisioner.deleted.load(Ordering::Relaxed), 2, "the audit brings it back");
+    assert!(api.get("PersistentVolume", "", &name).is_none());
+}
