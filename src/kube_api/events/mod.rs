@@ -3,11 +3,13 @@
 //! Owns core/v1 events from the call that tells one to the API server: what an event looks like
 //! (as client-go writes it), when similar ones are counted or combined ([`correlate()`]), and the
 //! queue with its one writer ([`recorder`]). Promises that telling an event never waits and never
-//! fails, that events about one object keep their order, and that an object's first event and its
-//! last word get out where the server lets them. Leaves reasons and messages to those who tell.
+//! fails, that events about one object keep their order, that one the server does not take holds up
+//! those about its own object only, and that an object's first event and its last word get out
+//! where the server lets them. Leaves reasons and messages to those who tell.
 
 pub mod correlate;
 mod digest;
+mod held;
 mod pending;
 pub mod recorder;
 mod sink;
