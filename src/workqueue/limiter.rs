@@ -43,7 +43,7 @@ impl Limiter {
 }
 
 /// `start * 2^failures`, at most `max`.
-pub fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
+fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
     if start.is_zero() {
         return Duration::ZERO;
     }
@@ -51,12 +51,6 @@ pub fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
         .checked_pow(failures)
         .and_then(|factor| start.checked_mul(factor))
         .map_or(max, |wait| wait.min(max))
-}
-
-/// Whether a key that has failed `failures` times is tried again: `threshold` tries at most,
-/// `0` for ever.
-pub fn may_retry(failures: u32, threshold: u32) -> bool {
-    threshold == 0 || failures < threshold
 }
 
 /// A token bucket: starts full, refills evenly, lets callers reserve ahead of time.
@@ -139,13 +133,6 @@ mod tests {
         let waits: Vec<u64> =
             [0, 3, 0, 4].into_iter().map(|n| limiter.wait(n, secs(1)).as_secs()).collect();
         assert_eq!(waits, [1, 8, 10, 20]);
-    }
-
-    #[test]
-    fn a_threshold_of_zero_means_for_ever() {
-        assert!(may_retry(u32::MAX, 0));
-        assert!(may_retry(14, 15));
-        assert!(!may_retry(15, 15));
     }
 
     proptest! {

@@ -19,7 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 pub use self::{
-    limiter::{Bucket, Limiter, backoff, may_retry},
+    limiter::{Bucket, Limiter},
     work::{Verdict, work},
 };
 use crate::metrics::QueueMetrics;
