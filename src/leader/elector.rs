@@ -1,4 +1,4 @@
-//! The loop around [`decide`]: looks, writes, opens and shuts the gate.
+//! The loop around [`decide()`]: looks, writes, opens and shuts the gate.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,8 +6,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, Lease, LeaseError, Leases, Loss, Observation, Record, Seen, Step,
-    decide, record::micro_time, settings::JITTER,
+    ElectionSettings, Health, Lease, LeaseError, Leases, Loss,
+    decide::{Observation, Seen, Step, decide},
+    record::{Record, micro_time},
+    settings::JITTER,
 };
 use crate::{
     metrics::LeaderMetrics,

@@ -2,7 +2,7 @@
 //!
 //! Owns the arithmetic of back-off: per key exponential without jitter, and a token bucket over
 //! all keys, both as in client-go. Promises that no number of failures overflows. Leaves counting
-//! the failures to [`Core`](super::core::Core).
+//! the failures to `Core`.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Limiter {
     /// A key waits as long as the stricter of the two says: this limiter about the key alone,
     /// `bucket` about all keys of the queue together. Both count the failure.
     #[must_use]
-    pub fn max_of(self, bucket: Bucket) -> Self {
+    pub(super) fn max_of(self, bucket: Bucket) -> Self {
         Self { bucket: Some(bucket), ..self }
     }
 
@@ -55,7 +55,7 @@ fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
 
 /// A token bucket: starts full, refills evenly, lets callers reserve ahead of time.
 #[derive(Debug, Clone)]
-pub struct Bucket {
+pub(super) struct Bucket {
     rate: f64,
     burst: f64,
     tokens: f64,
@@ -64,7 +64,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// `rate` tokens a second, at most `burst` of them saved up.
-    pub fn new(rate: f64, burst: u32) -> Self {
+    pub(super) fn new(rate: f64, burst: u32) -> Self {
         let burst = f64::from(burst);
         Self { rate, burst, tokens: burst, refilled: Duration::ZERO }
     }

@@ -26,10 +26,10 @@ const REFILL_SECONDS: f64 = 300.0;
 
 /// What to do with an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Create it.
     Post(Event),
-    /// Count it into the event of that name ([`Event::to_patch`]), or create it where that is gone.
+    /// Count it into the event of that name (`Event::to_patch`), or create it where that is gone.
     Patch(Event),
     /// Leave it out.
     Drop,
@@ -37,7 +37,7 @@ pub enum Verdict {
 
 /// What was seen so far.
 #[derive(Debug)]
-pub struct Correlator {
+pub(super) struct Correlator {
     groups: Lru<Group>,
     written: Lru<Written>,
     allowances: Lru<Allowance>,
@@ -76,7 +76,7 @@ struct Allowance {
 }
 
 /// Judges `event`, told now.
-pub fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Verdict {
+pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Verdict {
     let (event, key) = state.combine(event, now);
     let event = state.count(event, key);
     let allowed = state.allow(&event, now);

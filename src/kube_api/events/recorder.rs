@@ -10,7 +10,8 @@ use tokio::{
 };
 
 use super::{
-    Correlator, Event, Importance, Severity, Subject, Verdict, correlate,
+    Event, Importance, Severity, Subject,
+    correlate::{Correlator, Verdict, correlate},
     digest::Digest,
     held::{Attempt, Held},
     pending::{Entry, Pending},
