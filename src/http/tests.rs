@@ -1,10 +1,11 @@
 //! The server over real sockets on the loopback device.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-use std::net::SocketAddr;
 
 use super::*;
 use crate::runtime::TokioSpawner;
