@@ -163,49 +163,32 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 
 /// What client-go's `getEventKey` joins.
 fn event_key(event: &Event) -> Digest {
-    let about = &event.about;
-    digest(&[
-        &event.component,
-        &about.kind,
-        &about.namespace,
-        &about.name,
-        &about.uid,
-        &about.api_version,
-        event.severity.as_str(),
-        &event.reason,
-        &event.message,
-    ])
+    key(event, &[&event.reason, &event.message])
 }
 
-/// What client-go's `EventAggregatorByReasonFunc` joins.
+/// What client-go's `EventAggregatorByReasonFunc` joins, told apart from a key of one event.
 fn group_key(event: &Event) -> Digest {
-    let about = &event.about;
-    digest(&[
-        "similar",
-        &event.component,
-        &about.kind,
-        &about.namespace,
-        &about.name,
-        &about.uid,
-        &about.api_version,
-        event.severity.as_str(),
-        &event.reason,
-        &event.reporting_component,
-    ])
+    key(event, &["similar", &event.reason, &event.reporting_component])
 }
 
 /// What client-go's `getSpamKey` joins.
 fn allowance_key(event: &Event) -> Digest {
+    key(event, &[])
+}
+
+/// Who tells something of what, how bad it is, and `more`.
+fn key(event: &Event, more: &[&str]) -> Digest {
     let about = &event.about;
-    digest(&[
-        &event.component,
+    let common = [
+        &*event.component,
         &about.kind,
         &about.namespace,
         &about.name,
         &about.uid,
         &about.api_version,
         event.severity.as_str(),
-    ])
+    ];
+    digest(&[&common, more].concat())
 }
 
 #[cfg(test)]
