@@ -16,14 +16,18 @@ use crate::{
     controller::{self, Controller, classes::Classes},
     csi::{
         self, Address, Connector, Driver, DriverSettings,
-        proto::plugin_capability::service::Type as Service,
+        proto::{
+            controller_service_capability::rpc::Type as Rpc,
+            plugin_capability::service::Type as Service,
+        },
     },
-    csi_provisioner::{CsiProvisioner, Settings, VolumeNaming},
+    csi_provisioner::{Attachments, CsiProvisioner, Settings, VolumeNaming},
     flags::{self, Flags},
     http::{self, Routes},
     kube_api::{
-        LaneSettings, Lanes, RateLimit, Transport,
+        LaneSettings, Lanes, RateLimit, Reflector, Scope, Transport,
         events::{Recorder, Severity, Subject},
+        reflector,
     },
     leader::{self, ElectionSettings, Ended, Identity},
     metrics::Metrics,
@@ -155,6 +159,8 @@ struct Program<'a> {
     driver: Driver,
     recorder: Recorder,
     controller: Controller<CsiProvisioner>,
+    /// For a driver that attaches volumes: which ones are.
+    attachments: Option<Attachments>,
     /// Whether this process leads; always without election.
     leads: watch::Sender<bool>,
     health: leader::Health,
@@ -174,7 +180,7 @@ impl<'a> Program<'a> {
             () = stop.cancelled() => return Ok(()),
         };
         program.serve(tasks, stop).await?;
-        program.controller.watch();
+        program.watch(tasks);
         tokio::select! {
             outcome = program.work(stop) => outcome,
             ended = program.driver.clone().watch() => Err(ended.into()),
@@ -199,8 +205,15 @@ impl<'a> Program<'a> {
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
         let settings = provisioner_settings(flags, &driver, world);
-        let provisioner =
-            CsiProvisioner::new(driver.clone(), lanes.objects.clone(), classes.clone(), settings);
+        let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
+        let attachments = attaches.then(Attachments::default);
+        let provisioner = CsiProvisioner::new(
+            driver.clone(),
+            lanes.objects.clone(),
+            classes.clone(),
+            attachments.clone(),
+            settings,
+        );
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
         let controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
@@ -214,7 +227,34 @@ impl<'a> Program<'a> {
         });
         let health = leader::Health::new(clock());
         let leads = watch::Sender::new(!elects);
-        Ok(Self { flags, world, metrics, gate, lanes, driver, recorder, controller, leads, health })
+        Ok(Self {
+            flags,
+            world,
+            metrics,
+            gate,
+            lanes,
+            driver,
+            recorder,
+            controller,
+            attachments,
+            leads,
+            health,
+        })
+    }
+
+    /// Starts watching: a standby does this too.
+    fn watch(&self, tasks: &Tasks) {
+        self.controller.watch();
+        if let Some(attachments) = &self.attachments {
+            let reflector = Reflector::new(
+                &self.lanes.objects,
+                Scope::all(),
+                reflector::Settings::default(),
+                Arc::clone(&self.world.random),
+                &self.metrics,
+            );
+            tasks.vital("watch of VolumeAttachments", reflector.run(attachments.observer()));
+        }
     }
 
     /// Starts the HTTP server, where there is to be one.

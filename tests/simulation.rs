@@ -230,3 +230,31 @@ async fn the_look_up_before_a_first_call_is_made() {
     simulation.until("the second is saved", |s| s.volumes().len() == 2).await;
     assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "born under its eyes");
 }
+
+/// A volume is not deleted while it is attached, and is once it is not.
+#[tokio::test(start_paused = true)]
+async fn an_attached_volume_is_not_deleted() {
+    let simulation = Simulation::new(1);
+    simulation.script(
+        json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}),
+    );
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {"attacher": world::DRIVER, "nodeName": "n1", "source": {"persistentVolumeName": format!("pvc-{uid}")}},
+    });
+    simulation.api.create(&attachment).unwrap();
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    let told = simulation.api.list("Event", "default");
+    let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
+    assert!(told.iter().any(|event| event["message"] == text), "{told:?}");
+
+    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}

@@ -284,6 +284,7 @@ impl<P: Provisioner> Controller<P> {
             // The sender lives as long as `self`.
             let _ = synced.subscribe().wait_for(|listed| *listed).await;
         }
+        self.claims.provisioner.ready().await;
     }
 
     async fn work_claims(&self) {

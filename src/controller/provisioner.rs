@@ -24,6 +24,9 @@ pub trait Provisioner: Send + Sync + 'static {
     /// When the UID cannot make a name; the text tells why.
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
 
+    /// Waits until what the provisioner itself watches has been listed once.
+    fn ready(&self) -> impl Future<Output = ()> + Send;
+
     /// Whether the driver can serve raw block volumes.
     fn supports_block(&self) -> bool;
 

@@ -3,12 +3,13 @@
 //!
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `parameters`, `secrets`,
-//! `access_modes`, `capabilities`, `data_source`, `persistent_volume`, `deletion`, `errors`,
-//! `names`, and Go's ways with text in `go_text`. Promises that a retry of an open call asks for
+//! `access_modes`, `capabilities`, `data_source`, `persistent_volume`, `deletion`, `attachments`,
+//! `errors`, `names`, and Go's ways with text in `go_text`. Promises that a retry of an open call asks for
 //! the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
 mod access_modes;
+mod attachments;
 mod capabilities;
 mod data_source;
 mod deletion;
@@ -22,6 +23,7 @@ mod secrets;
 
 use std::sync::Arc;
 
+pub use attachments::Attachments;
 pub use names::VolumeNaming;
 
 use crate::{
@@ -33,7 +35,7 @@ use crate::{
     csi::{Capabilities, Driver, created_volume, proto::DeleteVolumeRequest},
     kube_api::{
         Client,
-        views::{Claim, Volume},
+        views::{Claim, View as _, Volume},
     },
 };
 
@@ -72,13 +74,22 @@ pub struct CsiProvisioner {
     driver: Driver,
     client: Client,
     classes: Classes,
+    /// For a driver that attaches volumes: which ones are.
+    attachments: Option<Attachments>,
     settings: Arc<Settings>,
 }
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    pub fn new(driver: Driver, client: Client, classes: Classes, settings: Settings) -> Self {
-        Self { driver, client, classes, settings: Arc::new(settings) }
+    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    pub fn new(
+        driver: Driver,
+        client: Client,
+        classes: Classes,
+        attachments: Option<Attachments>,
+        settings: Settings,
+    ) -> Self {
+        Self { driver, client, classes, attachments, settings: Arc::new(settings) }
     }
 
     async fn create(&self, order: &Order) -> Result<Outcome, Outcome> {
@@ -97,6 +108,11 @@ impl CsiProvisioner {
         }
         let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
         Ok(Outcome::Provisioned(Box::new(volume)))
+    }
+
+    /// The node that the volume is attached to, as far as the driver attaches at all.
+    fn attached_to(&self, volume: &Volume) -> Result<Option<String>, Failure> {
+        self.attachments.as_ref().map_or(Ok(None), |attachments| attachments.node_of(volume.name()))
     }
 
     async fn remove(&self, volume: &Volume) -> Result<(), Failure> {
@@ -131,6 +147,12 @@ impl Provisioner for CsiProvisioner {
         self.settings.naming.name(claim_uid)
     }
 
+    async fn ready(&self) {
+        if let Some(attachments) = &self.attachments {
+            attachments.listed().await;
+        }
+    }
+
     fn supports_block(&self) -> bool {
         true
     }
@@ -148,6 +170,11 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn delete(&self, volume: Arc<Volume>) -> DeleteOutcome {
+        match self.attached_to(&volume) {
+            Ok(None) => {}
+            Ok(Some(node)) => return DeleteOutcome::Attached { node },
+            Err(failure) => return DeleteOutcome::Failed(failure),
+        }
         match self.remove(&volume).await {
             Ok(()) => DeleteOutcome::Deleted,
             Err(failure) => DeleteOutcome::Failed(failure),
