@@ -14,6 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     tonic_prost_build::configure()
         .build_server(false)
+        // The clients call over a link of our own (src/csi/link.rs), not over tonic's channel.
+        .build_transport(false)
         // Sorted maps: the same request has the same bytes, whatever the hasher's seed.
         .btree_map(".")
         // Comments of a .proto would be read as doctests.

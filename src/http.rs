@@ -7,9 +7,7 @@
 
 mod address;
 
-use std::{
-    collections::BTreeMap, convert::Infallible, fmt, io, net::SocketAddr, sync::Arc, time::Duration,
-};
+use std::{collections::BTreeMap, convert::Infallible, fmt, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -40,9 +38,9 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A health check: `Err` with what is wrong.
-pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Gives the metrics in the Prometheus text format, or says why it can't.
-pub type Scrape = Box<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
+type Scrape = Box<dyn Fn() -> Result<Vec<u8>, String> + Send + Sync>;
 
 /// What is served where.
 pub struct Routes {
@@ -170,14 +168,6 @@ impl Server {
                 cause,
             }),
         }
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// When the system cannot tell.
-    pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 
     /// Serves until `stop` is cancelled and open requests have ended, or had time to.

@@ -17,6 +17,7 @@
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
 //! | [`workqueue`] | client-go's rate-limited work queue |
 //! | [`http`], [`logging`] | metrics and health pages; klog-shaped logs |
+//! | `go_text` | quoting as users know it from Go |
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
@@ -38,6 +39,7 @@ pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;
 pub mod flags;
+mod go_text;
 pub mod http;
 pub mod kube_api;
 pub mod leader;

@@ -50,7 +50,7 @@ pub fn init(settings: &Logging, clock: Arc<dyn Clock>) -> Result<(), SetUpAlread
 }
 
 /// Writes log lines to `W`.
-pub struct Logger<W> {
+pub(crate) struct Logger<W> {
     settings: Logging,
     clock: Arc<dyn Clock>,
     process: u32,
@@ -65,7 +65,7 @@ impl<W> std::fmt::Debug for Logger<W> {
 
 impl<W: Write + Send + 'static> Logger<W> {
     /// A logger; [`init`] makes the process's own, tests and simulations make theirs.
-    pub fn new(settings: &Logging, clock: Arc<dyn Clock>, writer: W) -> Self {
+    pub(crate) fn new(settings: &Logging, clock: Arc<dyn Clock>, writer: W) -> Self {
         Self {
             settings: settings.clone(),
             clock,

@@ -309,7 +309,8 @@ impl LeaderMetrics {
         self.master_status.with_label_values(&[""]).set(i64::from(leads));
     }
 
-    /// A renewal had to read the Lease again before it could write it.
+    /// This process read a Lease that was its own before it wrote it: after a failed renewal, or
+    /// after a restart.
     pub fn slow_path(&self) {
         self.slowpath_total.with_label_values(&[""]).inc();
     }

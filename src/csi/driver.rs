@@ -100,11 +100,6 @@ pub enum ConnectionEnded {
     },
 }
 
-impl ConnectionEnded {
-    /// What the original writes to `/dev/termination-log` when it ends because of its driver.
-    pub const TERMINATION_MESSAGE: &'static str = "Lost connection to CSI driver, exiting";
-}
-
 /// A driver that was found ready. Clones are the same driver.
 #[derive(Clone)]
 pub struct Driver(Arc<Shared>);

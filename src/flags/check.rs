@@ -6,9 +6,9 @@ use super::{
     Flags, Gates, LeaderElection, Refusal,
     command::Values,
     duration,
-    go::quote,
     retired::{self, CAPACITY_MODE, ENABLE_LEADER_ELECTION, LEADER_ELECTION_TYPE, RETIRED},
 };
+use crate::go_text::quote;
 
 /// Where the health check of leader election is served.
 const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";

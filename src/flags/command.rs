@@ -14,11 +14,12 @@ use clap::{
 
 use super::{
     ClaimProtection, duration, gates,
-    go::{self, Refused, Voice, quote},
+    go::{self, Refused, Voice},
     retired,
     syntax::{self, Given, Shape, Stop},
     table::{FLAGS, Flag, Takes},
 };
+use crate::go_text::quote;
 
 /// Labels of the Lease, as one value of `--leader-election-labels` gives them.
 pub(super) type Labels = BTreeMap<String, String>;

@@ -7,11 +7,11 @@
 use std::{fmt::Write as _, time::Duration};
 
 /// Nanoseconds, as Go counts a duration: negative ones included.
-pub type Nanos = i64;
+pub(super) type Nanos = i64;
 
 /// Why a text is no duration; worded as Go words it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub(super) enum DurationError {
     /// Not a duration at all, or one that 64 bits cannot count.
     #[error("time: invalid duration {}", quote(.0))]
     Invalid(String),
@@ -35,7 +35,7 @@ const LIMIT: u64 = 1 << 63;
 ///
 /// # Errors
 /// What Go says about the text.
-pub fn parse(text: &str) -> Result<Nanos, DurationError> {
+pub(super) fn parse(text: &str) -> Result<Nanos, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -136,12 +136,12 @@ fn fraction_nanos(fraction: &str, scale: u64) -> u64 {
 }
 
 /// A duration that code can wait for: negative ones are none.
-pub fn clamped(nanos: Nanos) -> Duration {
+pub(super) fn clamped(nanos: Nanos) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
 }
 
 /// Writes a duration as Go does: `5m0s`, `1.5s`, `100ms`, `0s`.
-pub fn format(nanos: Nanos) -> String {
+pub(super) fn format(nanos: Nanos) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let magnitude = nanos.unsigned_abs();
     let text = match magnitude {

@@ -1,9 +1,9 @@
 //! Values as Go's `strconv` reads and words them.
 //!
-//! Owns booleans, numbers and quoting. Promises the accepted spellings and the error texts of Go,
+//! Owns booleans and numbers. Promises the accepted spellings and the error texts of Go,
 //! because manifests and the people who read the last line of a log know those.
 
-use std::fmt::Write as _;
+use crate::go_text::quote;
 
 /// Why a value was refused: Go's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,26 +116,6 @@ fn radix_digits(digits: &str, radix: u32) -> Result<u64, Fault> {
     u64::from_str_radix(&digits.replace('_', ""), radix).map_err(|_| Fault::Range)
 }
 
-/// `strconv.Quote`: the text in double quotes, what cannot be printed escaped.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => quoted.push_str("\\\""),
-            '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            c if c.is_ascii_control() => _ = write!(quoted, "\\x{:02x}", u32::from(c)),
-            c if c.is_control() => _ = write!(quoted, "\\u{:04x}", u32::from(c)),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,10 +197,5 @@ mod tests {
         let error = "strconv.ParseBool: parsing \"yes\": invalid syntax";
         assert_eq!(boolean("yes", Voice::Pflag).unwrap_err().to_string(), error);
         assert_eq!(boolean("yes", Voice::Goflag).unwrap_err().to_string(), "parse error");
-    }
-
-    #[test]
-    fn quoting_escapes_what_cannot_be_printed() {
-        assert_eq!(quote("a\"b\\c\n\u{1}é"), "\"a\\\"b\\\\c\\n\\x01é\"");
     }
 }

@@ -8,7 +8,7 @@
 
 mod check;
 mod command;
-pub mod duration;
+mod duration;
 mod gates;
 mod go;
 mod retired;

@@ -1,6 +1,9 @@
 //! The server over real sockets on the loopback device.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -25,7 +28,7 @@ async fn start(metrics_path: &str) -> Running {
             if health.load(Ordering::Relaxed) { Ok(()) } else { Err(lost) }
         });
     let server = Server::bind("127.0.0.1:0", routes).await.unwrap();
-    let address = server.local_address().unwrap();
+    let address = server.listener.local_addr().unwrap();
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let (stop, (done, stopped)) = (CancellationToken::new(), tokio::sync::oneshot::channel());
     let running = server.run(tasks.clone(), stop.clone());
@@ -135,5 +138,5 @@ async fn a_server_that_cannot_listen_says_so_in_the_originals_words() {
 #[tokio::test]
 async fn an_address_without_host_takes_all_interfaces() {
     let server = Server::bind(":0", Routes::new("/m", || Ok(vec![]))).await.unwrap();
-    assert!(server.local_address().unwrap().ip().is_unspecified());
+    assert!(server.listener.local_addr().unwrap().ip().is_unspecified());
 }

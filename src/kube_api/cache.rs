@@ -49,11 +49,6 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    /// An empty store.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// A new list begins. Everything stays until it is [`complete`](Self::complete).
     pub fn restarted(&mut self) {
         self.generation += 1;
@@ -130,7 +125,7 @@ mod tests {
 
     #[test]
     fn leaving_and_going_are_told_apart() {
-        let mut cache = Cache::new();
+        let mut cache = Cache::default();
         assert_eq!(cache.seen("a", Some(1)), Change::Entered(&1));
         assert_eq!(cache.seen("a", Some(2)), Change::Updated { old: 1, new: &2 });
         assert_eq!(cache.seen("a", None), Change::Left(2));
@@ -143,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_a_whole_list_does_not_show_has_vanished() {
-        let mut cache = Cache::new();
+        let mut cache = Cache::default();
         for (key, item) in [("a", 1), ("b", 2), ("c", 3)] {
             let _ = cache.seen(key, Some(item));
         }
@@ -219,7 +214,7 @@ mod tests {
         /// is of interest, and the changes told lead an observer to the same.
         #[test]
         fn the_store_follows_the_server(deeds in vec(deed(), 0..60)) {
-            let (mut server, mut cache, mut known) = (BTreeMap::new(), Cache::new(), Known::default());
+            let (mut server, mut cache, mut known) = (BTreeMap::new(), Cache::default(), Known::default());
             for deed in deeds {
                 match deed {
                     Deed::Write(key, content) => {

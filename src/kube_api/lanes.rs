@@ -15,7 +15,6 @@
 use std::{sync::Arc, time::Duration};
 
 pub use super::layers::throttle::RateLimit;
-pub use super::layers::user_agent::user_agent;
 use super::{
     client::Client,
     layers::{
@@ -31,10 +30,8 @@ use crate::{
 };
 
 /// What a user may set about requests.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct LaneSettings {
-    /// Who asks; see [`user_agent`].
-    pub user_agent: String,
     /// The rate of requests that are no watches; none means unlimited.
     pub qps: Option<RateLimit>,
     /// How long an answer may take.
@@ -46,12 +43,7 @@ pub struct LaneSettings {
 impl Default for LaneSettings {
     /// No rate, half a minute, 32 writes.
     fn default() -> Self {
-        Self {
-            user_agent: user_agent(env!("CARGO_PKG_VERSION")),
-            qps: None,
-            deadline: Duration::from_secs(30),
-            max_writes: 32,
-        }
+        Self { qps: None, deadline: Duration::from_secs(30), max_writes: 32 }
     }
 }
 
@@ -122,7 +114,7 @@ impl Common {
         let service = layer_if(rules.in_flight, service);
         let service = layer_if(rules.throttle, service);
         let service = layer(RetryAfter, service);
-        let service = layer(UserAgent::new(&self.settings.user_agent), service);
+        let service = layer(UserAgent::default(), service);
         Client::new(service, Arc::clone(&self.random))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
 //! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
-//! ([`lanes`]) with the rules every request obeys ([`layers`]), single requests ([`client`]) with
-//! checked names ([`name`]), edits that lose nothing ([`raw`]), watches ([`reflector`]) and what is
+//! ([`Lanes`]) with the rules every request obeys (`layers`), single requests ([`Client`]) with
+//! checked names ([`Name`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
 //! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
 //! Promises: no object's content is ever logged; whatever a server answers costs at most the
@@ -12,19 +12,19 @@
 //! others what the objects mean.
 
 pub mod cache;
-pub mod client;
+mod client;
 pub mod config;
-pub mod error;
+mod error;
 pub mod events;
-pub mod kind;
-pub mod lanes;
-pub mod layers;
+mod kind;
+mod lanes;
+mod layers;
 mod list;
-pub mod name;
+mod name;
 pub mod quantity;
-pub mod raw;
+mod raw;
 pub mod reflector;
-pub mod scope;
+mod scope;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -4,7 +4,7 @@
 //! see in events. Promises that a [`Name`] never reaches another object than the one it names.
 //! Leaves whether such an object exists to the server.
 
-use std::fmt::Write as _;
+use crate::go_text::quote;
 
 /// The name of one object, fit for a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum BadName {
     #[error("an empty namespace may not be set during creation")]
     NoNamespaceToCreateIn,
     /// The text would change the meaning of the URL.
-    #[error("invalid {what} {}: [{}]", quoted(.text), .faults.join(" "))]
+    #[error("invalid {what} {}: [{}]", quote(.text), .faults.join(" "))]
     Segment {
         /// What the text should name: `resource name` or `namespace`.
         what: &'static str,
@@ -98,30 +98,6 @@ fn check_segment(what: &'static str, text: &str) -> Result<(), BadName> {
     } else {
         Err(BadName::Segment { what, text: text.to_owned(), faults })
     }
-}
-
-/// The text as Go's `%q` prints it.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => quoted.extend(['\\', char]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\0'..'\u{20}' | '\u{7f}' => {
-                // Writing to a string cannot fail.
-                let _ = write!(quoted, "\\x{:02x}", u32::from(char));
-            }
-            _ => quoted.push(char),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

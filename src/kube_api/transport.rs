@@ -4,7 +4,7 @@
 //! transport made from a configuration speaks TLS with the cluster's authority, reads rotated
 //! tokens and authorities anew, gives up connecting after 30 s, and sends nothing
 //! twice (a request that never left an idle connection is not sent yet): what is repeated is the
-//! layers' decision. Leaves limits, deadlines and metrics to [`super::layers`].
+//! layers' decision. Leaves limits, deadlines and metrics to `layers`.
 
 use std::time::Duration;
 

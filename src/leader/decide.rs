@@ -2,26 +2,29 @@
 
 use std::time::Duration;
 
-use super::{ElectionSettings, Identity, Record, record::micro_time};
+use super::{
+    ElectionSettings, Identity,
+    record::{Record, micro_time},
+};
 
 /// What a candidate knows of its Lease.
 #[derive(Debug, Clone)]
-pub struct Observation<'a> {
+pub(super) struct Observation<'a> {
     /// The candidate and its times.
-    pub settings: &'a ElectionSettings,
+    pub(super) settings: &'a ElectionSettings,
     /// The Lease.
-    pub seen: &'a Seen,
+    pub(super) seen: &'a Seen,
     /// What this process wrote, or tried to write without learning the end.
-    pub written: &'a [Record],
+    pub(super) written: &'a [Record],
     /// The transitions at which this process leads; `None` while it does not.
-    pub leads_at: Option<i64>,
+    pub(super) leads_at: Option<i64>,
     /// The wall clock, for what is written down.
-    pub wall: jiff::Timestamp,
+    pub(super) wall: jiff::Timestamp,
 }
 
 /// What was seen of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub(super) enum Seen {
     /// It does not exist.
     Absent,
     /// It carries this record, and has done so since this time on the boot clock.
@@ -35,7 +38,7 @@ pub enum Seen {
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// Make the Lease.
     Create(Record),
     /// Take the Lease over from nobody or from a silent holder.
@@ -68,7 +71,7 @@ pub enum Loss {
 }
 
 /// Decides what to do at `now` on the boot clock.
-pub fn decide(observation: &Observation<'_>, now: Duration) -> Step {
+pub(super) fn decide(observation: &Observation<'_>, now: Duration) -> Step {
     let Observation { settings, seen, leads_at, .. } = observation;
     match seen {
         Seen::Absent => Step::Create(observation.new_record(0)),

@@ -1,4 +1,4 @@
-//! The loop around [`decide`]: looks, writes, opens and shuts the gate.
+//! The loop around [`decide()`]: looks, writes, opens and shuts the gate.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,8 +6,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, Lease, LeaseError, Leases, Loss, Observation, Record, Seen, Step,
-    decide, record::micro_time, settings::JITTER,
+    ElectionSettings, Health, Lease, LeaseError, Leases, Loss,
+    decide::{Observation, Seen, Step, decide},
+    record::{Record, micro_time},
+    settings::JITTER,
 };
 use crate::{
     metrics::LeaderMetrics,
@@ -204,17 +206,24 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
                 Ok(tried) => return Ok(tried),
                 Err(error) => {
                     tracing::info!(lease = self.settings.lease_name, %error, "Writing the Lease failed; looking first");
-                    self.surroundings.metrics.slow_path();
                 }
             }
         }
         self.look().await?;
+        if matches!(self.step(), Step::Renew(_)) {
+            self.surroundings.metrics.slow_path();
+        }
         self.act().await
     }
 
-    /// Does what [`decide`] says of what was last seen.
+    /// What [`decide`] says of what was last seen.
+    fn step(&self) -> Step {
+        decide(&self.observation(), self.now())
+    }
+
+    /// Does what is to be done about what was last seen.
     async fn act(&mut self) -> Result<Tried, LeaseError> {
-        let step = decide(&self.observation(), self.now());
+        let step = self.step();
         if !matches!(step, Step::Renew(_)) {
             // Not ours at this moment, whatever comes next.
             self.surroundings.gate.close();

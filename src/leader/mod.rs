@@ -1,6 +1,6 @@
 //! Leader election by a Lease (`coordination.k8s.io/v1`), with client-go's rules.
 //!
-//! Owns the Lease: who may write it when ([`decide`]), under which name and identity, and the
+//! Owns the Lease: who may write it when (`decide`), under which name and identity, and the
 //! [`Gate`](crate::runtime::Gate) that everyone who acts asks first. Promises that the gate is
 //! open only while a renewal sent less than the renew deadline ago succeeded, by a clock that
 //! counts suspended time; that it shuts at once when the Lease shows another holder, nobody, or
@@ -17,7 +17,7 @@ mod record;
 mod settings;
 
 pub use self::{
-    decide::{Loss, Observation, Seen, Step, decide},
+    decide::Loss,
     elector::{Change, Ended, Surroundings, lead},
     health::{Health, Unhealthy},
     identity::{
@@ -25,6 +25,6 @@ pub use self::{
         pod_uid_from_token,
     },
     leases::{LeaseError, Leases},
-    record::{Lease, Record},
+    record::Lease,
     settings::{ElectionSettings, SettingsError},
 };

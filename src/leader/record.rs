@@ -7,17 +7,17 @@ use super::ElectionSettings;
 /// Who holds the Lease, as its `spec` says. Times are compared, never read: what counts is when
 /// a change of the record was seen, by the reader's own clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Record {
+pub(super) struct Record {
     /// `holderIdentity`; empty when nobody holds it.
-    pub holder: String,
+    pub(super) holder: String,
     /// `leaseDurationSeconds`; zero when absent.
-    pub seconds: i64,
+    pub(super) seconds: i64,
     /// `acquireTime`, RFC 3339 with microseconds.
-    pub acquired: Option<String>,
+    pub(super) acquired: Option<String>,
     /// `renewTime`, likewise.
-    pub renewed: Option<String>,
+    pub(super) renewed: Option<String>,
     /// `leaseTransitions`: how often the holder changed.
-    pub transitions: i64,
+    pub(super) transitions: i64,
 }
 
 impl Record {
@@ -60,7 +60,7 @@ pub struct Lease {
 
 impl Lease {
     /// The Lease in an answer of the API server.
-    pub fn new(object: Value) -> Self {
+    pub(super) fn new(object: Value) -> Self {
         let mut object = map(Some(object));
         let mut metadata = map(object.remove("metadata"));
         Self {
@@ -81,7 +81,7 @@ impl Lease {
     }
 
     /// The record it carries.
-    pub fn record(&self) -> Record {
+    pub(super) fn record(&self) -> Record {
         Record::of(&self.spec)
     }
 

@@ -19,7 +19,7 @@ const KEPT_SLOTS: usize = 64;
 
 /// The state of a queue of keys `K`.
 #[derive(Debug)]
-pub struct Core<K> {
+pub(super) struct Core<K> {
     limiter: Limiter,
     /// Keys to be handed out, first in first out. Each is dirty and not processing.
     ready: VecDeque<K>,
@@ -34,7 +34,7 @@ pub struct Core<K> {
 
 /// What handing out a key found.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Next<K> {
+pub(super) enum Next<K> {
     /// The key to work on, and how long it was ready.
     Key(K, Duration),
     /// Nothing is ready before this time (or before something is added).
@@ -45,7 +45,7 @@ pub enum Next<K> {
 
 impl<K: Ord + Clone> Core<K> {
     /// An empty queue.
-    pub fn new(limiter: Limiter) -> Self {
+    pub(super) fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
             ready: VecDeque::new(),
@@ -59,7 +59,7 @@ impl<K: Ord + Clone> Core<K> {
 
     /// The key needs work now. Whether that is news: `false` when it was dirty already or the
     /// queue is shut down.
-    pub fn add(&mut self, key: K, now: Duration) -> bool {
+    pub(super) fn add(&mut self, key: K, now: Duration) -> bool {
         if self.shut || self.dirty.contains_key(&key) {
             return false;
         }
@@ -71,14 +71,14 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// The key needs work at the time `at`, or at an earlier one that it waits for already.
-    pub fn add_at(&mut self, key: K, at: Duration) {
+    pub(super) fn add_at(&mut self, key: K, at: Duration) {
         if !self.shut {
             self.waiting.insert(key, at);
         }
     }
 
     /// Adds the keys whose time has come; how many of them were news.
-    pub fn advance(&mut self, now: Duration) -> u64 {
+    pub(super) fn advance(&mut self, now: Duration) -> u64 {
         let mut news = 0;
         while let Some(key) = self.waiting.pop_due(now) {
             news += u64::from(self.add(key, now));
@@ -87,7 +87,7 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// Hands out the next ready key, which is then being worked on until [`Core::done`].
-    pub fn next(&mut self, now: Duration) -> Next<K> {
+    pub(super) fn next(&mut self, now: Duration) -> Next<K> {
         if self.shut {
             return Next::Shut;
         }
@@ -102,7 +102,7 @@ impl<K: Ord + Clone> Core<K> {
 
     /// The work on a key has ended; how long it took, or `None` for a key not handed out. A key
     /// added meanwhile becomes ready.
-    pub fn done(&mut self, key: &K, now: Duration) -> Option<Duration> {
+    pub(super) fn done(&mut self, key: &K, now: Duration) -> Option<Duration> {
         let started = self.processing.remove(key)?;
         if self.dirty.contains_key(key) {
             self.ready.push_back(key.clone());
@@ -111,7 +111,7 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// Counts one more failure of a key; how long it has to wait for it.
-    pub fn failed(&mut self, key: &K, now: Duration) -> Duration {
+    pub(super) fn failed(&mut self, key: &K, now: Duration) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
         let wait = self.limiter.wait(*failures, now);
         *failures = failures.saturating_add(1);
@@ -119,27 +119,28 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// Forgets a key's failures. Where the key waits for its time, it goes on waiting.
-    pub fn forget(&mut self, key: &K) {
+    pub(super) fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
 
     /// How often a key has failed since it was last forgotten.
-    pub fn failures(&self, key: &K) -> u32 {
+    #[cfg(test)]
+    pub(super) fn failures(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
     /// How many keys are ready.
-    pub fn ready(&self) -> usize {
+    pub(super) fn ready(&self) -> usize {
         self.ready.len()
     }
 
     /// How many keys need work, ready or added while being worked on (client-go's `depth`).
-    pub fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.dirty.len()
     }
 
     /// How long the work under way has taken: summed, and the longest.
-    pub fn under_way(&self, now: Duration) -> (Duration, Duration) {
+    pub(super) fn under_way(&self, now: Duration) -> (Duration, Duration) {
         let ages = self.processing.values().map(|started| now.saturating_sub(*started));
         ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
             (sum.saturating_add(age), longest.max(age))
@@ -147,17 +148,17 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// Whether any key is being worked on.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         !self.processing.is_empty()
     }
 
     /// Whether [`Core::shut_down`] was called.
-    pub fn is_shut(&self) -> bool {
+    pub(super) fn is_shut(&self) -> bool {
         self.shut
     }
 
     /// From now on nothing is taken in or handed out; what waits is let go.
-    pub fn shut_down(&mut self) {
+    pub(super) fn shut_down(&mut self) {
         self.shut = true;
         self.ready = VecDeque::new();
         self.dirty.clear();

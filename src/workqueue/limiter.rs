@@ -2,7 +2,7 @@
 //!
 //! Owns the arithmetic of back-off: per key exponential without jitter, and a token bucket over
 //! all keys, both as in client-go. Promises that no number of failures overflows. Leaves counting
-//! the failures to [`Core`](super::core::Core).
+//! the failures to `Core`.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Limiter {
     /// A key waits as long as the stricter of the two says: this limiter about the key alone,
     /// `bucket` about all keys of the queue together. Both count the failure.
     #[must_use]
-    pub fn max_of(self, bucket: Bucket) -> Self {
+    pub(super) fn max_of(self, bucket: Bucket) -> Self {
         Self { bucket: Some(bucket), ..self }
     }
 
@@ -43,7 +43,7 @@ impl Limiter {
 }
 
 /// `start * 2^failures`, at most `max`.
-pub fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
+fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
     if start.is_zero() {
         return Duration::ZERO;
     }
@@ -53,15 +53,9 @@ pub fn backoff(start: Duration, max: Duration, failures: u32) -> Duration {
         .map_or(max, |wait| wait.min(max))
 }
 
-/// Whether a key that has failed `failures` times is tried again: `threshold` tries at most,
-/// `0` for ever.
-pub fn may_retry(failures: u32, threshold: u32) -> bool {
-    threshold == 0 || failures < threshold
-}
-
 /// A token bucket: starts full, refills evenly, lets callers reserve ahead of time.
 #[derive(Debug, Clone)]
-pub struct Bucket {
+pub(super) struct Bucket {
     rate: f64,
     burst: f64,
     tokens: f64,
@@ -70,7 +64,7 @@ pub struct Bucket {
 
 impl Bucket {
     /// `rate` tokens a second, at most `burst` of them saved up.
-    pub fn new(rate: f64, burst: u32) -> Self {
+    pub(super) fn new(rate: f64, burst: u32) -> Self {
         let burst = f64::from(burst);
         Self { rate, burst, tokens: burst, refilled: Duration::ZERO }
     }
@@ -139,13 +133,6 @@ mod tests {
         let waits: Vec<u64> =
             [0, 3, 0, 4].into_iter().map(|n| limiter.wait(n, secs(1)).as_secs()).collect();
         assert_eq!(waits, [1, 8, 10, 20]);
-    }
-
-    #[test]
-    fn a_threshold_of_zero_means_for_ever() {
-        assert!(may_retry(u32::MAX, 0));
-        assert!(may_retry(14, 15));
-        assert!(!may_retry(15, 15));
     }
 
     proptest! {

@@ -1,14 +1,14 @@
 //! client-go's rate-limited work queue.
 //!
 //! Owns keys between "something happened" and "somebody works on it", their back-off, and the
-//! loop that works on them ([`work`]). Promises what [`core`] says, and that no wake-up is lost:
+//! loop that works on them ([`work()`]). Promises what `core` says, and that no wake-up is lost:
 //! every key added comes out once more. Leaves what a key means to its users.
 //!
 //! Two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more (client-go
-//! still drains what is ready), and the gauges of unfinished work are refreshed by [`work`] every
+//! still drains what is ready), and the gauges of unfinished work are refreshed by [`work()`] every
 //! 500 ms while a piece is under way (client-go: for ever).
 
-pub mod core;
+mod core;
 mod limiter;
 mod work;
 
@@ -19,7 +19,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 pub use self::{
-    limiter::{Bucket, Limiter, backoff, may_retry},
+    limiter::Limiter,
     work::{Verdict, work},
 };
 use crate::metrics::QueueMetrics;
@@ -89,7 +89,8 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     /// How often the key has failed since it was last forgotten.
-    pub fn failures(&self, key: &K) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn failures(&self, key: &K) -> u32 {
         self.0.core.lock().failures(key)
     }
 

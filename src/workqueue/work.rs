@@ -19,8 +19,6 @@ pub enum Verdict {
     Retry,
     /// It comes again after this time; that is no failure, and earlier ones keep counting.
     RetryAfter(Duration),
-    /// It is given up until it is added anew; its failures keep counting.
-    Keep,
 }
 
 /// Runs `handler` for the queue's keys, at most `limit` pieces at once, each in a task of its own
@@ -101,6 +99,5 @@ fn obey<K: Ord + Clone>(item: &Item<K>, verdict: Verdict) {
         Verdict::Done => item.queue.forget(item),
         Verdict::Retry => item.queue.add_rate_limited((**item).clone()),
         Verdict::RetryAfter(delay) => item.queue.add_after((**item).clone(), delay),
-        Verdict::Keep => {}
     }
 }

@@ -26,10 +26,10 @@ const REFILL_SECONDS: f64 = 300.0;
 
 /// What to do with an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// Create it.
     Post(Event),
-    /// Count it into the event of that name ([`Event::to_patch`]), or create it where that is gone.
+    /// Count it into the event of that name (`Event::to_patch`), or create it where that is gone.
     Patch(Event),
     /// Leave it out.
     Drop,
@@ -37,7 +37,7 @@ pub enum Verdict {
 
 /// What was seen so far.
 #[derive(Debug)]
-pub struct Correlator {
+pub(super) struct Correlator {
     groups: Lru<Group>,
     written: Lru<Written>,
     allowances: Lru<Allowance>,
@@ -76,7 +76,7 @@ struct Allowance {
 }
 
 /// Judges `event`, told now.
-pub fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Verdict {
+pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) -> Verdict {
     let (event, key) = state.combine(event, now);
     let event = state.count(event, key);
     let allowed = state.allow(&event, now);
@@ -163,49 +163,32 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 
 /// What client-go's `getEventKey` joins.
 fn event_key(event: &Event) -> Digest {
-    let about = &event.about;
-    digest(&[
-        &event.component,
-        &about.kind,
-        &about.namespace,
-        &about.name,
-        &about.uid,
-        &about.api_version,
-        event.severity.as_str(),
-        &event.reason,
-        &event.message,
-    ])
+    key(event, &[&event.reason, &event.message])
 }
 
-/// What client-go's `EventAggregatorByReasonFunc` joins.
+/// What client-go's `EventAggregatorByReasonFunc` joins, told apart from a key of one event.
 fn group_key(event: &Event) -> Digest {
-    let about = &event.about;
-    digest(&[
-        "similar",
-        &event.component,
-        &about.kind,
-        &about.namespace,
-        &about.name,
-        &about.uid,
-        &about.api_version,
-        event.severity.as_str(),
-        &event.reason,
-        &event.reporting_component,
-    ])
+    key(event, &["similar", &event.reason, &event.reporting_component])
 }
 
 /// What client-go's `getSpamKey` joins.
 fn allowance_key(event: &Event) -> Digest {
+    key(event, &[])
+}
+
+/// Who tells something of what, how bad it is, and `more`.
+fn key(event: &Event, more: &[&str]) -> Digest {
     let about = &event.about;
-    digest(&[
-        &event.component,
+    let common = [
+        &*event.component,
         &about.kind,
         &about.namespace,
         &about.name,
         &about.uid,
         &about.api_version,
         event.severity.as_str(),
-    ])
+    ];
+    digest(&[&common, more].concat())
 }
 
 #[cfg(test)]

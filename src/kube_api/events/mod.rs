@@ -1,15 +1,17 @@
 //! Events: what `kubectl describe` shows at the end.
 //!
 //! Owns core/v1 events from the call that tells one to the API server: what an event looks like
-//! (as client-go writes it), when similar ones are counted or combined ([`correlate()`]), and the
-//! queue with its one writer ([`recorder`]). Promises that telling an event never waits and never
-//! fails, that events about one object keep their order, and that an object's first event and its
-//! last word get out where the server lets them. Leaves reasons and messages to those who tell.
+//! (as client-go writes it), when similar ones are counted or combined (`correlate`), and the
+//! queue with its one writer ([`Recorder`]). Promises that telling an event never waits and never
+//! fails, that events about one object keep their order, that one the server does not take holds up
+//! those about its own object only, and that an object's first event and its last word get out
+//! where the server lets them. Leaves reasons and messages to those who tell.
 
-pub mod correlate;
+mod correlate;
 mod digest;
+mod held;
 mod pending;
-pub mod recorder;
+mod recorder;
 mod sink;
 
 use std::sync::Arc;
@@ -17,10 +19,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use self::{
-    correlate::{Correlator, Verdict, correlate},
-    recorder::{Recorder, Source},
-};
+pub use self::recorder::{Recorder, Source};
 
 /// The object an event is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +59,7 @@ impl Severity {
 
 /// Whether an event may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Importance {
+pub(super) enum Importance {
     /// It comes again as long as it is true, so one of many may be left out.
     Repeatable,
     /// The end of a story: it passes the limit on events about one object, and the full queue.
@@ -69,34 +68,34 @@ pub enum Importance {
 
 /// A core/v1 event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub(super) struct Event {
     /// Its name, `<object>.<hex nanoseconds>`.
-    pub name: String,
+    pub(super) name: String,
     /// What it is about.
-    pub about: Arc<Subject>,
+    pub(super) about: Arc<Subject>,
     /// Who tells it: `source.component`.
-    pub component: Arc<str>,
+    pub(super) component: Arc<str>,
     /// `reportingComponent`: the same, but empty for combined events, where client-go leaves it out.
-    pub reporting_component: Arc<str>,
+    pub(super) reporting_component: Arc<str>,
     /// How bad it is.
-    pub severity: Severity,
+    pub(super) severity: Severity,
     /// Whether it may be left out.
-    pub importance: Importance,
+    pub(super) importance: Importance,
     /// Why, in one word.
-    pub reason: String,
+    pub(super) reason: String,
     /// What, for people.
-    pub message: String,
+    pub(super) message: String,
     /// When it was first seen.
-    pub first: Timestamp,
+    pub(super) first: Timestamp,
     /// When it was last seen.
-    pub last: Timestamp,
+    pub(super) last: Timestamp,
     /// How often it was seen.
-    pub count: u32,
+    pub(super) count: u32,
 }
 
 impl Event {
     /// The namespace it lives in: the object's, or `default`.
-    pub fn namespace(&self) -> &str {
+    pub(super) fn namespace(&self) -> &str {
         match self.about.namespace.as_str() {
             "" => "default",
             namespace => namespace,
@@ -104,7 +103,7 @@ impl Event {
     }
 
     /// The object as it is created.
-    pub fn to_json(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         json!({
             "kind": "Event",
             "apiVersion": "v1",
@@ -124,7 +123,7 @@ impl Event {
     }
 
     /// The strategic merge patch that brings an earlier event up to this one.
-    pub fn to_patch(&self) -> Value {
+    pub(super) fn to_patch(&self) -> Value {
         let mut patch = json!({"count": self.count, "lastTimestamp": seconds(self.last)});
         // client-go compares with an empty message, and equal fields are not patched.
         if let (false, Some(fields)) = (self.message.is_empty(), patch.as_object_mut()) {

@@ -65,11 +65,12 @@ impl Pending {
         if shed { Entry::TookAPlace } else { Entry::Taken }
     }
 
-    /// The next event to write.
-    pub(super) fn pop(&mut self) -> Option<Event> {
-        let next = self.waiting.pop_front()?;
+    /// The next event to write, but for those about objects that are `held` up.
+    pub(super) fn pop(&mut self, held: impl Fn(Digest) -> bool) -> Option<(Digest, Event)> {
+        let place = self.waiting.iter().position(|waiting| !held(waiting.object))?;
+        let next = self.waiting.remove(place)?;
         self.forget(next.object);
-        Some(next.event)
+        Some((next.object, next.event))
     }
 
     /// How many wait.
@@ -107,7 +108,9 @@ mod tests {
     }
 
     fn names(pending: &mut Pending) -> Vec<(String, String)> {
-        std::iter::from_fn(|| pending.pop()).map(|e| (e.about.name.clone(), e.message)).collect()
+        std::iter::from_fn(|| pending.pop(|_| false))
+            .map(|(_, event)| (event.about.name.clone(), event.message))
+            .collect()
     }
 
     #[test]
@@ -119,6 +122,18 @@ mod tests {
         let order = [("a", "1"), ("b", "2"), ("a", "3")].map(|(o, m)| (o.to_owned(), m.to_owned()));
         assert_eq!(names(&mut pending), order);
         assert!(pending.by_object.is_empty());
+    }
+
+    #[test]
+    fn events_about_objects_that_are_held_up_keep_their_place() {
+        let mut pending = Pending::default();
+        for (object, message) in [("a", "1"), ("a", "2"), ("b", "3")] {
+            pending.push(repeatable(object, message));
+        }
+        let (a, _) = pending.pop(|_| false).unwrap();
+        assert_eq!(pending.pop(|object| object == a).unwrap().1.message, "3");
+        assert!(pending.pop(|object| object == a).is_none());
+        assert_eq!(names(&mut pending), [("a".to_owned(), "2".to_owned())]);
     }
 
     #[test]

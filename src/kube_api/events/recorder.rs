@@ -4,10 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
 use super::{
-    Correlator, Event, Importance, Severity, Subject, Verdict, correlate,
+    Event, Importance, Severity, Subject,
+    correlate::{Correlator, Verdict, correlate},
+    digest::Digest,
+    held::{Attempt, Held},
     pending::{Entry, Pending},
     sink::{Failure, Sink},
 };
@@ -38,10 +44,8 @@ impl std::fmt::Debug for Recorder {
 
 struct Shared {
     state: Mutex<State>,
-    /// Told when an event comes in, and when the writer has finished one.
+    /// Told when an event comes in, when the writer has finished one, and of the hurry.
     changed: Notify,
-    /// The process is about to end: there is no time for long pauses.
-    hurry: watch::Sender<bool>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     metrics: ApiMetrics,
@@ -50,8 +54,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     pending: Pending,
-    /// The writer has an event in hand.
-    writing: bool,
+    /// How many events the writer has in hand, between two tries included.
+    in_hand: usize,
+    /// The process is about to end: there is no time for long pauses.
+    hurry: bool,
     /// The nanoseconds in the last event's name: no two are alike, even where the clock stands.
     named: i128,
 }
@@ -78,7 +84,6 @@ impl Recorder {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             changed: Notify::new(),
-            hurry: watch::Sender::new(false),
             clock,
             random,
             metrics: metrics.api.clone(),
@@ -96,7 +101,8 @@ impl Recorder {
     /// Waits until all events are written or given up, but no longer than `limit`; how many are
     /// left then. From now on tries follow one another quickly: the process is about to end.
     pub async fn drain(&self, limit: Duration) -> usize {
-        self.0.hurry.send_replace(true);
+        self.0.state.lock().hurry = true;
+        self.0.changed.notify_waiters();
         let drained = async {
             loop {
                 // Made before looking, so that a change between looking and waiting is not missed.
@@ -169,7 +175,7 @@ impl Source {
 impl Shared {
     fn left(&self) -> usize {
         let state = self.state.lock();
-        state.pending.len() + usize::from(state.writing)
+        state.pending.len() + state.in_hand
     }
 
     /// A name no other event of this process has; a UUID where the object's is no part of one.
@@ -189,73 +195,112 @@ impl Shared {
     }
 
     async fn write_for_ever(&self, sink: &impl Sink) {
-        let mut correlator = Correlator::default();
+        let (mut correlator, mut held) = (Correlator::default(), Held::default());
         loop {
-            let event = self.next().await;
-            match correlate(&mut correlator, event, self.clock.wall()) {
-                Verdict::Drop => self.metrics.event_dropped("rate_limited"),
-                Verdict::Post(event) => self.write(sink, &event, false).await,
-                Verdict::Patch(event) => self.write(sink, &event, true).await,
+            let attempt = self.next(&mut correlator, &mut held).await;
+            match self.try_to_write(sink, attempt).await {
+                Some(attempt) => {
+                    let due = Instant::now() + self.pause(attempt.tried);
+                    held.hold(attempt, due);
+                }
+                None => self.finished(),
             }
-            self.state.lock().writing = false;
-            self.changed.notify_waiters();
         }
     }
 
-    /// Waits for an event and takes it in hand.
-    async fn next(&self) -> Event {
+    /// Waits for an event that is to be tried: one whose next try is due, else a new one.
+    async fn next(&self, correlator: &mut Correlator, held: &mut Held) -> Attempt {
         loop {
+            // Made before looking, so that a change between looking and waiting is not missed.
             let changed = self.changed.notified();
-            {
-                let mut state = self.state.lock();
-                if let Some(event) = state.pending.pop() {
-                    state.writing = true;
-                    return event;
-                }
+            if let Some(attempt) = held.take_due(Instant::now()) {
+                return attempt;
             }
-            changed.await;
-        }
-    }
-
-    /// Writes one event, with further tries where they may help. Those behind it wait: what keeps
-    /// this one from the server would keep them too.
-    async fn write(&self, sink: &impl Sink, event: &Event, exists: bool) {
-        for tried in 1..=TRIES {
-            let failure = match once(sink, event, exists).await {
-                Ok(()) => return,
-                Err(failure) => failure,
-            };
-            match failure {
-                Failure::Passing(why) if tried < TRIES => self.pause(tried, event, &why).await,
-                Failure::Passing(why) => self.give_up("unreachable", event, &why),
-                Failure::Gone(why) | Failure::Refused(why) => {
-                    return self.give_up("refused", event, &why);
+            if let Some((object, event)) = self.take(held) {
+                match self.judge(correlator, object, event) {
+                    Some(attempt) => return attempt,
+                    None => self.finished(),
                 }
-                Failure::Pointless(why) => {
-                    tracing::debug!(
-                        event = event.name,
-                        error = why,
-                        "Server rejected event (will not retry!)"
-                    );
-                    return self.metrics.event_dropped("pointless");
-                }
+            } else if let Some(due) = held.next_due() {
+                // Out of time or told: either way it looks again.
+                let _ = timeout_at(due, changed).await;
+            } else {
+                changed.await;
             }
         }
     }
 
-    async fn pause(&self, tried: u32, event: &Event, why: &str) {
-        tracing::error!(
-            event = event.name,
-            error = why,
-            "Unable to write event (may retry after sleeping)"
-        );
+    /// Takes the next new event in hand, where one may be.
+    fn take(&self, held: &mut Held) -> Option<(Digest, Event)> {
+        let mut state = self.state.lock();
+        if state.hurry {
+            held.hurry(Instant::now() + BETWEEN_LAST_TRIES);
+        }
+        if held.is_full() {
+            return None;
+        }
+        let taken = state.pending.pop(|object| held.holds(object))?;
+        state.in_hand += 1;
+        Some(taken)
+    }
+
+    /// How a new event is to be written, if it is.
+    fn judge(&self, correlator: &mut Correlator, object: Digest, event: Event) -> Option<Attempt> {
+        let attempt = |event, exists| Some(Attempt { object, event, exists, tried: 0 });
+        match correlate(correlator, event, self.clock.wall()) {
+            Verdict::Post(event) => attempt(event, false),
+            Verdict::Patch(event) => attempt(event, true),
+            Verdict::Drop => {
+                self.metrics.event_dropped("rate_limited");
+                None
+            }
+        }
+    }
+
+    /// The writer has one event less in hand.
+    fn finished(&self) {
+        self.state.lock().in_hand -= 1;
+        self.changed.notify_waiters();
+    }
+
+    /// Tries once. Gives back what another try may help.
+    async fn try_to_write(&self, sink: &impl Sink, attempt: Attempt) -> Option<Attempt> {
+        let attempt = Attempt { tried: attempt.tried + 1, ..attempt };
+        let event = &attempt.event;
+        match once(sink, event, attempt.exists).await {
+            Ok(()) => {}
+            Err(Failure::Passing(error)) if attempt.tried < TRIES => {
+                tracing::error!(
+                    event = event.name,
+                    error,
+                    "Unable to write event (may retry after sleeping)"
+                );
+                return Some(attempt);
+            }
+            Err(Failure::Passing(why)) => self.give_up("unreachable", event, &why),
+            Err(Failure::Gone(why) | Failure::Refused(why)) => {
+                self.give_up("refused", event, &why);
+            }
+            Err(Failure::Pointless(error)) => {
+                tracing::debug!(
+                    event = event.name,
+                    error,
+                    "Server rejected event (will not retry!)"
+                );
+                self.metrics.event_dropped("pointless");
+            }
+        }
+        None
+    }
+
+    /// How long an event waits that was tried so often.
+    fn pause(&self, tried: u32) -> Duration {
+        if self.state.lock().hurry {
+            return BETWEEN_LAST_TRIES;
+        }
         // So that many clients do not come back in step after an outage.
         let share = if tried == 1 { self.random.unit() } else { 1.0 };
-        let mut hurry = self.hurry.subscribe();
-        let hurried = async { drop(hurry.wait_for(|hurry| *hurry).await) };
-        if tokio::time::timeout(BETWEEN_TRIES.mul_f64(share), hurried).await.is_ok() {
-            tokio::time::sleep(BETWEEN_LAST_TRIES).await;
-        }
+        BETWEEN_TRIES.mul_f64(share)
     }
 
     fn give_up(&self, reason: &str, event: &Event, why: &str) {

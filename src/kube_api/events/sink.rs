@@ -57,9 +57,7 @@ fn outcome(answer: Result<views::Event, ApiError>) -> Result<(), Failure> {
         ApiError::Unreadable { .. } => return Ok(()),
         _ if error.is_already_exists() || terminating => Failure::Pointless(text),
         _ if error.is_not_found() => Failure::Gone(text),
-        ApiError::Refused(refusal) if refusal.code == 429 || refusal.code >= 500 => {
-            Failure::Passing(text)
-        }
+        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Failure::Passing(text),
         ApiError::Refused(_) | ApiError::BadName(_) | ApiError::Unsendable(_) => {
             Failure::Refused(text)
         }

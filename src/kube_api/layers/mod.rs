@@ -2,20 +2,21 @@
 //!
 //! Owns what stands between a request and the transport, from the outside in:
 //! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`],
-//! [`request_metrics`]; before all of them, a watcher's own [`pace`]. The order is part of the rules: every repetition pays the throttle anew,
-//! nothing waits between the gate and the wire, and a deadline counts from the sending.
+//! [`request_metrics`]; before all of them, a watcher's own [`pace`]. The order is part of the
+//! rules: every repetition pays the throttle anew, nothing waits between the gate and the wire, and
+//! a deadline counts from the sending.
 //! Promises that no layer pushes back through readiness: all waiting happens in the request's own
 //! future, so that whoever gives up a request frees its place at once. Leaves to `lanes` which
 //! lane obeys which rule.
 
-pub mod deadline;
-pub mod gate;
-pub mod in_flight;
-pub mod pace;
-pub mod request_metrics;
-pub mod retry_after;
-pub mod throttle;
-pub mod user_agent;
+pub(crate) mod deadline;
+pub(crate) mod gate;
+pub(crate) mod in_flight;
+pub(crate) mod pace;
+pub(crate) mod request_metrics;
+pub(crate) mod retry_after;
+pub(crate) mod throttle;
+pub(crate) mod user_agent;
 
 use std::sync::Arc;
 

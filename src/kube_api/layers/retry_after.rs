@@ -3,7 +3,8 @@
 //! Owns client-go's rule: an answer 429 or 5xx with a `Retry-After` in seconds is not the answer
 //! yet; the same request is sent again after that time, at most ten times, whatever its verb (the
 //! server says so only of what it did not carry out). Promises that nothing else is ever sent
-//! twice. Leaves the wait for a token to `throttle`, which every repetition passes again.
+//! twice, and that nobody is kept waiting for long without a word: unlike in client-go, a time
+//! beyond [`LONGEST_WAIT`] is the caller's to wait, who gets the refusal. Leaves the wait for a token to `throttle`, which every repetition passes again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,6 +17,9 @@ use crate::kube_api::transport::{Request, Response, Transport, read};
 
 /// How often one request is repeated, as in client-go.
 const MAX_RETRIES: usize = 10;
+
+/// No API server asks for more than half of this; what stands before one may say anything.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// An unread answer up to this size is read to its end, so that its connection can be used again.
 const MAX_DRAINED: usize = 2048;
@@ -41,7 +45,7 @@ impl Rule for RetryAfter {
     }
 }
 
-/// How long the server asks to wait, where it asks.
+/// How long the server asks to wait, where it asks for a time that can be waited here.
 fn wait(response: &Response) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
@@ -49,7 +53,8 @@ fn wait(response: &Response) -> Option<Duration> {
     }
     let seconds =
         response.headers().get(header::RETRY_AFTER)?.to_str().ok()?.parse::<i64>().ok()?;
-    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    let wait = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+    (wait <= LONGEST_WAIT).then_some(wait)
 }
 
 /// The same request once more; none where its body can be read only once.
@@ -104,11 +109,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_time_in_seconds_or_an_overload_nothing_is_repeated() {
+    async fn without_a_short_time_in_seconds_or_an_overload_nothing_is_repeated() {
         for answer in [
             Answer::status(429),
             Answer::status(503),
             Answer::status(503).header("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"),
+            Answer::status(503).header("retry-after", "61"),
             Answer::status(404).header("retry-after", "1"),
             Answer::status(200).header("retry-after", "1"),
         ] {

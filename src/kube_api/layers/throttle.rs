@@ -27,16 +27,6 @@ pub struct RateLimit {
     pub burst: u32,
 }
 
-impl RateLimit {
-    /// What client-go makes of the flags `--kube-api-qps` and `--kube-api-burst`: its defaults of
-    /// 5 and 10 for zero, no limit for a negative rate.
-    pub fn requested(qps: f64, burst: i64) -> Option<Self> {
-        let qps = if qps == 0.0 { 5.0 } else { qps };
-        let burst = if burst == 0 { 10 } else { u32::try_from(burst.max(1)).unwrap_or(u32::MAX) };
-        (qps > 0.0).then_some(Self { qps, burst })
-    }
-}
-
 /// Makes requests wait for their token.
 pub(crate) struct Throttle {
     start: Instant,
@@ -216,16 +206,6 @@ mod tests {
         assert_eq!(bucket.take(Duration::ZERO), 3 * second);
         bucket.give_back(3 * second, Duration::ZERO);
         assert_eq!(bucket.take(Duration::ZERO), 3 * second);
-    }
-
-    #[test]
-    fn flags_mean_what_they_mean_to_client_go() {
-        let limit = |qps, burst| Some(RateLimit { qps, burst });
-        assert_eq!(RateLimit::requested(20.5, 30), limit(20.5, 30));
-        assert_eq!(RateLimit::requested(0.0, 0), limit(5.0, 10));
-        assert_eq!(RateLimit::requested(1.0, -3), limit(1.0, 1));
-        assert_eq!(RateLimit::requested(-1.0, 30), None);
-        assert_eq!(RateLimit::requested(f64::NAN, 30), None);
     }
 
     #[test]

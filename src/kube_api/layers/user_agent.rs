@@ -12,21 +12,33 @@ use tower::ServiceExt as _;
 use super::{Outcome, Rule};
 use crate::kube_api::transport::{Request, Transport};
 
-/// The User-Agent of version `version` of this program, in the shape of Kubernetes' own.
-pub fn user_agent(version: &str) -> String {
-    format!("csi-provisioner/{version} (linux/amd64)")
+/// The program and its version.
+const PROGRAM: &str = concat!("csi-provisioner/v", env!("CARGO_PKG_VERSION"));
+
+/// The User-Agent in the shape of Kubernetes' own: program, version, system and machine.
+fn user_agent() -> String {
+    format!("{PROGRAM} ({}/{})", std::env::consts::OS, go_name(std::env::consts::ARCH))
+}
+
+/// What Go calls the machine that Rust calls `arch`.
+fn go_name(arch: &str) -> &str {
+    match arch {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        other => other,
+    }
 }
 
 /// Puts the User-Agent on requests.
 pub(crate) struct UserAgent(HeaderValue);
 
-impl UserAgent {
-    /// Requests will carry `text`; what a header cannot hold is left out of it.
-    pub(crate) fn new(text: &str) -> Self {
-        let visible: String = text.chars().filter(|char| matches!(char, ' '..='~')).collect();
+impl Default for UserAgent {
+    fn default() -> Self {
         Self(
-            HeaderValue::from_str(&visible)
-                .unwrap_or_else(|_| HeaderValue::from_static("csi-provisioner")),
+            HeaderValue::try_from(user_agent())
+                .unwrap_or_else(|_| HeaderValue::from_static(PROGRAM)),
         )
     }
 }
@@ -52,20 +64,22 @@ mod tests {
         testing::{Answer, Server, request},
     };
 
-    async fn sent(text: &str) -> String {
-        let server = Server::new(|_, _| Answer::status(200));
-        let service = layer(UserAgent::new(text), server.transport.clone());
-        service.oneshot(request(Method::GET, "/api/v1/nodes")).await.unwrap();
-        server.seen()[0].header("user-agent").to_owned()
-    }
-
     #[tokio::test]
     async fn every_request_says_who_asks() {
-        assert_eq!(sent(&user_agent("1.2")).await, "csi-provisioner/1.2 (linux/amd64)");
+        let server = Server::new(|_, _| Answer::status(200));
+        let service = layer(UserAgent::default(), server.transport.clone());
+        service.oneshot(request(Method::GET, "/api/v1/nodes")).await.unwrap();
+        let (seen, own) = (server.seen(), user_agent());
+        assert_eq!(seen[0].header("user-agent"), own);
+        assert!(own.starts_with("csi-provisioner/v0.") && own.contains(" (linux/"), "{own}");
     }
 
-    #[tokio::test]
-    async fn what_a_header_cannot_hold_is_left_out() {
-        assert_eq!(sent("csi-provisioner/1\r\nX: y ä").await, "csi-provisioner/1X: y ");
+    #[test]
+    fn machines_have_the_names_go_gives_them() {
+        for (arch, name) in
+            [("x86_64", "amd64"), ("aarch64", "arm64"), ("s390x", "s390x"), ("riscv64", "riscv64")]
+        {
+            assert_eq!(go_name(arch), name);
+        }
     }
 }

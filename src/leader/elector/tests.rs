@@ -338,6 +338,23 @@ async fn a_failed_renewal_is_counted_as_slow_path() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn taking_up_its_own_lease_after_a_restart_is_counted_as_slow_path() {
+    let slow_paths = async |pod_uid| {
+        let store = killed("host", Some("uid")).await;
+        let metrics = crate::metrics::Metrics::new().unwrap();
+        let mut around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+        around.metrics = metrics.leader.clone();
+        let again = settings("host", Some(pod_uid));
+        let election = lead(Road::to(&store), again, around, |_| {}, CancellationToken::new());
+        assert!(timeout(Duration::from_secs(60), election).await.is_err());
+        String::from_utf8(metrics.text().unwrap()).unwrap()
+    };
+    let counted = "leader_election_slowpath_total{name=\"\"} 1";
+    assert!(slow_paths("uid").await.contains(counted));
+    assert!(!slow_paths("another").await.contains(counted), "a take-over is none");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stuck_election_is_unhealthy_only_while_it_believes_to_lead() {
     let store = store();
     let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
