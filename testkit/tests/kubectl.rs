@@ -1,8 +1,14 @@
 //! Unmodified kubectl binaries against the served API server.
 //!
+//! Built only with the feature `kubectl`, since a plain `cargo test` must pass without one:
+//!
+//! ```text
+//! TESTKIT_KUBECTL="$(.ci/kubectl target/kubectl)" cargo test -p testkit --features kubectl --test kubectl
+//! ```
+//!
 //! Each test runs with every binary that `TESTKIT_KUBECTL` names (paths, separated by colons), or
 //! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
-//! missing binary fails the test: see `.ci/kubectl` for a way to get one.
+//! missing binary fails the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
 
