@@ -15,7 +15,8 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{self, Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -80,9 +81,11 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new(kubectl: &Path, minor: u8, number: usize) -> Self {
-        let name = format!("testkit-kubectl-{}-{minor}-{number}", std::process::id());
-        let home = env::temp_dir().join(name);
+    async fn new(kubectl: &Path, minor: u8) -> Self {
+        // The tests run side by side in one process: none may find another's server.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let home = env::temp_dir().join(format!("testkit-kubectl-{}-{number}", process::id()));
         let settings = Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
         let served = Served::start(settings).await.unwrap();
         Self { kubectl: kubectl.to_owned(), served, home }
@@ -177,7 +180,7 @@ async fn benches() -> Vec<Bench> {
     let mut benches = Vec::new();
     for kubectl in kubectls() {
         for minor in [20, 36] {
-            benches.push(Bench::new(&kubectl, minor, benches.len()).await);
+            benches.push(Bench::new(&kubectl, minor).await);
         }
     }
     benches
