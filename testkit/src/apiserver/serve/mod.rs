@@ -5,9 +5,11 @@
 //! that all its connections and files are closed when [`Served`] is dropped. Leaves what is
 //! answered to [`ApiServer`].
 
-pub mod audit_file;
+mod audit_file;
+pub mod layout;
+pub mod manifests;
 mod protobuf;
-pub mod tls;
+pub(crate) mod tls;
 
 use std::{
     io,
@@ -28,9 +30,12 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+pub use self::tls::TlsError;
 use self::{
     audit_file::AuditFile,
-    tls::{Identity, TlsError},
+    layout::{CLIENTS, Layout},
+    manifests::ManifestError,
+    tls::Identity,
 };
 use super::{
     ApiServer, Body, Disconnected, Options, WallClock,
@@ -45,10 +50,6 @@ use super::{
     refuse,
     resources::ServerVersion,
     table::Printer,
-};
-use crate::control_plane::{
-    layout::{CLIENTS, Layout},
-    manifests::{self, ManifestError},
 };
 
 /// The roles every API server begins with.
