@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each test runs with every binary that `TESTKIT_KUBECTL` names (paths, separated by colons), or
-//! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
-//! missing binary fails the test.
+//! with the `kubectl` of the PATH, against the oldest and the newest release the server plays; one
+//! goes through an object's life on a release of each sort. A missing binary fails the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
 
@@ -177,9 +177,14 @@ fn kubectls() -> Vec<PathBuf> {
 
 /// Every binary with a server of the oldest and the newest release.
 async fn benches() -> Vec<Bench> {
+    benches_of(&[20, 36]).await
+}
+
+/// Every binary with a server of each release.
+async fn benches_of(releases: &[u8]) -> Vec<Bench> {
     let mut benches = Vec::new();
     for kubectl in kubectls() {
-        for minor in [20, 36] {
+        for &minor in releases {
             benches.push(Bench::new(&kubectl, minor).await);
         }
     }
@@ -190,6 +195,24 @@ async fn benches() -> Vec<Bench> {
 fn line<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
     let line = table.lines().find(|line| line.split_whitespace().next() == Some(first));
     line.unwrap_or_else(|| panic!("no {first} in:\n{table}")).split_whitespace().collect()
+}
+
+#[tokio::test]
+async fn an_objects_life_is_the_same_on_every_release() {
+    for bench in benches_of(&[20, 27, 31, 33, 36]).await {
+        bench.fed(&["create", "-f", "-"], CLASS).await;
+        assert_eq!(
+            bench.fed(&["apply", "-f", "-"], CLAIM).await,
+            "persistentvolumeclaim/claim created\n"
+        );
+        let patch = r#"{"metadata":{"labels":{"x":"1"}}}"#;
+        bench.run(&["patch", "pvc", "claim", "-p", patch]).await;
+        let claims = bench.run(&["get", "pvc", "-l", "x=1"]).await;
+        assert_eq!(line(&claims, "claim")[..2], ["claim", "Pending"]);
+        let deleted = bench.run(&["delete", "pvc/claim", "sc/rbd"]).await;
+        assert_eq!(deleted.lines().count(), 2, "{deleted}");
+        assert_eq!(bench.served.api().count("PersistentVolumeClaim"), 0);
+    }
 }
 
 #[tokio::test]
