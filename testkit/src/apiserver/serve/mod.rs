@@ -55,6 +55,10 @@ use super::{
 /// The roles every API server begins with.
 const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
 
+/// How many changes of each kind watches can go back: a served API may run for days, and clients
+/// that fall further behind are told so, as by a real server after some minutes.
+const HISTORY: usize = 20_000;
+
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
@@ -213,7 +217,7 @@ impl Door {
             audit: audit.map(|file| Arc::new(file) as Arc<dyn AuditSink>),
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
-        let options = Options { version, clock: wall_clock(), seed, hooks, ..Options::default() };
+        let options = Options { version, clock: wall_clock(), seed, history: HISTORY, hooks };
         Self { api: ApiServer::new(options), tokens }
     }
 
