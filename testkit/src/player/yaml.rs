@@ -7,8 +7,8 @@
 //!
 //! A layer of its own on the parser's events, because no crate that goes on to values keeps YAML
 //! 1.1: `serde-saphyr`, which reads manifests elsewhere in this crate, can be told to take its
-//! booleans and octal numbers, but reads `1:30`, `1_000`, `1e3` and dates by YAML 1.2 without a
-//! word, so that the two players would disagree silently on what a file says.
+//! booleans and octal numbers, but reads `1:30` and dates as text and `1e3` and `0o10` as numbers
+//! without a word, so that the two players would disagree silently on what a file says.
 
 mod scalar;
 
