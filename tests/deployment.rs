@@ -4,7 +4,7 @@
 
 use csi_provisioner::{flags::Flags, http};
 use serde_json::{Value, json};
-use testkit::control_plane::manifests;
+use testkit::apiserver::serve::manifests;
 
 fn objects(manifest: &str) -> Vec<Value> {
     manifests::parse(manifest).expect("the manifest is YAML")

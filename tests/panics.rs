@@ -54,6 +54,8 @@ impl Provisioner for Panicking {
         Ok(format!("pvc-{claim_uid}"))
     }
 
+    async fn ready(&self) {}
+
     fn supports_block(&self) -> bool {
         true
     }

@@ -11,15 +11,13 @@ mod world;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
-use testkit::{
-    apiserver::{
-        ApiServer, Options,
-        access::{auth::service_account, authorizer::Rbac},
-        audit::Recorded,
-        hooks::Hooks,
-        resources::ServerVersion,
-    },
-    control_plane::manifests,
+use testkit::apiserver::{
+    ApiServer, Options,
+    access::{auth::service_account, authorizer::Rbac},
+    audit::Recorded,
+    hooks::Hooks,
+    resources::ServerVersion,
+    serve::manifests,
 };
 use tokio::time::{Instant, sleep};
 use world::Simulation;

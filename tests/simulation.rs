@@ -126,6 +126,7 @@ async fn a_claim_deleted_in_mid_call_leaves_no_volume_behind() {
     simulation.release(&uid);
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
     assert!(simulation.left_at_driver().is_empty());
+    assert!(!simulation.has_event("data", "ProvisioningSucceeded"), "nobody is there to read it");
 }
 
 /// A claim that outlives its volume gets another, but only when it is looked at again.

@@ -15,9 +15,8 @@ use std::{
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Client, Config, config::Kubeconfig};
 use testkit::{
-    apiserver::serve::{Served, Settings},
+    apiserver::serve::{Served, Settings, manifests},
     binder,
-    control_plane::manifests,
     driver::{Host, disk},
 };
 use tokio::{

@@ -4,7 +4,13 @@
 //! Promises that a claim leaves the map only when nothing of it is open, and that a
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -70,6 +76,22 @@ struct Entry {
     told: Option<(String, Instant)>,
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
     shown: bool,
+    existence: Existence,
+}
+
+/// Whether a claim still exists, bound or not; known beyond the end of its entry.
+#[derive(Debug, Clone, Default)]
+pub struct Existence(Arc<AtomicBool>);
+
+impl Existence {
+    /// Whether the claim's end was seen.
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What must be read live before a claim's first call (safety rule 6).
@@ -129,7 +151,7 @@ impl ClaimBook {
             }
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
-                inner.lost(claim.uid()).into_iter().collect()
+                inner.gone(claim.uid()).into_iter().collect()
             }
             Sighting::Unreadable { uid, .. } => {
                 inner.claims.unreadable(&uid);
@@ -137,7 +159,7 @@ impl ClaimBook {
             }
             Sighting::Complete => {
                 let vanished = inner.claims.complete();
-                vanished.iter().filter_map(|claim| inner.lost(claim.uid())).collect()
+                vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
             }
         }
     }
@@ -262,6 +284,12 @@ impl ClaimBook {
             may_call
         };
         self.change(uid, called).unwrap_or(false)
+    }
+
+    /// What will tell whether the claim still exists, whatever becomes of its entry.
+    pub fn existence(&self, uid: &str) -> Existence {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).map(|entry| entry.existence.clone()).unwrap_or_default()
     }
 
     /// Whether the claim stands, unbound, and waits for its volume.
@@ -400,7 +428,13 @@ impl Inner {
         self.lost(claim.uid())
     }
 
-    /// The claim is no longer of interest, or gone: named when it must be followed all the same.
+    /// The claim does not exist any more: named when it must be followed all the same.
+    fn gone(&mut self, uid: &str) -> Option<String> {
+        self.entries.get(uid)?.existence.end();
+        self.lost(uid)
+    }
+
+    /// The claim is no longer of interest: named when it must be followed all the same.
     fn lost(&mut self, uid: &str) -> Option<String> {
         self.entries.get_mut(uid)?.present = false;
         self.tidy(uid);

@@ -282,7 +282,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 keep_if_retained(&mut volume, self.classes.get(order.class.name()).as_deref());
             }
             let source = source_label(&order.claim);
-            self.store.save(Unsaved::new(order, *volume, source, started)).await;
+            let existence = self.book.existence(order.claim.uid());
+            self.store.save(Unsaved::new(order, *volume, source, started, existence)).await;
         }
         Verdict::Done
     }

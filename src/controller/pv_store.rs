@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    claim_book::ClaimBook,
+    claim_book::{ClaimBook, Existence},
     claim_state::handle_of,
     claims::claim_key,
     events::ClaimEvents,
@@ -52,6 +52,8 @@ pub struct PvStore {
 #[derive(Debug, Clone)]
 pub struct Unsaved {
     claim: Arc<Claim>,
+    /// Whether the claim is still there to be told.
+    existence: Existence,
     volume: PersistentVolume,
     /// The label `source` of the metrics.
     source: &'static str,
@@ -68,9 +70,10 @@ impl Unsaved {
         volume: PersistentVolume,
         source: &'static str,
         started: Instant,
+        existence: Existence,
     ) -> Self {
         let volume = complete(volume, &order);
-        Self { claim: order.claim, volume, source, started, unclear: false }
+        Self { claim: order.claim, existence, volume, source, started, unclear: false }
     }
 
     fn name(&self) -> &str {
@@ -209,7 +212,10 @@ impl PvStore {
     fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
         tracing::info!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), "volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
-        self.events.provisioned(&unsaved.claim, unsaved.name());
+        // Nobody reads of success on a claim that is gone; the original is silent then, too.
+        if !unsaved.existence.is_over() {
+            self.events.provisioned(&unsaved.claim, unsaved.name());
+        }
         self.forget(uid)
     }
 

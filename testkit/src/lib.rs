@@ -1,4 +1,35 @@
-//! What the tests of csi-provisioner stand on; never shipped.
+//! What the tests of csi-provisioner stand on: a cluster's control plane and a driver, small enough
+//! to run in a test, and the player of recorded scenarios. Never shipped.
+//!
+//! # Where everything lives
+//!
+//! Arrows point down only: a room uses those below it, never those above.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `main.rs` | the program `testkit`: `serve`, `play`, `driver`, `binder` |
+//! | [`player`] | replays `tests/conformance/*.yaml` on a provisioner's binary and judges what comes of it |
+//! | [`control_plane`] | a real or in-memory API server, whichever the surroundings offer, laid out in a directory |
+//! | [`binder`] | binds claims to volumes, as kube-controller-manager does: an ordinary client |
+//! | [`apiserver`] | the in-memory Kubernetes API server, and its parts below |
+//! | [`driver`] | CSI drivers: one answers by rules, one keeps volumes on disk |
+//!
+//! Within [`apiserver`], from the wire to the store:
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | [`serve`](apiserver::serve) | HTTPS, certificates, the audit file, kubectl's protobuf |
+//! | [`access`](apiserver::access), `documents`, `table` | identities and roles; what is discovered; what kubectl prints: all behind [`hooks`](apiserver::hooks) |
+//! | `service` | from a request to its answer: who may, which fault strikes, which verb |
+//! | [`faults`](apiserver::faults), [`audit`](apiserver::audit) | what goes wrong on purpose; what was asked |
+//! | `verbs`, [`watch`](apiserver::watch) | what each verb does; changes as a stream |
+//! | `patch`, `validation`, `defaults`, `strategy` | what becomes of an object on its way in |
+//! | [`resources`](apiserver::resources) | the kinds, and what each release from 1.20 on serves |
+//! | `store` | the objects and their history |
+//!
+//! The product takes this crate for its tests and this crate knows nothing of the product: the two
+//! meet only at the Kubernetes API, at `proto/csi.proto` and at the program's command line.
+
 pub mod apiserver;
 pub mod binder;
 pub mod control_plane;

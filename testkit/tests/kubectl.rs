@@ -1,15 +1,22 @@
 //! Unmodified kubectl binaries against the served API server.
 //!
+//! Built only with the feature `kubectl`, since a plain `cargo test` must pass without one:
+//!
+//! ```text
+//! TESTKIT_KUBECTL="$(.ci/kubectl target/kubectl)" cargo test -p testkit --features kubectl --test kubectl
+//! ```
+//!
 //! Each test runs with every binary that `TESTKIT_KUBECTL` names (paths, separated by colons), or
-//! with the `kubectl` of the PATH, against the oldest and the newest release the server plays. A
-//! missing binary fails the test: see `.ci/kubectl` for a way to get one.
+//! with the `kubectl` of the PATH, against the oldest and the newest release the server plays; one
+//! goes through an object's life on a release of each sort. A missing binary fails the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{self, Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -74,9 +81,11 @@ struct Bench {
 }
 
 impl Bench {
-    async fn new(kubectl: &Path, minor: u8, number: usize) -> Self {
-        let name = format!("testkit-kubectl-{}-{minor}-{number}", std::process::id());
-        let home = env::temp_dir().join(name);
+    async fn new(kubectl: &Path, minor: u8) -> Self {
+        // The tests run side by side in one process: none may find another's server.
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let home = env::temp_dir().join(format!("testkit-kubectl-{}-{number}", process::id()));
         let settings = Settings { version: ServerVersion::minor(minor), ..Settings::new(&home) };
         let served = Served::start(settings).await.unwrap();
         Self { kubectl: kubectl.to_owned(), served, home }
@@ -168,10 +177,15 @@ fn kubectls() -> Vec<PathBuf> {
 
 /// Every binary with a server of the oldest and the newest release.
 async fn benches() -> Vec<Bench> {
+    benches_of(&[20, 36]).await
+}
+
+/// Every binary with a server of each release.
+async fn benches_of(releases: &[u8]) -> Vec<Bench> {
     let mut benches = Vec::new();
     for kubectl in kubectls() {
-        for minor in [20, 36] {
-            benches.push(Bench::new(&kubectl, minor, benches.len()).await);
+        for &minor in releases {
+            benches.push(Bench::new(&kubectl, minor).await);
         }
     }
     benches
@@ -181,6 +195,24 @@ async fn benches() -> Vec<Bench> {
 fn line<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
     let line = table.lines().find(|line| line.split_whitespace().next() == Some(first));
     line.unwrap_or_else(|| panic!("no {first} in:\n{table}")).split_whitespace().collect()
+}
+
+#[tokio::test]
+async fn an_objects_life_is_the_same_on_every_release() {
+    for bench in benches_of(&[20, 27, 31, 33, 36]).await {
+        bench.fed(&["create", "-f", "-"], CLASS).await;
+        assert_eq!(
+            bench.fed(&["apply", "-f", "-"], CLAIM).await,
+            "persistentvolumeclaim/claim created\n"
+        );
+        let patch = r#"{"metadata":{"labels":{"x":"1"}}}"#;
+        bench.run(&["patch", "pvc", "claim", "-p", patch]).await;
+        let claims = bench.run(&["get", "pvc", "-l", "x=1"]).await;
+        assert_eq!(line(&claims, "claim")[..2], ["claim", "Pending"]);
+        let deleted = bench.run(&["delete", "pvc/claim", "sc/rbd"]).await;
+        assert_eq!(deleted.lines().count(), 2, "{deleted}");
+        assert_eq!(bench.served.api().count("PersistentVolumeClaim"), 0);
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! The record of all requests.
 //!
 //! Owns what is remembered of each and finding them again in tests. Promises an entry for every
-//! request that came to an answer, in the order of their answers, also for those a fault struck.
+//! request that came to an answer, in the order of their answers, also for those a fault struck;
+//! and that a server that runs for days forgets the oldest rather than grow.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -48,19 +52,26 @@ impl Recorded {
     }
 }
 
-/// All requests since the start, or since they were last cleared.
+/// How many requests are remembered: more than any test sends.
+const REMEMBERED: usize = 250_000;
+
+/// All requests since the start, or since they were last cleared; the latest 250 000 of them.
 #[derive(Debug, Default)]
-pub struct Requests(Mutex<Vec<Recorded>>);
+pub struct Requests(Mutex<VecDeque<Recorded>>);
 
 impl Requests {
     /// Adds one.
     pub fn record(&self, recorded: Recorded) {
-        self.0.lock().push(recorded);
+        let mut requests = self.0.lock();
+        if requests.len() == REMEMBERED {
+            requests.pop_front();
+        }
+        requests.push_back(recorded);
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Recorded> {
-        self.0.lock().clone()
+        self.0.lock().iter().cloned().collect()
     }
 
     /// Those of a verb on a resource: `matching("create", "persistentvolumes")`.
@@ -71,11 +82,39 @@ impl Requests {
 
     /// How many there were of a verb on a resource.
     pub fn count(&self, verb: &str, resource: &str) -> usize {
-        self.matching(verb, resource).len()
+        let all = self.0.lock();
+        all.iter().filter(|r| r.info.verb == verb && r.info.resource == resource).count()
     }
 
     /// Forgets all.
     pub fn clear(&self) {
         self.0.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_are_forgotten_first() {
+        let info = RequestInfo::parse(&http::Method::GET, &http::Uri::from_static("/api/v1/nodes"));
+        let time = jiff::Timestamp::UNIX_EPOCH;
+        let answered = |code| Recorded {
+            user: User::default(),
+            info: info.clone(),
+            code,
+            bytes_in: 0,
+            bytes_out: Arc::default(),
+            received: time,
+            answered: time,
+        };
+        let requests = Requests::default();
+        requests.record(answered(200));
+        requests.0.lock().resize_with(REMEMBERED, || answered(404));
+        requests.record(answered(500));
+        let all = requests.all();
+        assert_eq!(all.len(), REMEMBERED);
+        assert_eq!((all.first().unwrap().code, all.last().unwrap().code), (404, 500));
     }
 }

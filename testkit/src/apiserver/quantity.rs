@@ -20,7 +20,7 @@ enum Format {
 
 /// An amount in nanos, exactly, and how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quantity {
+pub(super) struct Quantity {
     nanos: i128,
     format: Format,
 }
@@ -47,7 +47,7 @@ impl Quantity {
     ///
     /// # Errors
     /// Go's words for what is none.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -63,22 +63,22 @@ impl Quantity {
     }
 
     /// Whether the amount is below, at or above zero.
-    pub fn sign(self) -> Ordering {
+    pub(super) fn sign(self) -> Ordering {
         self.nanos.cmp(&0)
     }
 
     /// Whether the amount is a whole number.
-    pub fn is_whole(self) -> bool {
+    pub(super) fn is_whole(self) -> bool {
         self.nanos % NANO == 0
     }
 
     /// Compares the amounts, however they are written.
-    pub fn compare(self, other: Self) -> Ordering {
+    pub(super) fn compare(self, other: Self) -> Ordering {
         self.nanos.cmp(&other.nanos)
     }
 
     /// The canonical spelling.
-    pub fn canonical(self) -> String {
+    pub(super) fn canonical(self) -> String {
         let whole = self.nanos / NANO;
         let binary =
             self.format == Format::Binary && self.is_whole() && whole.unsigned_abs() >= 1024;

@@ -138,11 +138,6 @@ impl Kind {
         qualified(&self.plural, &self.group)
     }
 
-    /// `PersistentVolume`, `StorageClass.storage.k8s.io`: how validation errors name the kind.
-    pub fn qualified_kind(&self) -> String {
-        qualified(&self.kind, &self.group)
-    }
-
     /// What the kind's objects are stored under.
     pub fn group_resource(&self) -> GroupResource {
         (self.group.clone(), self.plural.clone())

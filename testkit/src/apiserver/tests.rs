@@ -11,6 +11,7 @@ mod hooks;
 mod kinds;
 mod lists;
 mod patches;
+mod releases;
 mod watches;
 mod writes;
 

@@ -8,27 +8,27 @@ use serde_json::{Map, Value};
 static NULL: Value = Value::Null;
 
 /// The member at `path`; null when any step is absent.
-pub fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().try_fold(value, |value, step| value.get(step)).unwrap_or(&NULL)
 }
 
 /// The member at `path` when all steps are there.
-pub fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+pub(crate) fn at_mut<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, step| value.get_mut(step))
 }
 
 /// The string at `path`; empty when absent.
-pub fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     at(value, path).as_str().unwrap_or_default()
 }
 
 /// The elements of the array at `path`; none when absent.
-pub fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+pub(crate) fn items<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
     at(value, path).as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The members of the object at `path`; none when absent.
-pub fn members<'a>(
+pub(crate) fn members<'a>(
     value: &'a Value,
     path: &[&str],
 ) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
@@ -36,7 +36,7 @@ pub fn members<'a>(
 }
 
 /// Whether the value says nothing: absent, null, or an empty string, array or object.
-pub fn is_empty(value: &Value) -> bool {
+pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
@@ -55,7 +55,7 @@ fn member<'a>(value: &'a mut Value, name: &str) -> &'a mut Value {
 }
 
 /// Sets the member at `path`, making the objects on the way.
-pub fn set(value: &mut Value, path: &[&str], new: Value) {
+pub(crate) fn set(value: &mut Value, path: &[&str], new: Value) {
     match path {
         [] => *value = new,
         [first, rest @ ..] => set(member(value, first), rest, new),
@@ -63,7 +63,7 @@ pub fn set(value: &mut Value, path: &[&str], new: Value) {
 }
 
 /// Takes away all members that are null, at any depth; elements of arrays stay.
-pub fn prune_nulls(value: &mut Value) {
+pub(crate) fn prune_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => {
             members.retain(|_, member| !member.is_null());
@@ -75,20 +75,20 @@ pub fn prune_nulls(value: &mut Value) {
 }
 
 /// Sets the member at `path` where nothing, or null, stands.
-pub fn set_default(value: &mut Value, path: &[&str], default: Value) {
+pub(crate) fn set_default(value: &mut Value, path: &[&str], default: Value) {
     if at(value, path).is_null() {
         set(value, path, default);
     }
 }
 
 /// Takes the member at `path` away and gives it.
-pub fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
+pub(crate) fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, parents) = path.split_last()?;
     at_mut(value, parents)?.as_object_mut()?.remove(*last)
 }
 
 /// Makes the member at `path` what `source` has there: also absent.
-pub fn copy(value: &mut Value, source: &Value, path: &[&str]) {
+pub(crate) fn copy(value: &mut Value, source: &Value, path: &[&str]) {
     match at(source, path) {
         Value::Null => {
             remove(value, path);

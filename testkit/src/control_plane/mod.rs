@@ -7,8 +7,6 @@
 //! ends when [`ControlPlane`] is dropped. Leaves what tests create to them: a cluster of
 //! `KUBECONFIG_E2E` keeps it.
 
-pub mod layout;
-pub mod manifests;
 mod processes;
 
 use std::{
@@ -28,13 +26,13 @@ use kube::{
 use serde_json::{Value, json};
 
 pub use self::processes::ProcessError;
-use self::{
-    layout::{CLIENTS, Layout},
-    manifests::ManifestError,
-    processes::Processes,
-};
+use self::processes::Processes;
 use crate::apiserver::{
-    serve::{ServeError, Served, Settings},
+    serve::{
+        ServeError, Served, Settings,
+        layout::{CLIENTS, Layout},
+        manifests::{self, ManifestError},
+    },
     tree::text,
 };
 

@@ -15,8 +15,11 @@ use std::{
 use rcgen::KeyPair;
 use tokio::process::{Child, Command};
 
-use super::layout::{ADMIN_TOKEN, CLIENTS, Layout};
-use crate::apiserver::serve::tls::{Identity, TlsError};
+use crate::apiserver::serve::{
+    TlsError,
+    layout::{ADMIN_TOKEN, CLIENTS, Layout},
+    tls::Identity,
+};
 
 /// Every request once, when it is answered; no bodies.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\

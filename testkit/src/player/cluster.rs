@@ -13,7 +13,7 @@ use kube::config::{
     NamedCluster, NamedContext,
 };
 
-use crate::control_plane::{ControlPlane, layout::ADMIN_TOKEN};
+use crate::{apiserver::serve::layout::ADMIN_TOKEN, control_plane::ControlPlane};
 
 /// An API server with the port and the files of one run.
 pub struct Cluster {

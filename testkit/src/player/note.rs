@@ -24,12 +24,7 @@ impl Run<'_> {
         match subject {
             Subject::Exit(process) => self.exit(process).into(),
             Subject::Http { path, body } => page(self.http(path).await, body.as_ref()),
-            Subject::Grew { method, by, during } => {
-                let before = self.calls_by(method, by.as_deref());
-                sleep(Duration::try_from_secs_f64(*during).unwrap_or_default()).await;
-                let grew = growth(&before, &self.calls_by(method, by.as_deref()));
-                if by.is_some() { json!(grew) } else { grew.values().any(|grew| *grew).into() }
-            }
+            Subject::Grew { method, by, during } => self.grew(method, by.as_deref(), *during).await,
             Subject::Count { method, by } => {
                 let counts = self.calls_by(method, by.as_deref());
                 if by.is_some() { json!(counts) } else { counts.values().sum::<usize>().into() }
@@ -60,6 +55,14 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// Whether calls come within some seconds, of each value or of any.
+    async fn grew(&self, method: &str, by: Option<&str>, during: f64) -> Value {
+        let before = self.calls_by(method, by);
+        sleep(Duration::try_from_secs_f64(during).unwrap_or_default()).await;
+        let grew = growth(&before, &self.calls_by(method, by));
+        if by.is_some() { json!(grew) } else { grew.values().any(|grew| *grew).into() }
     }
 }
 

@@ -7,5 +7,5 @@
 pub mod auth;
 pub mod authorizer;
 pub mod rbac;
-pub mod reviews;
-pub mod token_request;
+pub(super) mod reviews;
+pub(super) mod token_request;

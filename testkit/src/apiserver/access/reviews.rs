@@ -25,11 +25,11 @@ use crate::apiserver::{
 
 /// Answers clients' questions about themselves.
 #[derive(Debug)]
-pub struct Reviews(Arc<Rbac>);
+pub(crate) struct Reviews(Arc<Rbac>);
 
 impl Reviews {
     /// By the same policy requests are authorized by.
-    pub fn new(rbac: Arc<Rbac>) -> Self {
+    pub(crate) fn new(rbac: Arc<Rbac>) -> Self {
         Self(rbac)
     }
 }
@@ -56,7 +56,12 @@ impl Extension for Reviews {
 
 /// The answer to the question `review` posted to `resource` by `user`; `None` when `resource`
 /// is no such question.
-pub fn answer(policy: &Policy, user: &User, resource: &str, review: &Value) -> Option<Value> {
+pub(crate) fn answer(
+    policy: &Policy,
+    user: &User,
+    resource: &str,
+    review: &Value,
+) -> Option<Value> {
     let status = match resource {
         "selfsubjectaccessreviews" => access(policy, user, at(review, &["spec"])),
         "selfsubjectrulesreviews" => {

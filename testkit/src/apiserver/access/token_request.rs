@@ -28,11 +28,11 @@ const LEAST_SECONDS: i64 = 600;
 
 /// Makes tokens for service accounts.
 #[derive(Debug)]
-pub struct TokenRequests(Arc<Tokens>);
+pub(crate) struct TokenRequests(Arc<Tokens>);
 
 impl TokenRequests {
     /// Made tokens become known to `tokens`.
-    pub fn new(tokens: Arc<Tokens>) -> Self {
+    pub(crate) fn new(tokens: Arc<Tokens>) -> Self {
         Self(tokens)
     }
 

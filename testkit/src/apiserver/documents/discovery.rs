@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// A resource as clients discover it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resource {
+pub(crate) struct Resource {
     /// API group; empty for the core group.
     pub group: String,
     /// Version within the group.
@@ -34,11 +34,11 @@ pub struct Resource {
 }
 
 /// The verbs of a resource that is stored.
-pub const STORED: [&str; 8] =
+pub(crate) const STORED: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
 /// The discovery document for `path`, or `None` where no such group or version is served.
-pub fn document(resources: &[Resource], path: &str) -> Option<Value> {
+pub(crate) fn document(resources: &[Resource], path: &str) -> Option<Value> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
         ["api"] => Some(core_versions()),
@@ -51,7 +51,7 @@ pub fn document(resources: &[Resource], path: &str) -> Option<Value> {
 }
 
 /// The document at `/version`, for a server that says it is Kubernetes 1.`minor`.
-pub fn version(minor: u32) -> Value {
+pub(crate) fn version(minor: u32) -> Value {
     json!({
         "major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0"),
         "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",

@@ -4,8 +4,8 @@
 //! client asks for. A pure function of what is served. Leaves the documents' content to
 //! `discovery` and `openapi`, and whether the user may read them to `rbac`.
 
-pub mod discovery;
-pub mod openapi;
+pub(super) mod discovery;
+pub(super) mod openapi;
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::{
 
 /// Answers GET requests for documents.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Documents;
+pub(super) struct Documents;
 
 impl Extension for Documents {
     fn answer(
@@ -52,7 +52,7 @@ impl Extension for Documents {
 
 /// A document, ready to be sent with code 200.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
+pub(super) struct Document {
     /// The media type of the bytes.
     pub content_type: &'static str,
     /// The bytes.
@@ -60,7 +60,7 @@ pub struct Document {
 }
 
 /// The document at `path` for a client that accepts `accept`; `None` where nothing stands.
-pub fn at(
+pub(super) fn at(
     kinds: &[Arc<Kind>],
     version: ServerVersion,
     path: &str,

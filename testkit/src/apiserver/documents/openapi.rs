@@ -14,10 +14,11 @@ use serde_json::{Map, Value, json};
 use super::discovery::Resource;
 
 /// Media type under which kubectl asks for the version 2 document.
-pub const V2_PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+pub(crate) const V2_PROTOBUF_ASKED: &str =
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// Media type under which it is answered: Go's parser takes no `@` in an answer's.
-pub const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+pub(crate) const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// The query parameters of a PATCH that kubectl looks for.
 const PATCH_PARAMETERS: [&str; 4] = ["dryRun", "fieldManager", "fieldValidation", "force"];
@@ -27,7 +28,7 @@ const FIELD_VALIDATION_SINCE: u32 = 25;
 
 /// Everything the documents are made of.
 #[derive(Debug, Clone, Copy)]
-pub struct Spec<'a> {
+pub(crate) struct Spec<'a> {
     /// What is served.
     pub resources: &'a [Resource],
     /// The server's Kubernetes minor version.
@@ -51,7 +52,7 @@ impl Spec<'_> {
     }
 
     /// The version 2 document in JSON.
-    pub fn v2_json(&self) -> Value {
+    pub(crate) fn v2_json(&self) -> Value {
         let parameters: Vec<Value> = self
             .parameters()
             .map(|name| json!({"name": name, "in": "query", "type": "string", "uniqueItems": true}))
@@ -71,7 +72,7 @@ impl Spec<'_> {
     }
 
     /// The version 2 document in gnostic's protobuf.
-    pub fn v2_protobuf(&self) -> Vec<u8> {
+    pub(crate) fn v2_protobuf(&self) -> Vec<u8> {
         let path = self.patched().map(|(name, resource)| {
             let patch = v2::Operation::new(self.parameters(), gvk_yaml(resource));
             v2::NamedPathItem { name, value: Some(v2::PathItem { patch: Some(patch) }) }
@@ -88,7 +89,7 @@ impl Spec<'_> {
     }
 
     /// The version 3 index: where the document of each group version is.
-    pub fn v3_index(&self) -> Value {
+    pub(crate) fn v3_index(&self) -> Value {
         let paths: BTreeMap<String, Value> = self
             .resources
             .iter()
@@ -102,7 +103,7 @@ impl Spec<'_> {
     }
 
     /// The version 3 document of a group version (`api/v1`, `apis/G/V`), where it is served.
-    pub fn v3(&self, group_version: &str) -> Option<Value> {
+    pub(crate) fn v3(&self, group_version: &str) -> Option<Value> {
         let of_it = |r: &Resource| group_version_path(&r.group, &r.version) == group_version;
         if !self.resources.iter().any(of_it) {
             return None;

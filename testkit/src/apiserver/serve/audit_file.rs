@@ -17,14 +17,14 @@ use crate::apiserver::{audit::Recorded, hooks::AuditSink, request_info::RequestI
 
 /// The file the lines go to.
 #[derive(Debug)]
-pub struct AuditFile(Mutex<File>);
+pub(super) struct AuditFile(Mutex<File>);
 
 impl AuditFile {
     /// Appends to the file at `path`, which is made where it is missing.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         Ok(Self(Mutex::new(file)))
     }

@@ -5,9 +5,11 @@
 //! that all its connections and files are closed when [`Served`] is dropped. Leaves what is
 //! answered to [`ApiServer`].
 
-pub mod audit_file;
+mod audit_file;
+pub mod layout;
+pub mod manifests;
 mod protobuf;
-pub mod tls;
+pub(crate) mod tls;
 
 use std::{
     io,
@@ -28,9 +30,12 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
+pub use self::tls::TlsError;
 use self::{
     audit_file::AuditFile,
-    tls::{Identity, TlsError},
+    layout::{CLIENTS, Layout},
+    manifests::ManifestError,
+    tls::Identity,
 };
 use super::{
     ApiServer, Body, Disconnected, Options, WallClock,
@@ -46,13 +51,13 @@ use super::{
     resources::ServerVersion,
     table::Printer,
 };
-use crate::control_plane::{
-    layout::{CLIENTS, Layout},
-    manifests::{self, ManifestError},
-};
 
 /// The roles every API server begins with.
 const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
+
+/// How many changes of each kind watches can go back: a served API may run for days, and clients
+/// that fall further behind are told so, as by a real server after some minutes.
+const HISTORY: usize = 20_000;
 
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -212,7 +217,7 @@ impl Door {
             audit: audit.map(|file| Arc::new(file) as Arc<dyn AuditSink>),
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
-        let options = Options { version, clock: wall_clock(), seed, hooks, ..Options::default() };
+        let options = Options { version, clock: wall_clock(), seed, history: HISTORY, hooks };
         Self { api: ApiServer::new(options), tokens }
     }
 

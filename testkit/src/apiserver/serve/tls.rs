@@ -29,20 +29,20 @@ pub enum TlsError {
 
 /// A server's certificate and the authority behind it.
 #[derive(Clone)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The authority's certificate in PEM, for the clients' trust stores.
-    pub authority_pem: String,
+    pub(crate) authority_pem: String,
     /// The server's certificate in PEM, for a server of another process.
-    pub certificate_pem: String,
+    pub(crate) certificate_pem: String,
     /// The server's private key in PEM, for a server of another process.
-    pub key_pem: String,
+    pub(crate) key_pem: String,
     /// What a TLS acceptor needs; offers HTTP/1.1 only.
-    pub server: Arc<ServerConfig>,
+    pub(crate) server: Arc<ServerConfig>,
 }
 
 impl Identity {
     /// A fresh authority and a server certificate for `127.0.0.1`, `::1` and `localhost`.
-    pub fn generate() -> Result<Self, TlsError> {
+    pub(crate) fn generate() -> Result<Self, TlsError> {
         let authority = CertifiedIssuer::self_signed(authority_params()?, KeyPair::generate()?)?;
         let key = KeyPair::generate()?;
         let certificate = server_params()?.signed_by(&key, &authority)?;

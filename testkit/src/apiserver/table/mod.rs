@@ -17,13 +17,13 @@ use super::{WallClock, hooks::Tables, object::Object, resources::Kind, tree};
 
 /// Makes tables; the clock is for ages.
 #[derive(Clone)]
-pub struct Printer {
+pub(super) struct Printer {
     clock: WallClock,
 }
 
 impl Printer {
     /// A printer whose ages are counted by `clock`.
-    pub fn new(clock: WallClock) -> Self {
+    pub(super) fn new(clock: WallClock) -> Self {
         Self { clock }
     }
 }
@@ -39,7 +39,7 @@ impl Tables for Printer {
 ///
 /// Each row carries its whole object, where the real server by default leaves all but the metadata
 /// out: what sorts by a field (`--sort-by`) asks for the whole one.
-pub fn table<'a>(
+pub(super) fn table<'a>(
     kind: &Kind,
     objects: impl IntoIterator<Item = &'a Value>,
     metadata: &Value,

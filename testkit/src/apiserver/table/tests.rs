@@ -1,3 +1,5 @@
+//! Tables as kubectl prints them.
+
 use super::*;
 use crate::apiserver::resources::{Kinds, ServerVersion};
 

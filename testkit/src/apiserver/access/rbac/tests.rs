@@ -1,3 +1,5 @@
+//! Rules, bindings and the real server's words for what they refuse.
+
 use serde_json::json;
 
 use super::*;

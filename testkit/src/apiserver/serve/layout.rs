@@ -76,7 +76,7 @@ impl Layout {
     }
 
     /// A file beside the authority's certificate.
-    pub(super) fn pki(&self, file: &str) -> PathBuf {
+    pub(crate) fn pki(&self, file: &str) -> PathBuf {
         self.root.join("pki").join(file)
     }
 
@@ -97,7 +97,7 @@ impl Layout {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn write_authority(&self, authority_pem: &str) -> io::Result<()> {
+    pub(crate) fn write_authority(&self, authority_pem: &str) -> io::Result<()> {
         fs::create_dir_all(self.root.join("pki"))?;
         fs::write(self.authority(), authority_pem)
     }
@@ -106,7 +106,7 @@ impl Layout {
     ///
     /// # Errors
     /// What the file system says.
-    pub(super) fn write_kubeconfig(
+    pub(crate) fn write_kubeconfig(
         &self,
         user: &str,
         url: &str,

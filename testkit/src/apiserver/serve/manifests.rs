@@ -17,9 +17,9 @@ use crate::apiserver::tree::{items, text};
 
 /// The manifests that tests and scenarios rest on.
 const EMBEDDED: [&str; 3] = [
-    include_str!("../../../tests/conformance/cluster/crds.yaml"),
-    include_str!("../../../tests/conformance/cluster/rbac-cephcsi.yaml"),
-    include_str!("../../../tests/conformance/cluster/rbac-full.yaml"),
+    include_str!("../../../../tests/conformance/cluster/crds.yaml"),
+    include_str!("../../../../tests/conformance/cluster/rbac-cephcsi.yaml"),
+    include_str!("../../../../tests/conformance/cluster/rbac-full.yaml"),
 ];
 
 /// How long a custom kind may take until it is served.
