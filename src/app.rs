@@ -81,8 +81,9 @@ pub enum Error {
     /// The driver could not be used at start.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
-    /// The driver came back as another one.
-    #[error(transparent)]
+    /// The driver came back as another one; begins with the original's words, which stand in
+    /// the termination log.
+    #[error("Lost connection to CSI driver, exiting: {0}")]
     DriverChanged(#[from] csi::ConnectionEnded),
     /// The election's times do not fit together.
     #[error(transparent)]
@@ -408,7 +409,6 @@ async fn connect(
     };
     let driver =
         Driver::connect(settings, Arc::clone(&world.connector), gate.clone(), metrics).await?;
-    tracing::info!(driver = driver.name(), "Detected CSI driver");
     if flags.gates.topology
         && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
     {
@@ -419,7 +419,13 @@ async fn connect(
     Ok(driver)
 }
 
+/// The lanes' settings. What differs from the original's default of 5 requests a second is told.
 fn lane_settings(flags: &Flags) -> LaneSettings {
+    if flags.kubernetes.rate.is_none() {
+        tracing::info!(
+            "no client-side limit on API requests; --kube-api-qps=5 gives the original's"
+        );
+    }
     let qps = flags.kubernetes.rate.map(|flags::Rate { qps, burst }| RateLimit { qps, burst });
     LaneSettings { qps, ..LaneSettings::default() }
 }

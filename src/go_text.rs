@@ -43,6 +43,12 @@ fn is_printable(c: char) -> bool {
     c == ' ' || (!c.is_whitespace() && (c == '\'' || printed == 2))
 }
 
+/// Go's `%q` of a list of strings.
+pub(crate) fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = texts.into_iter().map(quote).collect();
+    format!("[{}]", quoted.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,5 +69,10 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(quote(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn lists_are_quoted_one_by_one() {
+        assert_eq!(quote_list(["a", "b c"]), r#"["a" "b c"]"#);
     }
 }

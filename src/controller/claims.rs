@@ -1,6 +1,6 @@
 //! One claim, from its queue to its saved PersistentVolume.
 //!
-//! Owns the order of things for a claim: decide by what is known ([`plan`]), look up live what is
+//! Owns the order of things for a claim: decide by what is known (`plan`), look up live what is
 //! in doubt, ask the provisioner, and do what its outcome asks for. Promises one call at a time
 //! for a volume, no call for a claim that has or had its PersistentVolume, and one current event
 //! for whatever a claim waits for. Leaves what is known to `claim_book`, what follows from an
@@ -16,7 +16,7 @@ use super::{
     claim_book::{ClaimBook, Doubt, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
-    events::{ClaimEvents, PANICKED},
+    events::{ClaimEvents, PANICKED, claim_key},
     exclusive::Exclusive,
     ownership::{self, Identity, SELECTED_NODE},
     provisioner::{Order, Outcome, Provisioner},
@@ -381,11 +381,6 @@ fn judge(found: Option<Volume>, uid: &str) -> LookUp {
         Some(claim) => LookUp::NameTaken(format!("the claim {}/{}", claim.namespace, claim.name)),
         None => LookUp::NameTaken("no claim".to_owned()),
     }
-}
-
-/// `namespace/name`, as logs and events name a claim.
-pub(super) fn claim_key(claim: &Claim) -> String {
-    format!("{}/{}", claim.namespace(), claim.name())
 }
 
 #[cfg(test)]

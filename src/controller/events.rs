@@ -3,7 +3,6 @@
 //! Owns the reasons and texts of the controller's events (reference 3.12). Leaves repeats, limits
 //! and delivery to `kube_api::events`.
 
-use super::claims::claim_key;
 use crate::kube_api::{
     events::{Severity, Source, Subject},
     views::{Claim, View, Volume},
@@ -79,4 +78,9 @@ fn subject<V: View>(object: &V) -> Subject {
         uid: object.uid().to_owned(),
         resource_version: object.meta().resource_version.clone().unwrap_or_default(),
     }
+}
+
+/// `namespace/name`, as logs and events name a claim.
+pub(super) fn claim_key(claim: &Claim) -> String {
+    format!("{}/{}", claim.namespace(), claim.name())
 }

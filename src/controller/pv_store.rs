@@ -13,8 +13,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     claim_book::{ClaimBook, Existence},
     claim_state::handle_of,
-    claims::claim_key,
-    events::ClaimEvents,
+    events::{ClaimEvents, claim_key},
     exclusive::Exclusive,
     finalizers,
     ownership::{PROVISIONED_BY, class_of_claim},

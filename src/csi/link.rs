@@ -67,13 +67,13 @@ impl Dialer {
         let mut pause = FIRST_PAUSE;
         let mut told = Instant::now();
         loop {
-            match self.dial().await {
+            let error = match self.dial().await {
                 Ok(link) => return link,
-                Err(error) => tracing::debug!(address = %self.address, %error, "Connecting failed"),
-            }
+                Err(error) => error,
+            };
             if told.elapsed() >= STILL_CONNECTING {
                 told = Instant::now();
-                tracing::info!(address = %self.address, "Still connecting");
+                tracing::info!(address = %self.address, %error, "Still connecting");
             }
             sleep(pause).await;
             pause = (pause * 2).min(MAX_PAUSE);

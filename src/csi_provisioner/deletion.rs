@@ -4,8 +4,9 @@
 //! (reference 4.5). Pure but for reading the Secret.
 
 use super::{
+    keys::SecretKind,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
-    secrets::{self, Credentials, SecretKind, SecretReference, TemplateContext},
+    secrets::{self, Credentials, SecretReference, TemplateContext},
 };
 use crate::{
     controller::provisioner::Failure,

@@ -2,10 +2,10 @@
 //! PersistentVolume, and a PersistentVolume becomes a DeleteVolumeRequest.
 //!
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
-//! a concept: `request` (the checks before a call, in order), `parameters`, `secrets`,
+//! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `persistent_volume`, `deletion`, `attachments`,
-//! `errors`, `names`, and Go's ways with text in `go_text`. Promises that a retry of an open call asks for
-//! the same, and that secrets go to the driver and nowhere else. Leaves when to call to
+//! `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
 mod access_modes;
@@ -14,7 +14,8 @@ mod capabilities;
 mod data_source;
 mod deletion;
 mod errors;
-mod go_text;
+mod expand;
+mod keys;
 mod names;
 mod parameters;
 mod persistent_volume;

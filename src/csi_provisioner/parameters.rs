@@ -5,17 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::secrets::SecretKind;
+use super::keys::{FS_TYPE, OLD_FS_TYPE, RESERVED_PREFIX, is_known};
 use crate::{
     controller::provisioner::Failure,
     kube_api::views::{Claim, View as _},
 };
-
-/// Parameters that start so are for this program, never for the driver.
-pub(super) const RESERVED_PREFIX: &str = "csi.storage.k8s.io/";
-const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
-/// The older name of the same, in any case; it goes to the driver as well.
-const OLD_FS_TYPE: &str = "fstype";
 
 const CLAIM_NAME: &str = "csi.storage.k8s.io/pvc/name";
 const CLAIM_NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
@@ -56,14 +50,6 @@ pub(super) fn for_driver(
     }
     let kept = parameters.iter().filter(|(key, _)| !key.starts_with(RESERVED_PREFIX));
     Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
-}
-
-fn is_known(key: &str) -> bool {
-    key == FS_TYPE
-        || SecretKind::ALL.iter().any(|kind| {
-            let keys = kind.keys();
-            key == keys.name || key == keys.namespace
-        })
 }
 
 /// The names of claim and volume, which `--extra-create-metadata` tells the driver.

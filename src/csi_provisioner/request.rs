@@ -15,8 +15,10 @@ use crate::{
 };
 
 use super::{
-    Settings, access_modes, capabilities, parameters,
-    secrets::{self, Credentials, SecretKind, SecretReference, TemplateContext},
+    Settings, access_modes, capabilities,
+    keys::SecretKind,
+    parameters,
+    secrets::{self, Credentials, SecretReference, TemplateContext},
 };
 
 /// A request, and what of the class goes into the PersistentVolume afterwards.

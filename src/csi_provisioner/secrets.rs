@@ -1,109 +1,24 @@
 //! Secrets: which a class names for what, and reading one.
 //!
-//! Owns the keys of every kind of secret, the rules of naming one, the templates in the names
+//! Owns the rules of naming one, the templates in the names
 //! (reference 3.10), and [`Credentials`], which can't be printed. Leaves what a secret is used
 //! for to `request`, `persistent_volume` and `deletion`.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{
-    go_text::{expand, quote, quote_list},
+    expand::expand,
+    keys::{RESERVED_PREFIX, SecretKind},
     names::{is_dns_label, is_dns_subdomain},
-    parameters::RESERVED_PREFIX,
 };
 use crate::{
     controller::provisioner::Failure,
+    go_text::{quote, quote_list},
     kube_api::{
         ApiError, Client, Name,
         views::{Claim, Secret, View as _},
     },
 };
-
-/// What a secret is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SecretKind {
-    /// Stands in for every kind that a class does not name.
-    Default,
-    /// CreateVolume and DeleteVolume.
-    Provisioner,
-    /// ControllerPublishVolume.
-    ControllerPublish,
-    /// NodeStageVolume.
-    NodeStage,
-    /// NodePublishVolume.
-    NodePublish,
-    /// ControllerExpandVolume.
-    ControllerExpand,
-    /// NodeExpandVolume.
-    NodeExpand,
-    /// ControllerModifyVolume.
-    ControllerModify,
-}
-
-/// The parameters that name a kind of secret.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SecretKeys {
-    /// How messages call the kind.
-    label: &'static str,
-    /// The key of the name's template.
-    pub(super) name: &'static str,
-    /// The key of the namespace's template.
-    pub(super) namespace: &'static str,
-    /// The older keys of both, still honoured; they go to the driver as well.
-    deprecated: Option<(&'static str, &'static str)>,
-}
-
-impl SecretKind {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Default,
-        Self::Provisioner,
-        Self::ControllerPublish,
-        Self::NodeStage,
-        Self::NodePublish,
-        Self::ControllerExpand,
-        Self::NodeExpand,
-        Self::ControllerModify,
-    ];
-
-    pub(super) const fn keys(self) -> SecretKeys {
-        macro_rules! keys {
-            ($label:literal, $infix:literal, $deprecated:expr) => {
-                SecretKeys {
-                    label: $label,
-                    name: concat!("csi.storage.k8s.io/", $infix, "-name"),
-                    namespace: concat!("csi.storage.k8s.io/", $infix, "-namespace"),
-                    deprecated: $deprecated,
-                }
-            };
-        }
-        match self {
-            Self::Default => keys!("Default", "secret", None),
-            Self::Provisioner => keys!(
-                "Provisioner",
-                "provisioner-secret",
-                Some(("csiProvisionerSecretName", "csiProvisionerSecretNamespace"))
-            ),
-            Self::ControllerPublish => keys!(
-                "ControllerPublish",
-                "controller-publish-secret",
-                Some(("csiControllerPublishSecretName", "csiControllerPublishSecretNamespace"))
-            ),
-            Self::NodeStage => keys!(
-                "NodeStage",
-                "node-stage-secret",
-                Some(("csiNodeStageSecretName", "csiNodeStageSecretNamespace"))
-            ),
-            Self::NodePublish => keys!(
-                "NodePublish",
-                "node-publish-secret",
-                Some(("csiNodePublishSecretName", "csiNodePublishSecretNamespace"))
-            ),
-            Self::ControllerExpand => keys!("ControllerExpand", "controller-expand-secret", None),
-            Self::NodeExpand => keys!("NodeExpand", "node-expand-secret", None),
-            Self::ControllerModify => keys!("ControllerModify", "controller-modify-secret", None),
-        }
-    }
-}
 
 /// A Secret by name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -102,6 +102,19 @@ fn status(error: &watcher::Error) -> Option<&Status> {
     }
 }
 
+/// An error with what lies beneath it: connection errors say why only there.
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    for source in std::iter::successors(error.source(), |error| error.source()) {
+        let source = source.to_string();
+        // Some print their source themselves.
+        if !text.contains(&source) {
+            text = format!("{text}: {source}");
+        }
+    }
+    text
+}
+
 /// The error in words, without any object's content.
 fn describe(error: &watcher::Error) -> String {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
@@ -110,7 +123,7 @@ fn describe(error: &watcher::Error) -> String {
         (None, InitialListFailed(cause) | WatchStartFailed(cause) | WatchFailed(cause)) => {
             match cause {
                 kube::Error::SerdeError(error) => fault(error),
-                cause => cause.to_string(),
+                cause => with_sources(cause),
             }
         }
         (None, error) => error.to_string(),

@@ -1,7 +1,7 @@
 //! Who sends a request, and what they may do.
 //!
 //! [`auth`] turns tokens into users, [`rbac`] decides what the roles allow and [`authorizer`] keeps
-//! that in step with the store; [`reviews`] and [`token_request`] answer what clients ask about
+//! that in step with the store; `reviews` and `token_request` answer what clients ask about
 //! themselves.
 
 pub mod auth;

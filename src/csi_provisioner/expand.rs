@@ -1,10 +1,7 @@
-//! Text as Go makes it: `os.Expand` for secret templates and lists of `%q` in the messages about
-//! them.
+//! Go's `os.Expand`, by which the templates in secrets' names are filled in.
 //!
-//! Owns these two and nothing else. Users' classes and scripts have grown around both, so they
-//! follow Go's rules to the letter; the table below comes from Go's documented behaviour.
-
-pub(super) use crate::go_text::quote;
+//! Owns that and nothing else. Users' classes have grown around it, so it follows Go's rules to
+//! the letter; the table below comes from Go's documented behaviour.
 
 /// Go's `os.Expand`: replaces `${name}` and `$name` by what `lookup` gives for the name.
 ///
@@ -74,12 +71,6 @@ fn is_alphanumeric(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// Go's `%q` of a list of strings.
-pub(super) fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
-    let quoted: Vec<String> = texts.into_iter().map(quote).collect();
-    format!("[{}]", quoted.join(" "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,10 +101,5 @@ mod tests {
         for (template, expected) in table {
             assert_eq!(expand(template, |name| format!("<{name}>")), expected, "{template}");
         }
-    }
-
-    #[test]
-    fn lists_are_quoted_one_by_one() {
-        assert_eq!(quote_list(["a", "b c"]), r#"["a" "b c"]"#);
     }
 }
