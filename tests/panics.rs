@@ -1,7 +1,7 @@
 //! The controller with a provisioner that panics: it costs the one claim or volume some time, and
 //! nothing is forgotten.
 
-// Helpers outside of test functions fail like tests do.
+// What tests share fails like a test does.
 #![allow(clippy::unwrap_used)]
 
 use std::{

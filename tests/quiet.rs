@@ -1,6 +1,6 @@
 //! With nothing to do, next to nothing is asked for.
 
-// Helpers outside of test functions fail like tests do.
+// What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 #[allow(dead_code)] // other tests share the world

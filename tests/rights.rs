@@ -1,7 +1,7 @@
 //! The rights that `deploy/kubernetes/rbac.yaml` grants, and those of ceph-csi's chart: enough for
 //! the whole life of a claim, and none of ours without need.
 
-// Helpers outside of test functions fail like tests do.
+// What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
 #[allow(dead_code)] // other tests share the world

@@ -1,7 +1,7 @@
 //! The life of a claim on API servers old and new, whose watches break and whose history is lost:
 //! streaming lists ignored (1.20), refused (1.27, 1.33), failing (1.31 on an old etcd), served.
 
-// Helpers outside of test functions fail like tests do.
+// What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 #[allow(dead_code)] // other tests share the world

@@ -2,7 +2,7 @@
 //! behind an in-memory pipe, with another client, connector, clock, random source and spawner and
 //! nothing else different.
 
-// Helpers outside of test functions fail like tests do.
+// What tests share fails like a test does.
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #[path = "simulation/world.rs"]
 mod world;

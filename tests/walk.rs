@@ -2,7 +2,7 @@
 //! the driver that keeps volumes on disk, the binder, and the example claim. What the README passes
 //! to each is taken from its text, so that the text stays true.
 
-// Helpers outside of test functions fail like tests do.
+// What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
