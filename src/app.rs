@@ -271,7 +271,14 @@ impl<'a> Program<'a> {
             routes = routes.check(http::LEADER_ELECTION_CHECK, check);
         }
         let server = http::Server::bind(&http.address, routes).await?;
-        tasks.passing("HTTP server", server.run(tasks.clone(), stop.clone()));
+        let (server, stop) = (server.run(tasks.clone(), stop.clone()), stop.clone());
+        tasks.vital("HTTP server", async move {
+            server.await;
+            // An end that was asked for is none of the kind that ends the process.
+            if stop.is_cancelled() {
+                std::future::pending::<()>().await;
+            }
+        });
         Ok(())
     }
 

@@ -187,7 +187,7 @@ impl ClaimBook {
     pub fn volume_passes(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         let for_uid = claim_uid(volume);
-        inner.change(for_uid, |entry| entry.volume_seen(handle_of(volume)));
+        inner.change(for_uid, |entry| entry.volume_seen(volume.handle()));
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
@@ -269,7 +269,7 @@ impl ClaimBook {
     pub fn volume_found(&self, uid: &str, volume: &Volume) {
         self.change(uid, |entry| {
             entry.doubt = Doubt::None;
-            entry.volume_seen(handle_of(volume));
+            entry.volume_seen(volume.handle());
         });
     }
 
@@ -363,8 +363,7 @@ impl ClaimBook {
 
 impl Entry {
     fn demand(&self) -> Demand {
-        let unbound = self.claim.spec.volume_name.as_deref().unwrap_or_default().is_empty();
-        if self.present && unbound && !self.claim.is_terminating() {
+        if self.present && self.claim.is_unbound() && !self.claim.is_terminating() {
             Demand::Wanted
         } else {
             Demand::Withdrawn
@@ -396,10 +395,6 @@ impl Entry {
 /// The UID of the claim that the PersistentVolume is for; empty when it is for none.
 fn claim_uid(volume: &Volume) -> &str {
     volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default()
-}
-
-fn handle_of(volume: &Volume) -> &str {
-    volume.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
 }
 
 impl Inner {
@@ -463,8 +458,7 @@ impl Inner {
 /// Whether a claim is kept: ours and unbound, or carrying our mark of an open call (safety rule
 /// 12: a pure function, asked at every event).
 fn is_of_interest(identity: &Identity, claim: &Claim) -> bool {
-    let unbound = claim.spec.volume_name.as_deref().unwrap_or_default().is_empty();
-    (unbound && identity.owns_claim(claim)) || claim.has_finalizer(open_calls::FINALIZER)
+    (claim.is_unbound() && identity.owns_claim(claim)) || claim.has_finalizer(open_calls::FINALIZER)
 }
 
 #[cfg(test)]

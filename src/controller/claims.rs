@@ -247,9 +247,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn is_unbound(&self, uid: &str, claim: &Claim) -> Result<bool, ApiError> {
         match self.client.get::<Claim>(Name::namespaced(claim.namespace(), claim.name())?).await {
             Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| {
-                live.uid() == uid && live.spec.volume_name.unwrap_or_default().is_empty()
-            }),
+            found => found.map(|live| live.uid() == uid && live.is_unbound()),
         }
     }
 

@@ -131,16 +131,15 @@ enum Attempt {
 /// What a PersistentVolume of the name means for the one to be saved; `None`: there is none.
 fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let found = found?;
-    let handle = found.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default();
     let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == unsaved.claim.uid());
     let not_yet = |why: String| Attempt::NotYet { why, unclear: true };
-    Some(match (ours, handle == unsaved.handle()) {
+    Some(match (ours, found.handle() == unsaved.handle()) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => not_yet(format!(
             "waiting for PersistentVolume {:?} to go: somebody deleted it",
             found.name()
         )),
-        (true, false) => Attempt::Superseded { handle: handle.to_owned() },
+        (true, false) => Attempt::Superseded { handle: found.handle().to_owned() },
         (false, _) => not_yet(format!(
             "PersistentVolume {:?} exists already and is not for this claim",
             found.name()

@@ -124,6 +124,13 @@ view! {
     }
 }
 
+impl Claim {
+    /// Whether no volume is the claim's yet: neither bound to it nor named by its user.
+    pub fn is_unbound(&self) -> bool {
+        self.spec.volume_name.as_deref().unwrap_or_default().is_empty()
+    }
+}
+
 /// What a claim's user asks for.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -185,6 +192,13 @@ view! {
         spec: VolumeSpec,
         /// What the cluster says of it.
         status: VolumeStatus,
+    }
+}
+
+impl Volume {
+    /// The driver's id of the volume; empty for volumes that are not of CSI.
+    pub fn handle(&self) -> &str {
+        self.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
     }
 }
 
