@@ -63,7 +63,7 @@ async fn played(mut demo: Demo, keep: bool, interrupts: &mut Interrupts) -> Exit
     let code = match outcome {
         Some(Ok(())) => ExitCode::SUCCESS,
         Some(Err(failure)) => {
-            eprintln!("\ndemo: {failure}\nThe program's last words:\n{}", demo.last_words());
+            eprintln!("\ndemo: {failure}\n{}", demo.last_words());
             ExitCode::FAILURE
         }
         // That is how a kept cluster is meant to end.
@@ -84,22 +84,22 @@ async fn play(demo: &mut Demo, keep: bool) -> Result<(), Failure> {
     demo.close().await
 }
 
-/// What asks us to end: Ctrl-C and SIGTERM.
-struct Interrupts {
-    interrupt: Signal,
-    terminate: Signal,
-}
+/// What asks us to end: Ctrl-C, SIGTERM, a closed terminal.
+struct Interrupts([Signal; 3]);
 
 impl Interrupts {
     fn new() -> io::Result<Self> {
-        let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
     }
 
     async fn next(&mut self) {
+        let Self([interrupt, terminate, hangup]) = self;
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
         }
     }
 }

@@ -62,23 +62,26 @@ pub enum ProgramError {
     },
 }
 
-/// The program to play with: `named`, or the one beside our own executable. If cargo runs us, it
-/// first brings that one up to date, with the profile that we were built with.
+/// The program to play with: `named`, or the workspace's own.
 ///
 /// # Errors
 /// All but [`ProgramError::NotStarted`].
 pub async fn find(named: Option<PathBuf>) -> Result<PathBuf, ProgramError> {
     let path = match named {
         Some(path) => path,
-        None => {
-            let own = env::current_exe().unwrap_or_default();
-            if let Some(cargo) = env::var_os("CARGO") {
-                build(&cargo, &profile(&own)).await?;
-            }
-            own.with_file_name(NAME)
-        }
+        None => beside_us().await?,
     };
     if path.is_file() { Ok(path) } else { Err(ProgramError::NotThere { path }) }
+}
+
+/// The program beside our own executable. If cargo runs us, it first brings that one up to date,
+/// with the profile that we were built with.
+async fn beside_us() -> Result<PathBuf, ProgramError> {
+    let own = env::current_exe().unwrap_or_default();
+    if let Some(cargo) = env::var_os("CARGO") {
+        build(&cargo, &profile(&own)).await?;
+    }
+    Ok(own.with_file_name(NAME))
 }
 
 /// The profile that an executable under `target/` was built with, by its directory.
@@ -156,7 +159,7 @@ impl Program {
         }
     }
 
-    /// The last lines of its log.
+    /// The last lines of its log, as a paragraph.
     pub fn last_words(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         tail(&String::from_utf8_lossy(&log))
@@ -173,7 +176,10 @@ fn flag(name: &str, path: &Path) -> OsString {
 fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let skipped = lines.len().saturating_sub(QUOTED);
-    lines.into_iter().skip(skipped).map(|line| format!("    {line}\n")).collect()
+    let Some(last) = lines.get(skipped..).filter(|last| !last.is_empty()) else {
+        return "The program said nothing.".to_owned();
+    };
+    format!("The program's last words:\n    {}", last.join("\n    "))
 }
 
 #[cfg(test)]
@@ -193,11 +199,12 @@ mod tests {
 
     #[test]
     fn the_tail_is_the_last_lines_indented() {
-        let log: String = (0..20).map(|line| format!("{line}\n")).collect();
+        let log = (0..20).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
         let quoted = tail(&log);
-        assert_eq!(quoted.lines().count(), QUOTED);
-        assert!(quoted.starts_with("    8\n") && quoted.ends_with("    19\n"), "{quoted}");
-        assert_eq!(tail(""), "");
+        assert_eq!(quoted.lines().count(), 1 + QUOTED);
+        assert!(quoted.starts_with("The program's last words:\n    8\n"), "{quoted}");
+        assert!(quoted.ends_with("\n    19"), "{quoted}");
+        assert_eq!(tail(""), "The program said nothing.");
     }
 
     #[tokio::test]

@@ -132,15 +132,13 @@ pub fn claim(claim: &PersistentVolumeClaim, fate: Fate) -> Sighting {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("new");
     let provisioner = claim.annotations().get(PROVISIONER);
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
-    let mut text = phase.to_owned();
-    match (volume, provisioner) {
-        (Some(volume), _) => text += &format!(", its volume is {volume}"),
-        (None, Some(provisioner)) => text += &format!(", given to {provisioner}"),
-        (None, None) => {}
-    }
-    if claim.metadata.deletion_timestamp.is_some() {
-        text += ", being deleted";
-    }
+    let further = match (volume, provisioner) {
+        (Some(volume), _) => format!(", its volume is {volume}"),
+        (None, Some(provisioner)) => format!(", given to {provisioner}"),
+        (None, None) => String::new(),
+    };
+    let deleting = claim.metadata.deletion_timestamp.is_some();
+    let text = format!("{phase}{further}{}", if deleting { ", being deleted" } else { "" });
     let steps = shown([
         (phase == "Pending", Step::ClaimPending),
         (provisioner.is_some(), Step::ClaimHandedOver),

@@ -11,6 +11,9 @@ use std::{
 
 use crate::sightings::Source;
 
+/// How many bytes a UID has.
+const UID: usize = 36;
+
 /// Where the lines go.
 pub struct Timeline {
     out: Box<dyn Write + Send>,
@@ -80,23 +83,20 @@ fn shortened(text: &str) -> String {
     let mut short = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let taken = match rest.get(..36).filter(|start| is_uid(start)) {
-            Some(uid) => {
-                short.extend(uid.chars().take(8));
-                short.push('…');
-                uid.len()
-            }
-            None => {
-                short.push(first);
-                first.len_utf8()
-            }
+        let taken = if rest.get(..UID).is_some_and(is_uid) {
+            short.extend(rest.chars().take(8));
+            short.push('…');
+            UID
+        } else {
+            short.push(first);
+            first.len_utf8()
         };
         rest = rest.get(taken..).unwrap_or_default();
     }
     short
 }
 
-/// Whether a text of 36 bytes is a UID: five groups of hexadecimal digits.
+/// Whether a text of [`UID`] bytes is one: five groups of hexadecimal digits.
 fn is_uid(text: &str) -> bool {
     text.bytes().enumerate().all(|(place, byte)| match place {
         8 | 13 | 18 | 23 => byte == b'-',
@@ -108,7 +108,7 @@ fn is_uid(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const UID: &str = "0b34a6c8-1111-2222-3333-444455556666";
+    const ONE: &str = "0b34a6c8-1111-2222-3333-444455556666";
 
     #[test]
     fn columns_are_aligned_and_colour_is_only_where_it_is_wanted() {
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn uids_are_cut_wherever_they_stand_and_nothing_else_is() {
         for (text, expected) in [
-            (format!("pvc-{UID}"), "pvc-0b34a6c8…".to_owned()),
-            (format!("é vol-pvc-{UID}, {UID}."), "é vol-pvc-0b34a6c8…, 0b34a6c8….".to_owned()),
-            (UID[..35].to_owned(), UID[..35].to_owned()),
-            (UID.replace('-', "_"), UID.replace('-', "_")),
+            (format!("pvc-{ONE}"), "pvc-0b34a6c8…".to_owned()),
+            (format!("é vol-pvc-{ONE}, {ONE}."), "é vol-pvc-0b34a6c8…, 0b34a6c8….".to_owned()),
+            (ONE[..35].to_owned(), ONE[..35].to_owned()),
+            (ONE.replace('-', "_"), ONE.replace('-', "_")),
             (String::new(), String::new()),
         ] {
             assert_eq!(shortened(&text), expected, "{text}");
