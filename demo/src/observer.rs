@@ -70,10 +70,11 @@ impl Observer {
             watched::<PersistentVolume>(client, Source::Volume, sightings::volume),
             watched::<Event>(client, Source::Event, sightings::event),
         ]);
-        let mut closed = watches.len();
-        while closed > 0 {
-            if let Some(News::Listed) | None = watches.next().await {
-                closed -= 1;
+        let mut opening = watches.len();
+        while opening > 0 {
+            // A watcher never ends, and what is there before the demo's own objects is no news.
+            if let Some(News::Listed) = watches.next().await {
+                opening -= 1;
             }
         }
         let secret = cluster::secret_content()?;

@@ -113,7 +113,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// A cluster that is watched, and the program started in it.
+    /// A cluster that is watched, with the program just started in it.
     ///
     /// # Errors
     /// What can't be started.
@@ -152,7 +152,7 @@ impl Demo {
 
     async fn set_off(&mut self, act: Act) -> Result<(), Failure> {
         match act {
-            Act::Start => self.tell("started the program")?,
+            Act::Start => self.tell("starts the program")?,
             Act::Create => {
                 self.tell("creates StorageClass, Secret and claim")?;
                 self.cluster.create_objects().await?;

@@ -141,7 +141,7 @@ pub enum Verdict {
     Waiting(Step),
     /// This one should have been seen by now: what causes it was seen long enough ago.
     Missing(Step),
-    /// This one was seen without what causes it.
+    /// The first was seen without the second, from which it comes.
     Causeless(Step, Step),
     /// This one was seen before the demo did what sets it off.
     Unasked(Step),
@@ -203,8 +203,17 @@ impl Progress {
         self.seen.iter().find_map(|(step, at)| {
             let seen = |cause: &Step| self.seen.get(cause).copied().unwrap_or(now);
             let late = step.causes().iter().find(|cause| seen(cause) > *at + LAG)?;
-            Some((*step, *late))
+            Some((*step, self.origin(*late)))
         })
+    }
+
+    /// The first missing step on the way to one that is missing too.
+    fn origin(&self, step: Step) -> Step {
+        let missing = |cause: &&Step| !self.seen.contains_key(*cause);
+        match step.causes().iter().find(missing) {
+            Some(cause) if missing(&&step) => self.origin(*cause),
+            _ => step,
+        }
     }
 }
 
@@ -296,6 +305,17 @@ mod tests {
         assert_eq!(verdict(&progress, 103), wrong);
         progress.saw(Step::ClaimHandedOver, secs(103));
         assert_eq!(verdict(&progress, 104), wrong, "a late cause does not mend it");
+    }
+
+    #[test]
+    fn of_all_that_a_step_came_without_the_first_is_named() {
+        let mut progress = up_to(Step::ClaimBound);
+        progress.begin(Act::Delete, secs(200));
+        for step in [Step::ClaimGone, Step::VolumeReleased, Step::VolumeGone] {
+            progress.saw(step, secs(200));
+        }
+        let named = Verdict::Causeless(Step::VolumeGone, Step::DeleteCalled);
+        assert_eq!(progress.verdict(secs(202), LIMIT), named);
     }
 
     #[test]

@@ -78,14 +78,14 @@ fn look(source: Source) -> (&'static str, u8) {
     }
 }
 
-/// The text with the UIDs in it cut to their first eight digits, so that a line fits its line.
+/// The text with the UIDs in it cut to their first eight digits, so that a line fits the screen.
 fn shortened(text: &str) -> String {
     let mut short = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         let taken = if rest.get(..UID).is_some_and(is_uid) {
             short.extend(rest.chars().take(8));
-            short.push('…');
+            short.push_str("..");
             UID
         } else {
             short.push(first);
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn uids_are_cut_wherever_they_stand_and_nothing_else_is() {
         for (text, expected) in [
-            (format!("pvc-{ONE}"), "pvc-0b34a6c8…".to_owned()),
-            (format!("é vol-pvc-{ONE}, {ONE}."), "é vol-pvc-0b34a6c8…, 0b34a6c8….".to_owned()),
+            (format!("pvc-{ONE}"), "pvc-0b34a6c8..".to_owned()),
+            (format!("é vol-pvc-{ONE}, {ONE}."), "é vol-pvc-0b34a6c8.., 0b34a6c8...".to_owned()),
             (ONE[..35].to_owned(), ONE[..35].to_owned()),
             (ONE.replace('-', "_"), ONE.replace('-', "_")),
             (String::new(), String::new()),

@@ -46,7 +46,7 @@ async fn a_program_that_is_not_there_is_told() {
 async fn every_signal_that_ends_it_ends_the_program_too_and_clears_away() {
     for signal in ["INT", "TERM", "HUP"] {
         let mut demo = Running::start(signal, &["--program", &stub("idle")]);
-        demo.line("started the program").await;
+        demo.line("starts the program").await;
         let program = demo.program().await;
         assert!(Path::new(&program).exists());
         demo.send(signal);
