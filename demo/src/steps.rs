@@ -207,13 +207,14 @@ impl Progress {
         })
     }
 
-    /// The first missing step on the way to one that is missing too.
+    /// What is missing for a step that is missing too: the first of its causes' causes; otherwise
+    /// the step itself.
     fn origin(&self, step: Step) -> Step {
-        let missing = |cause: &&Step| !self.seen.contains_key(*cause);
-        match step.causes().iter().find(missing) {
-            Some(cause) if missing(&&step) => self.origin(*cause),
-            _ => step,
+        if self.seen.contains_key(&step) {
+            return step;
         }
+        let missing = step.causes().iter().find(|cause| !self.seen.contains_key(cause));
+        missing.map_or(step, |cause| self.origin(*cause))
     }
 }
 
