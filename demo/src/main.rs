@@ -1,0 +1,105 @@
+//! `cargo run -p demo`: the command line, Ctrl-C, and the exit code.
+
+use std::{io, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use demo::{
+    play::{self, Demo, Failure, Settings},
+    program,
+    steps::Act,
+    timeline::Timeline,
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How a shell reports that Ctrl-C ended a program.
+const INTERRUPTED: u8 = 130;
+
+/// Shows a claim become a volume and go again, in a cluster of one process.
+///
+/// Each line comes from a watch, from the driver's log or from the disk.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The csi-provisioner to play with; without it the workspace's own, built if need be.
+    #[arg(long)]
+    program: Option<PathBuf>,
+    /// Leave the claim and its volume, and the cluster running until Ctrl-C, for kubectl.
+    #[arg(long)]
+    keep: bool,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("demo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let mut interrupts = Interrupts::new()?;
+    let demo = tokio::select! {
+        demo = prepare(arguments.program) => demo?,
+        () = interrupts.next() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    Ok(played(demo, arguments.keep, &mut interrupts).await)
+}
+
+async fn prepare(program: Option<PathBuf>) -> Result<Demo, Failure> {
+    let program = program::find(program).await?;
+    let timeline = Timeline::on_stdout();
+    Demo::prepare(Settings { program, limit: play::LIMIT, size: None, timeline }).await
+}
+
+/// Plays to the end or to Ctrl-C, and clears away.
+async fn played(mut demo: Demo, keep: bool, interrupts: &mut Interrupts) -> ExitCode {
+    let outcome = tokio::select! {
+        outcome = play(&mut demo, keep) => Some(outcome),
+        () = interrupts.next() => None,
+    };
+    let code = match outcome {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(failure)) => {
+            eprintln!("\ndemo: {failure}\n{}", demo.last_words());
+            ExitCode::FAILURE
+        }
+        // That is how a kept cluster is meant to end.
+        None if keep => ExitCode::SUCCESS,
+        None => ExitCode::from(INTERRUPTED),
+    };
+    demo.stop().await;
+    code
+}
+
+async fn play(demo: &mut Demo, keep: bool) -> Result<(), Failure> {
+    demo.play(Act::Start).await?;
+    demo.play(Act::Create).await?;
+    if keep {
+        match demo.keep().await? {}
+    }
+    demo.play(Act::Delete).await?;
+    demo.close().await
+}
+
+/// What asks us to end: Ctrl-C, SIGTERM, a closed terminal.
+struct Interrupts([Signal; 3]);
+
+impl Interrupts {
+    fn new() -> io::Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
+    }
+
+    async fn next(&mut self) {
+        let Self([interrupt, terminate, hangup]) = self;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}

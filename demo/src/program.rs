@@ -1,0 +1,215 @@
+//! The provisioner's program: found or built, started, ended, quoted.
+//!
+//! Owns the process. Promises that it is dead when [`Program`] is dropped.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    process::{Child, Command},
+    time::timeout,
+};
+
+use crate::cluster::Cluster;
+
+/// The program's package and file.
+const NAME: &str = "csi-provisioner";
+
+/// The workspace that the program is built from.
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+
+/// How long the program may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How many of the log's last lines are quoted.
+const QUOTED: usize = 12;
+
+/// What went wrong with the program.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is not where it should be.
+    #[error(
+        "there is no {path}: `cargo run -p demo` builds it, `cargo build -p {NAME}` does too, \
+         and `--program` names another"
+    )]
+    NotThere {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// cargo could not build it.
+    #[error("`{command}` failed: {why}")]
+    NotBuilt {
+        /// What was run.
+        command: String,
+        /// How it ended.
+        why: String,
+    },
+    /// It can't be run.
+    #[error("can't start {path}: {source}")]
+    NotStarted {
+        /// The program.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// The program to play with: `named`, or the workspace's own.
+///
+/// # Errors
+/// All but [`ProgramError::NotStarted`].
+pub async fn find(named: Option<PathBuf>) -> Result<PathBuf, ProgramError> {
+    let path = match named {
+        Some(path) => path,
+        None => beside_us().await?,
+    };
+    if path.is_file() { Ok(path) } else { Err(ProgramError::NotThere { path }) }
+}
+
+/// The program beside our own executable. If cargo runs us, it first brings that one up to date,
+/// with the profile that we were built with.
+async fn beside_us() -> Result<PathBuf, ProgramError> {
+    let own = env::current_exe().unwrap_or_default();
+    if let Some(cargo) = env::var_os("CARGO") {
+        build(&cargo, &profile(&own)).await?;
+    }
+    Ok(own.with_file_name(NAME))
+}
+
+/// The profile that an executable under `target/` was built with, by its directory.
+fn profile(executable: &Path) -> String {
+    let directory = executable.parent().and_then(Path::file_name).unwrap_or_default();
+    let name = directory.to_string_lossy();
+    if name == "debug" { "dev".to_owned() } else { name.into_owned() }
+}
+
+async fn build(cargo: &OsStr, profile: &str) -> Result<(), ProgramError> {
+    let arguments = ["build", "--package", NAME, "--profile", profile];
+    let command = format!("cargo {}", arguments.join(" "));
+    eprintln!("The program, first: {command}");
+    let failed = |why: String| ProgramError::NotBuilt { command: command.clone(), why };
+    let mut cargo = Command::new(cargo);
+    cargo.args(arguments).args(["--manifest-path", WORKSPACE]).kill_on_drop(true);
+    for (name, _) in env::vars_os().filter(|(name, _)| tells_of_our_package(name)) {
+        cargo.env_remove(name);
+    }
+    let ended = cargo.status().await.map_err(|error| failed(error.to_string()))?;
+    if ended.success() { Ok(()) } else { Err(failed(ended.to_string())) }
+}
+
+/// Whether cargo set the variable to tell us who we are. Build scripts (ring's, for one) look at
+/// such variables, and what stands on them would be built anew each time they change.
+fn tells_of_our_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// The running program; it is killed when dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Starts the program at `path` in a cluster, as the service account of its own.
+    ///
+    /// # Errors
+    /// [`ProgramError::NotStarted`].
+    pub fn start(path: &Path, cluster: &Cluster) -> Result<Self, ProgramError> {
+        let failed = |source| ProgramError::NotStarted { path: path.to_owned(), source };
+        let log = cluster.log();
+        let output = File::create(&log).map_err(failed)?;
+        let child = Command::new(path)
+            .arg(flag("--kubeconfig", &cluster.kubeconfig("sa")))
+            .arg(flag("--csi-address", &cluster.socket()))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().map_err(failed)?)
+            .stderr(output)
+            // Ctrl-C is for us; we end the program.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self { child, log })
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Asks it to end, and kills it if it does not.
+    pub async fn stop(mut self) {
+        // A child that was not waited for still holds its number, so no other is hit.
+        if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            // One that just ended needs no signal.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if timeout(GRACE, self.child.wait()).await.is_err() {
+            let _ = self.child.kill().await;
+        }
+    }
+
+    /// The last lines of its log, as a paragraph.
+    pub fn last_words(&self) -> String {
+        let log = fs::read(&self.log).unwrap_or_default();
+        tail(&String::from_utf8_lossy(&log))
+    }
+}
+
+fn flag(name: &str, path: &Path) -> OsString {
+    let mut flag = OsString::from(name);
+    flag.push("=");
+    flag.push(path);
+    flag
+}
+
+fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let skipped = lines.len().saturating_sub(QUOTED);
+    let Some(last) = lines.get(skipped..).filter(|last| !last.is_empty()) else {
+        return "The program said nothing.".to_owned();
+    };
+    format!("The program's last words:\n    {}", last.join("\n    "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_profile_is_that_of_our_own_directory() {
+        for (path, expected) in [
+            ("/t/target/debug/demo", "dev"),
+            ("/t/target/release/demo", "release"),
+            ("/t/target/x86_64-unknown-linux-gnu/bench/demo", "bench"),
+        ] {
+            assert_eq!(profile(Path::new(path)), expected);
+        }
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines_indented() {
+        let log = (0..20).map(|line| line.to_string()).collect::<Vec<_>>().join("\n");
+        let quoted = tail(&log);
+        assert_eq!(quoted.lines().count(), 1 + QUOTED);
+        assert!(quoted.starts_with("The program's last words:\n    8\n"), "{quoted}");
+        assert!(quoted.ends_with("\n    19"), "{quoted}");
+        assert_eq!(tail(""), "The program said nothing.");
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_told_with_the_command_that_builds_it() {
+        let error = find(Some("/nowhere/program".into())).await.unwrap_err().to_string();
+        assert!(error.contains("/nowhere/program") && error.contains("cargo build -p"), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! The command `demo` with programs that are no provisioners: it fails clearly, and clears away.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+
+#[allow(dead_code)] // each test uses its part
+mod command;
+
+use std::path::Path;
+
+use command::{Running, stub};
+
+#[tokio::test]
+async fn a_program_that_ends_is_quoted_and_the_step_it_owes_is_named() {
+    let mut demo = Running::start("over", &["--program", &stub("over")]);
+    let (code, errors) = demo.end().await;
+    assert_eq!(code, Some(1));
+    for expected in [
+        "the program ended (exit status: 0)",
+        "the program asks the driver for its name (GetPluginInfo)",
+        "    nothing to do for --kubeconfig=",
+    ] {
+        assert!(errors.contains(expected), "no {expected:?} in:\n{errors}");
+    }
+    demo.nothing_is_left();
+}
+
+#[tokio::test]
+async fn a_program_that_does_nothing_is_given_up() {
+    let mut demo = Running::start("idle", &["--program", &stub("idle")]);
+    let (code, errors) = demo.end().await;
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("a step is missing: the program asks the driver"), "{errors}");
+    assert!(errors.contains("Last seen: nothing"), "{errors}");
+    demo.nothing_is_left();
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_told() {
+    let mut demo = Running::start("none", &["--program", "/nowhere/program"]);
+    let (code, errors) = demo.end().await;
+    assert_eq!(code, Some(1));
+    assert!(errors.starts_with("demo: there is no /nowhere/program"), "{errors}");
+}
+
+#[tokio::test]
+async fn every_signal_that_ends_it_ends_the_program_too_and_clears_away() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let mut demo = Running::start(signal, &["--program", &stub("idle")]);
+        demo.line("starts the program").await;
+        let program = demo.program().await;
+        assert!(Path::new(&program).exists());
+        demo.send(signal);
+        assert_eq!(demo.end().await.0, Some(130), "{signal}");
+        demo.nothing_is_left();
+        assert!(!Path::new(&program).exists(), "{signal}: the program still runs");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_ends_it() {
+    let mut demo = Running::start("pipe", &["--program", &stub("idle")]);
+    demo.close_output();
+    let (code, errors) = demo.end().await;
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("Broken pipe"), "{errors}");
+    demo.nothing_is_left();
+}

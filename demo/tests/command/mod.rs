@@ -1,0 +1,120 @@
+//! The command `demo` as a process, with a directory of its own for temporary files.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{self, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that is no provisioner.
+pub(crate) fn stub(name: &str) -> String {
+    format!("{}/tests/stubs/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The running command.
+pub(crate) struct Running {
+    child: Child,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+    directory: PathBuf,
+}
+
+impl Running {
+    /// Runs it for the test of this name.
+    pub(crate) fn start(test: &str, arguments: &[&str]) -> Self {
+        // Short: the path of the driver's socket has to fit in 107 bytes.
+        let directory = env::temp_dir().join(format!("demo-{test}-{}", process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_demo"))
+            .args(arguments)
+            .env("TMPDIR", &directory)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
+        Self { child, lines, directory }
+    }
+
+    /// The next line that contains `what`.
+    pub(crate) async fn line(&mut self, what: &str) -> String {
+        let lines = self.lines.as_mut().unwrap();
+        let found = async {
+            loop {
+                let line = lines.next_line().await.unwrap();
+                let line = line.unwrap_or_else(|| panic!("it ended without {what:?}"));
+                if line.contains(what) {
+                    return line;
+                }
+            }
+        };
+        let waited = timeout(PATIENCE, found).await;
+        waited.unwrap_or_else(|_| panic!("{what:?} never came"))
+    }
+
+    /// Where the kernel shows the program, whose log begins with its process number.
+    pub(crate) async fn program(&self) -> String {
+        let logged = async {
+            loop {
+                let cluster = fs::read_dir(&self.directory).unwrap().next().unwrap().unwrap();
+                let log = fs::read_to_string(cluster.path().join("program.log")).unwrap();
+                if let Some(number) = log.lines().next() {
+                    return format!("/proc/{number}");
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, logged).await.expect("the program logs nothing")
+    }
+
+    /// Sends a signal.
+    pub(crate) fn send(&self, signal: &str) {
+        let signal = match signal {
+            "INT" => Signal::INT,
+            "TERM" => Signal::TERM,
+            _ => Signal::HUP,
+        };
+        let id = self.child.id().expect("it ended already").cast_signed();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+    }
+
+    /// Reads its output no more.
+    pub(crate) fn close_output(&mut self) {
+        self.lines = None;
+    }
+
+    /// Its exit code, and what it said on standard error.
+    pub(crate) async fn end(&mut self) -> (Option<i32>, String) {
+        let mut errors = String::new();
+        let ended = async {
+            let mut output = self.child.stderr.take().unwrap();
+            output.read_to_string(&mut errors).await.unwrap();
+            self.child.wait().await.unwrap()
+        };
+        let status = timeout(PATIENCE, ended).await.expect("it does not end");
+        (status.code(), errors)
+    }
+
+    /// Checks that it left no file behind.
+    pub(crate) fn nothing_is_left(&self) {
+        let left: Vec<_> = fs::read_dir(&self.directory).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}

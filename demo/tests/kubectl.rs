@@ -1,0 +1,100 @@
+//! `demo --keep` with an unmodified kubectl: the commands that it prints do what it says.
+//!
+//! Built only with the feature `kubectl`, since a plain `cargo test` must pass without one:
+//!
+//! ```text
+//! TESTKIT_KUBECTL="$(.ci/kubectl target/kubectl)" cargo test -p demo --features kubectl --test kubectl
+//! ```
+//!
+//! It runs with every binary that `TESTKIT_KUBECTL` names (paths, separated by colons), or with the
+//! `kubectl` of the PATH. The program is the one that the demo builds for itself.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // all of it is tests
+
+#[allow(dead_code)] // each test uses its part
+mod command;
+
+use std::{env, ffi::OsString, fs, path::PathBuf, process, time::Duration};
+
+use command::Running;
+use tokio::{process::Command, time::timeout};
+
+/// How long a command may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where kubectl keeps what it has discovered; removed at the end.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Self {
+        Self(env::temp_dir().join(format!("demo-home-{}", process::id())))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The values of PATH to test with, each with another kubectl in front.
+fn paths() -> Vec<OsString> {
+    let own: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap()).collect();
+    let named = env::var_os("TESTKIT_KUBECTL").map(|list| env::split_paths(&list).collect());
+    let on_path = || own.iter().map(|directory| directory.join("kubectl"));
+    let found: Vec<PathBuf> =
+        named.unwrap_or_else(|| on_path().find(|file| file.is_file()).into_iter().collect());
+    assert!(
+        !found.is_empty() && found.iter().all(|file| file.is_file()),
+        "no kubectl: put one on the PATH, or name some in TESTKIT_KUBECTL (see .ci/kubectl); found {found:?}"
+    );
+    let front = |file: &PathBuf| {
+        let directory = file.parent().unwrap().to_owned();
+        env::join_paths([directory].iter().chain(&own)).unwrap()
+    };
+    found.iter().map(front).collect()
+}
+
+/// The commands that the kept demo prints.
+async fn invited(demo: &mut Running) -> [String; 4] {
+    let mut commands = Vec::new();
+    for begin in ["export KUBECONFIG=", "kubectl get", "ls", "kubectl delete"] {
+        commands.push(demo.line(&format!("  {begin}")).await);
+    }
+    commands.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn a_kept_cluster_does_what_its_invitation_says() {
+    for path in paths() {
+        let mut demo = Running::start("keep", &["--keep"]);
+        let [export, get, list, delete] = invited(&mut demo).await;
+        let home = Home::new();
+        let shell = async |command: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &format!("{export}\n{command}")]);
+            shell.env("PATH", &path).env("HOME", &home.0).kill_on_drop(true);
+            let output = timeout(PATIENCE, shell.output()).await.expect("it hangs").unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && errors.is_empty(), "{command}: {errors}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let got = shell(&get).await;
+        for expected in ["persistentvolumeclaim/data", "persistentvolume/pvc-", "Succeeded"] {
+            assert!(got.contains(expected), "no {expected} in:\n{got}");
+        }
+        assert_eq!(got.matches("Bound").count(), 2, "{got}");
+        assert!(shell(&list).await.starts_with("vol-pvc-"));
+
+        assert_eq!(shell(&delete).await, "persistentvolumeclaim \"data\" deleted\n");
+        demo.line("DeleteVolume").await;
+        demo.line("volume  pvc-").await;
+        demo.line(": gone").await;
+        assert_eq!(shell(&list).await, "");
+
+        demo.send("INT");
+        let (code, errors) = demo.end().await;
+        assert_eq!(code, Some(0), "{errors}");
+        demo.nothing_is_left();
+    }
+}
