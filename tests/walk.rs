@@ -5,32 +5,28 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "walk/process.rs"]
+mod process;
+
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, Client, Config, config::Kubeconfig};
+use kube::{Api, Client};
+use process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
     driver::{Host, disk},
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::task::JoinSet;
 
 const README: &str = include_str!("../README.md");
 
 /// The directory that the README plays in.
 const CLUSTER: &str = "/tmp/cluster";
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The arguments that the README gives `command`, in `directory`.
 fn arguments(command: &str, directory: &Path) -> Vec<String> {
@@ -44,76 +40,6 @@ fn arguments(command: &str, directory: &Path) -> Vec<String> {
 fn value(words: &[String], flag: &str) -> String {
     let mut after = words.iter().skip_while(|word| *word != flag).skip(1);
     after.next().unwrap_or_else(|| panic!("no {flag} in {words:?}")).clone()
-}
-
-/// The program as a process of its own; it is killed when dropped.
-struct Provisioner {
-    process: Child,
-    log: PathBuf,
-}
-
-impl Provisioner {
-    fn start(arguments: &[String], log: PathBuf) -> Self {
-        let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        Self { process, log }
-    }
-
-    async fn stop(&mut self) -> ExitStatus {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut ended = None;
-        self.until("it ends on SIGTERM", async |this| {
-            ended = this.process.try_wait().unwrap();
-            ended.is_some()
-        })
-        .await;
-        ended.unwrap()
-    }
-
-    /// Waits until something holds.
-    async fn until(&mut self, what: &str, mut holds: impl AsyncFnMut(&mut Self) -> bool) {
-        let start = Instant::now();
-        while !holds(self).await {
-            let log = || fs::read_to_string(&self.log).unwrap_or_default();
-            assert!(start.elapsed() < PATIENCE, "waited in vain until {what}:\n{}", log());
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-}
-
-impl Drop for Provisioner {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// A directory with a path short enough for sockets, removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let directory = env::temp_dir().join(format!("walk-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        Self(directory)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-async fn client(kubeconfig: &str) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &<_>::default()).await.unwrap();
-    Client::try_from(config).unwrap()
 }
 
 /// What stands around the program, started with what the README says.
