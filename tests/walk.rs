@@ -1,6 +1,7 @@
 //! README.md's walk without a cluster, without kubectl: the real binary over TLS and a unix socket,
 //! the driver that keeps volumes on disk, the binder, and the example claim. What the README passes
-//! to each is taken from its text, so that the text stays true.
+//! to each is taken from its text, so that the text stays true. And a list of all commands that
+//! README.md and deploy/README.md give, with what tries them.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -13,9 +14,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use csi_provisioner::leader::lease_name;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
 use kube::{Api, Client};
 use process::{Directory, Provisioner, client};
+use serde_json::json;
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
@@ -24,6 +27,7 @@ use testkit::{
 use tokio::task::JoinSet;
 
 const README: &str = include_str!("../README.md");
+const DEPLOYING: &str = include_str!("../deploy/README.md");
 
 /// The directory that the README plays in.
 const CLUSTER: &str = "/tmp/cluster";
@@ -125,4 +129,78 @@ async fn the_walk_of_the_readme_ends_with_nothing_left() {
     assert_eq!(around.volumes_on_disk(), Vec::<PathBuf>::new());
     assert!(provisioner.stop().await.success());
     around.stop().await;
+}
+
+// === All commands ===
+
+/// What tries a command of the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    /// The walk above.
+    Walk,
+    /// `.ci/run`.
+    Ci,
+    /// Tests of the demo.
+    Demo,
+    /// `tests/kustomize.rs`, which lays manifests beside the overlays as these commands do.
+    Kustomize,
+    /// Needs a cluster or a container runtime: what it names is compared with the program's own
+    /// names below, or in `tests/deployment.rs`.
+    Names,
+}
+
+/// How each command begins, and what tries it.
+const TRIALS: [(&str, Trial); 18] = [
+    ("cargo build --release", Trial::Ci),
+    ("cargo test --workspace", Trial::Ci),
+    ("cargo run -p demo", Trial::Demo),
+    ("target/debug/testkit serve --dir /tmp/cluster", Trial::Walk),
+    ("target/debug/testkit driver ", Trial::Walk),
+    ("target/debug/testkit binder ", Trial::Walk),
+    ("target/release/csi-provisioner ", Trial::Walk),
+    ("kubectl --kubeconfig /tmp/cluster/admin.kubeconfig ", Trial::Walk),
+    ("ls /tmp/cluster/volumes", Trial::Walk),
+    ("sleep 2", Trial::Walk),
+    ("kill $(jobs -p)", Trial::Walk),
+    ("cp $CEPH_CSI/deploy/rbd/kubernetes/", Trial::Kustomize),
+    ("kubectl diff -k deploy/ceph-csi/rbd", Trial::Kustomize),
+    ("kubectl apply -k deploy/ceph-csi/rbd", Trial::Kustomize),
+    ("kubectl apply -f deploy/ceph-csi/rbd/", Trial::Names),
+    ("kubectl get ", Trial::Names),
+    ("kubectl logs deployment/", Trial::Names),
+    ("docker ", Trial::Names),
+];
+
+fn commands() -> impl Iterator<Item = &'static str> {
+    [README, DEPLOYING].into_iter().flat_map(str::lines).filter_map(|l| l.trim().strip_prefix("$ "))
+}
+
+#[test]
+fn every_command_of_the_documents_is_tried() {
+    for command in commands() {
+        let tried = TRIALS.iter().any(|(start, _)| command.starts_with(start));
+        assert!(tried, "nothing tries {command:?}");
+    }
+    for (start, trial) in TRIALS {
+        let given = commands().any(|command| command.starts_with(start));
+        assert!(given, "no document says {start:?} any more ({trial:?})");
+    }
+}
+
+#[test]
+fn what_is_named_for_ceph_csi_is_what_is_there() {
+    let fixture = include_str!("fixtures/ceph-csi/csi-rbdplugin-provisioner.yaml");
+    let objects = manifests::parse(fixture).unwrap();
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let name = deployment["metadata"]["name"].as_str().unwrap();
+    let overlay = include_str!("../deploy/ceph-csi/rbd/kustomization.yaml");
+    assert_eq!(manifests::parse(overlay).unwrap()[0]["resources"], json!([format!("{name}.yaml")]));
+    for command in [
+        format!("cp $CEPH_CSI/deploy/rbd/kubernetes/{name}.yaml deploy/ceph-csi/rbd/"),
+        format!("kubectl apply -f deploy/ceph-csi/rbd/{name}.yaml"),
+        format!("kubectl logs deployment/{name} --container csi-provisioner"),
+        format!("kubectl get lease {}", lease_name("rbd.csi.ceph.com")),
+    ] {
+        assert!(commands().any(|given| given == command), "no document says {command:?}");
+    }
 }
