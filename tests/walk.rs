@@ -1,7 +1,7 @@
 //! README.md's walk without a cluster, without kubectl: the real binary over TLS and a unix socket,
 //! the driver that keeps volumes on disk, the binder, and the example claim. What the README passes
 //! to each is taken from its text, so that the text stays true. And a list of all commands that
-//! README.md and deploy/README.md give, with what tries them.
+//! README.md and the pages for admins give, with what tries them.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -28,6 +28,7 @@ use tokio::task::JoinSet;
 
 const README: &str = include_str!("../README.md");
 const DEPLOYING: &str = include_str!("../deploy/README.md");
+const FROM_V1: &str = include_str!("../docs/from-v1.md");
 
 /// The directory that the README plays in.
 const CLUSTER: &str = "/tmp/cluster";
@@ -106,7 +107,7 @@ impl Surroundings {
 async fn the_walk_of_the_readme_ends_with_nothing_left() {
     let directory = Directory::new();
     let around = Surroundings::start(&directory.0).await;
-    let flags = arguments("target/release/csi-provisioner", &directory.0);
+    let flags = arguments("target/debug/csi-provisioner", &directory.0);
     let mut provisioner = Provisioner::start(&flags, directory.0.join("provisioner.log"));
 
     around.apply_example(&directory.0).await;
@@ -136,7 +137,7 @@ async fn the_walk_of_the_readme_ends_with_nothing_left() {
 /// What tries a command of the documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trial {
-    /// The walk above.
+    /// The walk above; `.ci/walk` runs it word for word, with kubectl.
     Walk,
     /// `.ci/run`.
     Ci,
@@ -150,14 +151,15 @@ enum Trial {
 }
 
 /// How each command begins, and what tries it.
-const TRIALS: [(&str, Trial); 18] = [
+const TRIALS: [(&str, Trial); 19] = [
     ("cargo build --release", Trial::Ci),
+    ("cargo build --workspace", Trial::Walk),
     ("cargo test --workspace", Trial::Ci),
     ("cargo run -p demo", Trial::Demo),
     ("target/debug/testkit serve --dir /tmp/cluster", Trial::Walk),
     ("target/debug/testkit driver ", Trial::Walk),
     ("target/debug/testkit binder ", Trial::Walk),
-    ("target/release/csi-provisioner ", Trial::Walk),
+    ("target/debug/csi-provisioner ", Trial::Walk),
     ("kubectl --kubeconfig /tmp/cluster/admin.kubeconfig ", Trial::Walk),
     ("ls /tmp/cluster/volumes", Trial::Walk),
     ("sleep 2", Trial::Walk),
@@ -172,7 +174,10 @@ const TRIALS: [(&str, Trial); 18] = [
 ];
 
 fn commands() -> impl Iterator<Item = &'static str> {
-    [README, DEPLOYING].into_iter().flat_map(str::lines).filter_map(|l| l.trim().strip_prefix("$ "))
+    [README, DEPLOYING, FROM_V1]
+        .into_iter()
+        .flat_map(str::lines)
+        .filter_map(|l| l.trim().strip_prefix("$ "))
 }
 
 #[test]
