@@ -4,6 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // all of it is tests
 
 use csi_provisioner::{flags::Flags, http};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::ServiceAccount,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use testkit::apiserver::serve::manifests;
 
@@ -79,6 +85,30 @@ fn it_acts_as_the_account_that_the_rights_are_for() {
     let rights = objects(include_str!("../deploy/kubernetes/rbac.yaml"));
     let account = rights.iter().find(|object| object["kind"] == "ServiceAccount").unwrap();
     assert_eq!(pod()["serviceAccountName"], account["metadata"]["name"]);
+}
+
+/// What is left of an object when only the fields of its kind are kept.
+fn known<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
+    let typed: T = serde_json::from_value(object.clone()).expect("the fields have their types");
+    serde_json::to_value(typed).unwrap()
+}
+
+#[test]
+fn its_objects_have_no_field_that_kubernetes_does_not_know() {
+    let mut all = objects(include_str!("../deploy/kubernetes/rbac.yaml"));
+    all.extend(objects(include_str!("../deploy/kubernetes/deployment.yaml")));
+    for object in all {
+        let known = match object["kind"].as_str().unwrap() {
+            "ClusterRole" => known::<ClusterRole>(&object),
+            "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
+            "Deployment" => known::<Deployment>(&object),
+            "Role" => known::<Role>(&object),
+            "RoleBinding" => known::<RoleBinding>(&object),
+            "ServiceAccount" => known::<ServiceAccount>(&object),
+            kind => unreachable!("nothing is known of a {kind}"),
+        };
+        assert_eq!(known, object);
+    }
 }
 
 /// Every kustomization that is shipped.

@@ -20,7 +20,7 @@ use std::{
 };
 
 use serde_json::Value;
-use testkit::apiserver::serve::manifests;
+use testkit::apiserver::serve::{Served, Settings, manifests};
 
 /// The image that the shipped manifests name.
 const OURS: &str = concat!("registry.example.com/csi-provisioner:", env!("CARGO_PKG_VERSION"));
@@ -46,6 +46,14 @@ fn kubectls() -> Vec<PathBuf> {
     env::split_paths(&named).collect()
 }
 
+/// What a command prints.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// A directory of its own, removed at the end.
 struct Directory(PathBuf);
 
@@ -65,10 +73,7 @@ impl Directory {
 
     /// What `kubectl kustomize` prints for it.
     fn built(&self, kubectl: &Path) -> String {
-        let output = Command::new(kubectl).arg("kustomize").arg(&self.0).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{}: {error}", kubectl.display());
-        String::from_utf8(output.stdout).unwrap()
+        run(Command::new(kubectl).arg("kustomize").arg(&self.0))
     }
 }
 
@@ -191,5 +196,29 @@ fn another_namespace_and_prefix_are_followed_by_all_references() {
         assert_eq!(deployment["metadata"]["namespace"], "storage");
         let pod = &deployment["spec"]["template"]["spec"];
         assert_eq!(pod["serviceAccountName"], account["name"]);
+    }
+}
+
+// More threads than one: the server answers while this one waits for kubectl.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_installation_is_applied_whole_and_again_without_a_change() {
+    for kubectl in kubectls() {
+        let directory = Directory::new();
+        let settings = Settings { port: 0, ..Settings::new(&directory.0) };
+        let served = Served::start(settings).await.unwrap();
+        let apply = || {
+            let mut command = Command::new(&kubectl);
+            let kubeconfig = served.layout().kubeconfig("admin");
+            command.env("HOME", &directory.0).arg("--kubeconfig").arg(kubeconfig);
+            run(command.args(["apply", "-k"]).arg(here("deploy/kubernetes")))
+        };
+        let (first, second) = (apply(), apply());
+        let said = |told: &str, what: &str| told.lines().filter(|l| l.ends_with(what)).count();
+        assert_eq!(
+            (said(&first, " created"), said(&second, " unchanged")),
+            (6, 6),
+            "{first}{second}"
+        );
+        served.stop().await;
     }
 }

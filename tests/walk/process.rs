@@ -24,8 +24,8 @@ impl Provisioner {
     pub(crate) fn start(arguments: &[String], log: PathBuf) -> Self {
         let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
             .args(arguments)
-            // It would win over the flag.
-            .env_remove("KUBECONFIG")
+            // What stands in the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
+            .env_clear()
             .stdin(Stdio::null())
             .stderr(fs::File::create(&log).unwrap())
             .spawn()
