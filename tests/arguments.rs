@@ -1,5 +1,6 @@
 //! The arguments that manifests in the field give start the real binary: it leads, says what it
-//! no longer listens to, and ends in order.
+//! no longer listens to, and ends in order. And every flag of v1.6.0 is accepted, as
+//! docs/from-v1.md says.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -9,6 +10,7 @@ mod process;
 
 use std::path::Path;
 
+use csi_provisioner::flags::Flags;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 use process::{Directory, Provisioner, client};
@@ -225,4 +227,54 @@ async fn manifests_in_the_field_start_it_and_hear_of_what_is_retired() {
     }
     around.driver.stop();
     around.served.stop().await;
+}
+
+/// Every flag of v1.6.0, but for `--version`, which ends at once.
+const V1_6_0: [&str; 32] = [
+    "--master=https://10.0.0.1",
+    "--kubeconfig=/etc/kubeconfig",
+    "--csi-address=/run/csi/socket",
+    "--connection-timeout=10s",
+    "--volume-name-prefix=pvc",
+    "--volume-name-uuid-length=10",
+    "--retry-interval-start=1s",
+    "--retry-interval-max=5m",
+    "--worker-threads=100",
+    "--cloning-protection-threads=1",
+    "--timeout=10s",
+    "--provisioner=rbd.csi.ceph.com",
+    "--enable-leader-election",
+    "--leader-election-type=leases",
+    "--leader-election-namespace=default",
+    "--strict-topology",
+    "--extra-create-metadata",
+    "--metrics-address=:8080",
+    "--metrics-path=/metrics",
+    "--feature-gates=Topology=true",
+    "--v=5",
+    "--vmodule=controller=5",
+    "--logtostderr",
+    "--alsologtostderr",
+    "--stderrthreshold=2",
+    "--log_dir=/tmp",
+    "--log_file=/tmp/log",
+    "--log_file_max_size=1800",
+    "--add_dir_header",
+    "--skip_headers",
+    "--skip_log_headers",
+    "--log_backtrace_at=controller.go:1",
+];
+
+#[test]
+fn every_flag_of_v1_6_0_is_accepted_and_those_that_are_gone_stand_on_the_page() {
+    let page = include_str!("../docs/from-v1.md");
+    for argument in V1_6_0 {
+        let words = ["csi-provisioner", argument].into_iter().map(Into::into);
+        let parsed = Flags::parse(words, |_| None).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+        let flag = argument.split('=').next().unwrap();
+        let retired = format!("flag {flag} is retired");
+        if parsed.warnings.iter().any(|warning| warning.contains(&retired)) {
+            assert!(page.contains(&format!("`{flag}`")), "docs/from-v1.md does not name {flag}");
+        }
+    }
 }
