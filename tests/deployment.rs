@@ -118,12 +118,22 @@ const KUSTOMIZATIONS: [&str; 3] = [
     include_str!("../deploy/ceph-csi/cephfs/kustomization.yaml"),
 ];
 
+/// The image of this version.
+const IMAGE: &str = concat!("registry.example.com/csi-provisioner:", env!("CARGO_PKG_VERSION"));
+
+#[test]
+fn documents_build_and_push_this_version_of_the_image() {
+    let page = include_str!("../deploy/README.md");
+    assert!(page.contains(&format!("$ docker build -t {IMAGE} .\n$ docker push {IMAGE}\n")));
+    assert!(DOCKERFILE.contains(&format!("docker build -t {IMAGE} .\n")));
+}
+
 #[test]
 fn kustomizations_name_this_version_of_the_image() {
     for kustomization in KUSTOMIZATIONS {
         for image in objects(kustomization)[0]["images"].as_array().unwrap() {
-            assert_eq!(image["newName"], "registry.example.com/csi-provisioner");
-            assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"));
+            let part = |key: &str| image[key].as_str().unwrap().to_owned();
+            assert_eq!([part("newName"), part("newTag")].join(":"), IMAGE);
         }
     }
 }
