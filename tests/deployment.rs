@@ -1,14 +1,23 @@
-//! The example Deployment and the Dockerfile say what the program understands.
+//! The example Deployment, the overlays and the Dockerfile say what the program understands and
+//! what CI has tried.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // all of it is tests
 
 use csi_provisioner::{flags::Flags, http};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::ServiceAccount,
+    rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
+};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use testkit::apiserver::serve::manifests;
 
 fn objects(manifest: &str) -> Vec<Value> {
     manifests::parse(manifest).expect("the manifest is YAML")
 }
+
+// === deploy/kubernetes ===
 
 fn pod() -> Value {
     let deployment = objects(include_str!("../deploy/kubernetes/deployment.yaml")).remove(0);
@@ -22,15 +31,20 @@ fn container() -> Value {
     container
 }
 
-#[test]
-fn its_flags_are_accepted_without_a_warning() {
+fn flags() -> Flags {
     let container = container();
     let arguments = container["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap());
     let arguments = ["csi-provisioner"].into_iter().chain(arguments).map(Into::into);
     let parsed = Flags::parse(arguments, |_| None).expect("the flags are valid");
     assert_eq!(parsed.warnings, Vec::<String>::new());
-    assert!(parsed.flags.leader_election.is_some(), "two replicas must elect a leader");
-    assert!(parsed.flags.http.is_some(), "the probes need an endpoint");
+    parsed.flags
+}
+
+#[test]
+fn its_flags_elect_a_leader_and_serve_the_probes() {
+    let flags = flags();
+    assert!(flags.leader_election.is_some(), "two replicas must elect a leader");
+    assert!(flags.http.is_some(), "the probes need an endpoint");
 }
 
 #[test]
@@ -38,21 +52,140 @@ fn its_probes_ask_what_is_answered() {
     let container = container();
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], http::LEADER_ELECTION_CHECK);
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
+    let port = &container["ports"][0];
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["port"], port["name"]);
+    }
 }
 
 #[test]
-fn it_runs_without_rights_on_the_node_and_with_those_of_the_manifest() {
-    let (pod, container) = (pod(), container());
-    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
-    assert_eq!(container["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+fn it_gets_more_time_to_end_than_it_takes() {
+    let grace = pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
+    assert!(grace > flags().safety.shutdown_timeout.as_secs());
+}
+
+#[test]
+fn its_pod_passes_pod_security_restricted() {
+    let pod = pod();
+    let context = &pod["securityContext"];
+    assert_eq!(context["runAsNonRoot"], true);
+    assert_eq!(context["seccompProfile"], json!({"type": "RuntimeDefault"}));
+    for container in pod["containers"].as_array().unwrap() {
+        let expected = json!({
+            "readOnlyRootFilesystem": true,
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+        });
+        assert_eq!(container["securityContext"], expected, "{}", container["name"]);
+    }
+}
+
+#[test]
+fn it_acts_as_the_account_that_the_rights_are_for() {
     let rights = objects(include_str!("../deploy/kubernetes/rbac.yaml"));
     let account = rights.iter().find(|object| object["kind"] == "ServiceAccount").unwrap();
-    assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
+    assert_eq!(pod()["serviceAccountName"], account["metadata"]["name"]);
+}
+
+/// What is left of an object when only the fields of its kind are kept.
+fn known<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
+    let typed: T = serde_json::from_value(object.clone()).expect("the fields have their types");
+    serde_json::to_value(typed).unwrap()
+}
+
+#[test]
+fn its_objects_have_no_field_that_kubernetes_does_not_know() {
+    let mut all = objects(include_str!("../deploy/kubernetes/rbac.yaml"));
+    all.extend(objects(include_str!("../deploy/kubernetes/deployment.yaml")));
+    for object in all {
+        let known = match object["kind"].as_str().unwrap() {
+            "ClusterRole" => known::<ClusterRole>(&object),
+            "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
+            "Deployment" => known::<Deployment>(&object),
+            "Role" => known::<Role>(&object),
+            "RoleBinding" => known::<RoleBinding>(&object),
+            "ServiceAccount" => known::<ServiceAccount>(&object),
+            kind => unreachable!("nothing is known of a {kind}"),
+        };
+        assert_eq!(known, object);
+    }
+}
+
+/// Every kustomization that is shipped.
+const KUSTOMIZATIONS: [&str; 3] = [
+    include_str!("../deploy/kubernetes/kustomization.yaml"),
+    include_str!("../deploy/ceph-csi/rbd/kustomization.yaml"),
+    include_str!("../deploy/ceph-csi/cephfs/kustomization.yaml"),
+];
+
+/// The image of this version.
+const IMAGE: &str = concat!("registry.example.com/csi-provisioner:", env!("CARGO_PKG_VERSION"));
+
+#[test]
+fn documents_build_and_push_this_version_of_the_image() {
+    let page = include_str!("../deploy/README.md");
+    assert!(page.contains(&format!("$ docker build -t {IMAGE} .\n$ docker push {IMAGE}\n")));
+    assert!(DOCKERFILE.contains(&format!("docker build -t {IMAGE} .\n")));
+}
+
+#[test]
+fn kustomizations_name_this_version_of_the_image() {
+    for kustomization in KUSTOMIZATIONS {
+        for image in objects(kustomization)[0]["images"].as_array().unwrap() {
+            let part = |key: &str| image[key].as_str().unwrap().to_owned();
+            assert_eq!([part("newName"), part("newTag")].join(":"), IMAGE);
+        }
+    }
+}
+
+// === Dockerfile ===
+
+const DOCKERFILE: &str = include_str!("../Dockerfile");
+
+/// The instructions of the Dockerfile with a given name, without it; continued lines are joined.
+fn instructions(name: &str) -> Vec<String> {
+    let joined = DOCKERFILE.replace("\\\n", " ");
+    let lines = joined.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    lines.map(str::to_owned).collect()
 }
 
 #[test]
 fn the_image_is_built_with_the_oldest_rust_that_is_promised() {
-    let promised = format!("FROM rust:{}-", env!("CARGO_PKG_RUST_VERSION"));
-    assert!(include_str!("../Dockerfile").contains(&promised), "{promised}");
+    let promised = format!("rust:{}-bookworm AS build", env!("CARGO_PKG_RUST_VERSION"));
+    assert_eq!(instructions("FROM"), [promised, "scratch".to_owned()]);
+}
+
+#[test]
+fn the_image_is_built_by_the_command_that_ci_tries() {
+    assert_eq!(instructions("RUN"), [".ci/static"]);
+    let calls = |script: &str, other: &str| script.lines().any(|line| line.trim() == other);
+    assert!(calls(include_str!("../.ci/run"), ".ci/empty-root"));
+    assert!(calls(include_str!("../.ci/empty-root"), ".ci/static"));
+    // What it leaves is what is copied, and what the empty root gets.
+    let made = "target/shipped/csi-provisioner";
+    assert!(include_str!("../.ci/static").trim_end().ends_with(made));
+    assert!(include_str!("../.ci/empty-root").contains(made));
+    let copied = format!("--from=build /source/{made} /csi-provisioner");
+    assert!(instructions("COPY").contains(&copied));
+}
+
+#[test]
+fn the_image_starts_the_program_itself_as_a_number_not_a_name() {
+    assert_eq!(instructions("ENTRYPOINT"), [r#"["/csi-provisioner"]"#]);
+    // An empty root has no /etc/passwd to look names up in; why root: see the Dockerfile.
+    assert_eq!(instructions("USER"), ["0:0"]);
+}
+
+#[test]
+fn the_images_labels_are_the_packages() {
+    let labels = instructions("LABEL").remove(0);
+    for (label, value) in [
+        ("title", env!("CARGO_PKG_NAME")),
+        ("description", env!("CARGO_PKG_DESCRIPTION")),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("licenses", env!("CARGO_PKG_LICENSE")),
+    ] {
+        let label = format!("org.opencontainers.image.{label}=\"{value}\"");
+        assert!(labels.contains(&label), "{label}");
+    }
 }

@@ -1,36 +1,37 @@
 //! README.md's walk without a cluster, without kubectl: the real binary over TLS and a unix socket,
 //! the driver that keeps volumes on disk, the binder, and the example claim. What the README passes
-//! to each is taken from its text, so that the text stays true.
+//! to each is taken from its text, so that the text stays true. And a list of all commands that
+//! README.md and the pages for admins give, with what tries them.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "walk/process.rs"]
+mod process;
+
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
 };
 
+use csi_provisioner::leader::lease_name;
 use k8s_openapi::api::core::v1::{Event, PersistentVolume, PersistentVolumeClaim};
-use kube::{Api, Client, Config, config::Kubeconfig};
+use kube::{Api, Client};
+use process::{Directory, Provisioner, client};
+use serde_json::json;
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
     driver::{Host, disk},
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::task::JoinSet;
 
 const README: &str = include_str!("../README.md");
+const DEPLOYING: &str = include_str!("../deploy/README.md");
+const FROM_V1: &str = include_str!("../docs/from-v1.md");
 
 /// The directory that the README plays in.
 const CLUSTER: &str = "/tmp/cluster";
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The arguments that the README gives `command`, in `directory`.
 fn arguments(command: &str, directory: &Path) -> Vec<String> {
@@ -44,76 +45,6 @@ fn arguments(command: &str, directory: &Path) -> Vec<String> {
 fn value(words: &[String], flag: &str) -> String {
     let mut after = words.iter().skip_while(|word| *word != flag).skip(1);
     after.next().unwrap_or_else(|| panic!("no {flag} in {words:?}")).clone()
-}
-
-/// The program as a process of its own; it is killed when dropped.
-struct Provisioner {
-    process: Child,
-    log: PathBuf,
-}
-
-impl Provisioner {
-    fn start(arguments: &[String], log: PathBuf) -> Self {
-        let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        Self { process, log }
-    }
-
-    async fn stop(&mut self) -> ExitStatus {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
-        let mut ended = None;
-        self.until("it ends on SIGTERM", async |this| {
-            ended = this.process.try_wait().unwrap();
-            ended.is_some()
-        })
-        .await;
-        ended.unwrap()
-    }
-
-    /// Waits until something holds.
-    async fn until(&mut self, what: &str, mut holds: impl AsyncFnMut(&mut Self) -> bool) {
-        let start = Instant::now();
-        while !holds(self).await {
-            let log = || fs::read_to_string(&self.log).unwrap_or_default();
-            assert!(start.elapsed() < PATIENCE, "waited in vain until {what}:\n{}", log());
-            sleep(Duration::from_millis(50)).await;
-        }
-    }
-}
-
-impl Drop for Provisioner {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// A directory with a path short enough for sockets, removed at the end.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        let directory = env::temp_dir().join(format!("walk-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        Self(directory)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-async fn client(kubeconfig: &str) -> Client {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &<_>::default()).await.unwrap();
-    Client::try_from(config).unwrap()
 }
 
 /// What stands around the program, started with what the README says.
@@ -176,7 +107,7 @@ impl Surroundings {
 async fn the_walk_of_the_readme_ends_with_nothing_left() {
     let directory = Directory::new();
     let around = Surroundings::start(&directory.0).await;
-    let flags = arguments("target/release/csi-provisioner", &directory.0);
+    let flags = arguments("target/debug/csi-provisioner", &directory.0);
     let mut provisioner = Provisioner::start(&flags, directory.0.join("provisioner.log"));
 
     around.apply_example(&directory.0).await;
@@ -199,4 +130,82 @@ async fn the_walk_of_the_readme_ends_with_nothing_left() {
     assert_eq!(around.volumes_on_disk(), Vec::<PathBuf>::new());
     assert!(provisioner.stop().await.success());
     around.stop().await;
+}
+
+// === All commands ===
+
+/// What tries a command of the documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trial {
+    /// The walk above; `.ci/walk` runs it word for word, with kubectl.
+    Walk,
+    /// `.ci/run`.
+    Ci,
+    /// Tests of the demo.
+    Demo,
+    /// `tests/kustomize.rs`, which lays manifests beside the overlays as these commands do.
+    Kustomize,
+    /// Needs a cluster or a container runtime: what it names is compared with the program's own
+    /// names below, or in `tests/deployment.rs`.
+    Names,
+}
+
+/// How each command begins, and what tries it.
+const TRIALS: [(&str, Trial); 19] = [
+    ("cargo build --release", Trial::Ci),
+    ("cargo build --workspace", Trial::Walk),
+    ("cargo test --workspace", Trial::Ci),
+    ("cargo run -p demo", Trial::Demo),
+    ("target/debug/testkit serve --dir /tmp/cluster", Trial::Walk),
+    ("target/debug/testkit driver ", Trial::Walk),
+    ("target/debug/testkit binder ", Trial::Walk),
+    ("target/debug/csi-provisioner ", Trial::Walk),
+    ("kubectl --kubeconfig /tmp/cluster/admin.kubeconfig ", Trial::Walk),
+    ("ls /tmp/cluster/volumes", Trial::Walk),
+    ("sleep 2", Trial::Walk),
+    ("kill $(jobs -p)", Trial::Walk),
+    ("cp $CEPH_CSI/deploy/rbd/kubernetes/", Trial::Kustomize),
+    ("kubectl diff -k deploy/ceph-csi/rbd", Trial::Kustomize),
+    ("kubectl apply -k deploy/ceph-csi/rbd", Trial::Kustomize),
+    ("kubectl apply -f deploy/ceph-csi/rbd/", Trial::Names),
+    ("kubectl get ", Trial::Names),
+    ("kubectl logs deployment/", Trial::Names),
+    ("docker ", Trial::Names),
+];
+
+fn commands() -> impl Iterator<Item = &'static str> {
+    [README, DEPLOYING, FROM_V1]
+        .into_iter()
+        .flat_map(str::lines)
+        .filter_map(|l| l.trim().strip_prefix("$ "))
+}
+
+#[test]
+fn every_command_of_the_documents_is_tried() {
+    for command in commands() {
+        let tried = TRIALS.iter().any(|(start, _)| command.starts_with(start));
+        assert!(tried, "nothing tries {command:?}");
+    }
+    for (start, trial) in TRIALS {
+        let given = commands().any(|command| command.starts_with(start));
+        assert!(given, "no document says {start:?} any more ({trial:?})");
+    }
+}
+
+#[test]
+fn what_is_named_for_ceph_csi_is_what_is_there() {
+    let fixture = include_str!("fixtures/ceph-csi/csi-rbdplugin-provisioner.yaml");
+    let objects = manifests::parse(fixture).unwrap();
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+    let name = deployment["metadata"]["name"].as_str().unwrap();
+    let overlay = include_str!("../deploy/ceph-csi/rbd/kustomization.yaml");
+    assert_eq!(manifests::parse(overlay).unwrap()[0]["resources"], json!([format!("{name}.yaml")]));
+    for command in [
+        format!("cp $CEPH_CSI/deploy/rbd/kubernetes/{name}.yaml deploy/ceph-csi/rbd/"),
+        format!("kubectl apply -f deploy/ceph-csi/rbd/{name}.yaml"),
+        format!("kubectl logs deployment/{name} --container csi-provisioner"),
+        format!("kubectl get lease {}", lease_name("rbd.csi.ceph.com")),
+    ] {
+        assert!(commands().any(|given| given == command), "no document says {command:?}");
+    }
 }

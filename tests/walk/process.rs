@@ -1,0 +1,98 @@
+//! The real binary as a process of its own, and what tests of it need around it.
+
+use std::{
+    env, fs,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use kube::{Client, Config, config::Kubeconfig};
+use tokio::time::{Instant, sleep};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program as a process of its own; it is killed when dropped.
+pub(crate) struct Provisioner {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Provisioner {
+    /// Starts it; what it logs goes to the file `log`.
+    pub(crate) fn start(arguments: &[String], log: PathBuf) -> Self {
+        let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
+            .args(arguments)
+            // What stands in the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
+            .env_clear()
+            .stdin(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Self { process, log }
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub(crate) async fn stop(&mut self) -> ExitStatus {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut ended = None;
+        self.until("it ends on SIGTERM", async |this| {
+            ended = this.process.try_wait().unwrap();
+            ended.is_some()
+        })
+        .await;
+        ended.unwrap()
+    }
+
+    /// Waits until something holds.
+    pub(crate) async fn until(
+        &mut self,
+        what: &str,
+        mut holds: impl AsyncFnMut(&mut Self) -> bool,
+    ) {
+        let start = Instant::now();
+        while !holds(self).await {
+            assert!(start.elapsed() < PATIENCE, "waited in vain until {what}:\n{}", self.log());
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Provisioner {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A directory with a path short enough for sockets, removed at the end.
+pub(crate) struct Directory(pub(crate) PathBuf);
+
+impl Directory {
+    /// A new one for this test process.
+    pub(crate) fn new() -> Self {
+        let directory = env::temp_dir().join(format!("walk-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A client by a kubeconfig file.
+pub(crate) async fn client(kubeconfig: &str) -> Client {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &<_>::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
