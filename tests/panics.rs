@@ -16,6 +16,7 @@ use csi_provisioner::{
     controller::{
         Controller, Parts, Settings,
         classes::Classes,
+        leftover::Leftover,
         provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
     },
     kube_api::{
@@ -67,12 +68,16 @@ impl Provisioner for Panicking {
     async fn provision(&self, order: Order) -> Outcome {
         assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         let volume = json!({
-            "metadata": {"name": order.volume_name},
+            "metadata": {"name": order.volume_name.unwrap()},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
                      "persistentVolumeReclaimPolicy": "Delete",
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
         });
         Outcome::Provisioned(serde_json::from_value(volume).unwrap())
+    }
+
+    async fn discard(&self, _leftover: &Leftover) -> Result<(), Failure> {
+        unreachable!("every volume is good")
     }
 
     fn should_delete(&self, _volume: &Volume) -> bool {

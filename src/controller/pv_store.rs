@@ -172,6 +172,11 @@ impl PvStore {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
+    /// Whether a volume with this handle waits to be saved.
+    pub fn holds(&self, handle: &str) -> bool {
+        self.unsaved.borrow().values().any(|unsaved| unsaved.handle() == handle)
+    }
+
     /// Waits until nothing waits to be saved.
     pub async fn emptied(&self) {
         // The sender lives as long as `self`.

@@ -58,7 +58,7 @@ pub(super) fn build(
     };
     core::PersistentVolume {
         metadata: ObjectMeta {
-            name: Some(order.volume_name.clone()),
+            name: Some(prepared.request.name.clone()),
             annotations: Some(annotations(&prepared.secrets)),
             ..ObjectMeta::default()
         },

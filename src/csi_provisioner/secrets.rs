@@ -1,10 +1,10 @@
 //! Secrets: which a class names for what, and reading one.
 //!
-//! Owns the rules of naming one, the templates in the names
-//! (reference 3.10), and [`Credentials`], which can't be printed. Leaves what a secret is used
-//! for to `request`, `persistent_volume` and `deletion`.
+//! Owns the rules of naming one, the templates in the names (reference 3.10), and turning a
+//! Secret's values into [`Credentials`]. Leaves what a secret is used for to `request`,
+//! `persistent_volume` and `deletion`.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use super::{
     expand::expand,
@@ -12,11 +12,11 @@ use super::{
     names::{is_dns_label, is_dns_subdomain},
 };
 use crate::{
-    controller::provisioner::Failure,
+    controller::{leftover::Credentials, provisioner::Failure},
     go_text::{quote, quote_list},
     kube_api::{
         ApiError, Client, Name,
-        views::{Claim, Secret, View as _},
+        views::{Claim, Secret, SecretValue, View as _},
     },
 };
 
@@ -162,73 +162,54 @@ fn resolved(
     }))
 }
 
-/// What a driver needs to know to be let in: a Secret's values as CSI carries them. Prints as
-/// nothing but its being there.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Credentials(BTreeMap<String, String>);
+/// A Secret's values as they were read; none where no Secret is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SecretValues(BTreeMap<String, SecretValue>);
 
-impl Credentials {
-    /// The values for a request's `secrets` field, which is printed stripped.
-    pub(super) fn expose(&self) -> BTreeMap<String, String> {
-        self.0.clone()
+/// A value that is no UTF-8: CSI carries nothing else. The original finds out when it puts the
+/// request together, after all checks of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotText;
+
+impl SecretValues {
+    /// The values as CSI carries them.
+    pub(super) fn credentials(&self) -> Result<Credentials, NotText> {
+        let value = |(key, value): (&String, &SecretValue)| {
+            let text = String::from_utf8(value.expose().to_vec()).map_err(|_| NotText)?;
+            Ok((key.clone(), text))
+        };
+        self.0.iter().map(value).collect::<Result<_, _>>().map(Credentials::new)
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***stripped***")
-    }
-}
-
-/// Why a Secret could not be used.
+/// The API server did not give a Secret.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretError {
-    /// The API server did not give it.
-    #[error("error getting secret {} in namespace {}: {source}", .reference.name, .reference.namespace)]
-    Unreadable {
-        /// Which.
-        reference: SecretReference,
-        /// Why.
-        source: ApiError,
-    },
-    /// CSI carries text; this value is something else.
-    #[error("secret {} in namespace {}: the value of {key:?} is not valid UTF-8, and CSI carries nothing else", .reference.name, .reference.namespace)]
-    NotText {
-        /// Which.
-        reference: SecretReference,
-        /// The value's key.
-        key: String,
-    },
+#[error("error getting secret {} in namespace {}: {source}", .reference.name, .reference.namespace)]
+pub(super) struct Unreadable {
+    /// Which.
+    reference: SecretReference,
+    /// Why.
+    source: ApiError,
 }
 
-impl SecretError {
+impl Unreadable {
     /// Whether the Secret does not exist, as opposed to being out of reach for now.
     pub(super) fn is_missing(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.is_not_found())
+        self.source.is_not_found()
     }
 }
 
-/// Reads a Secret; no reference, no credentials.
+/// Reads a Secret; no reference, no values.
 pub(super) async fn read(
     client: &Client,
     reference: Option<&SecretReference>,
-) -> Result<Credentials, SecretError> {
-    let Some(reference) = reference else { return Ok(Credentials::default()) };
-    let unreadable = |source| SecretError::Unreadable { reference: reference.clone(), source };
+) -> Result<SecretValues, Unreadable> {
+    let Some(reference) = reference else { return Ok(SecretValues::default()) };
+    let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let name = Name::namespaced(&reference.namespace, &reference.name)
         .map_err(|error| unreadable(error.into()))?;
     let secret: Secret = client.get(name).await.map_err(unreadable)?;
-    credentials(&secret, reference)
-}
-
-fn credentials(secret: &Secret, reference: &SecretReference) -> Result<Credentials, SecretError> {
-    let value = |(key, value): (&String, &crate::kube_api::views::SecretValue)| {
-        let text = String::from_utf8(value.expose().to_vec());
-        let text = text
-            .map_err(|_| SecretError::NotText { reference: reference.clone(), key: key.clone() })?;
-        Ok((key.clone(), text))
-    };
-    secret.data.iter().map(value).collect::<Result<_, _>>().map(Credentials)
+    Ok(SecretValues(secret.data))
 }
 
 #[cfg(test)]
@@ -313,18 +294,19 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_text_and_never_printed() {
-        let reference = SecretReference { namespace: "ns".into(), name: "s".into() };
-        let secret = |value: &str| {
-            serde_json::from_value::<Secret>(json!({"data": {"key": value}})).unwrap()
+    fn credentials_are_text_and_values_never_printed() {
+        let values = |data: serde_json::Value| {
+            SecretValues(serde_json::from_value::<Secret>(json!({"data": data})).unwrap().data)
         };
-        let read = credentials(&secret("czNjcjN0"), &reference).unwrap();
-        assert_eq!(read.expose()["key"], "s3cr3t");
-        assert_eq!(format!("{read:?}"), "***stripped***");
-        let refused = credentials(&secret("/w=="), &reference).unwrap_err();
-        assert!(
-            refused.to_string().contains("the value of \"key\" is not valid UTF-8"),
-            "{refused}"
-        );
+        let read = values(json!({"key": "czNjcjN0", "none": "", "lines": "YQpiAA=="}));
+        let exposed = read.credentials().unwrap().expose();
+        let expected = [("key", "s3cr3t"), ("lines", "a\nb\0"), ("none", "")];
+        assert!(exposed.iter().map(|(k, v)| (k.as_str(), v.as_str())).eq(expected));
+        assert!(!format!("{read:?}").contains("s3cr3t"));
+        for binary in ["/w==", "czNjcjN0gA==", "7aCA"] {
+            let refused = values(json!({"key": binary, "other": "czNjcjN0"})).credentials();
+            assert_eq!(refused, Err(NotText), "{binary}");
+        }
+        assert_eq!(SecretValues::default().credentials(), Ok(Credentials::default()));
     }
 }

@@ -111,6 +111,11 @@ impl Simulation {
         self.launch("host", &[])
     }
 
+    /// Starts the program with these flags.
+    pub(crate) fn start_with(&self, flags: &[&str]) -> Process {
+        self.launch("host", flags)
+    }
+
     /// Starts the program with leader election, as the host `name`.
     pub(crate) fn start_elected(&self, name: &str) -> Process {
         self.launch(name, &["--leader-election", "--leader-election-namespace=default"])
@@ -279,6 +284,15 @@ impl Simulation {
         events
             .iter()
             .any(|event| event["involvedObject"]["name"] == about && event["reason"] == reason)
+    }
+
+    /// The texts of the events with this reason about the object of this name.
+    pub(crate) fn told(&self, about: &str, reason: &str) -> Vec<String> {
+        let events = self.api.list("Event", "sc");
+        let told = events
+            .iter()
+            .filter(|event| event["involvedObject"]["name"] == about && event["reason"] == reason);
+        told.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// The same about an object without a namespace.

@@ -12,7 +12,7 @@ fn order() -> Order {
     Order {
         claim: Arc::new(serde_json::from_value(claim).unwrap()),
         class: Arc::new(serde_json::from_value(class).unwrap()),
-        volume_name: "pvc-u".into(),
+        volume_name: Ok("pvc-u".into()),
         selected_node: None,
     }
 }
