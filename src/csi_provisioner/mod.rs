@@ -22,6 +22,8 @@ mod parameters;
 mod persistent_volume;
 mod request;
 mod secrets;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 

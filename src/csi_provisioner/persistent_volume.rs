@@ -131,3 +131,6 @@ fn reference(secret: Option<&SecretReference>) -> Option<core::SecretReference> 
         namespace: Some(secret.namespace.clone()),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,7 +71,7 @@ pub(super) async fn prepare(
 }
 
 /// The part of the request that needs nothing but the order.
-fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
+pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
     let (claim, class) = (&*order.claim, &*order.class);
     capabilities::check_create(settings, claim).map_err(Outcome::NoChange)?;
     if claim.spec.selector.is_some() {
@@ -156,3 +156,6 @@ async fn mutable_parameters(
     }
     Ok(class.parameters)
 }
+
+#[cfg(test)]
+mod tests;

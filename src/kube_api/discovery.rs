@@ -41,7 +41,6 @@ impl Client {
 mod tests {
     use serde_json::json;
 
-    use super::*;
     use crate::kube_api::{
         testing::{Answer, Server, client},
         views::{Claim, VolumeAttributesClass},
