@@ -17,7 +17,7 @@ use csi_provisioner::{
         Controller, Parts, Settings,
         classes::Classes,
         leftover::Leftover,
-        provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
+        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
     },
     kube_api::{
         LaneSettings, Lanes,
@@ -73,7 +73,8 @@ impl Provisioner for Panicking {
                      "persistentVolumeReclaimPolicy": "Delete",
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
         });
-        Outcome::Provisioned(serde_json::from_value(volume).unwrap())
+        let volume = serde_json::from_value(volume).unwrap();
+        Outcome::Provisioned(Box::new(Made { volume, ..Made::default() }))
     }
 
     async fn discard(&self, _leftover: &Leftover) -> Result<(), Failure> {

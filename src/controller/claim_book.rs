@@ -333,6 +333,11 @@ impl ClaimBook {
         });
     }
 
+    /// The API server refuses the claim's PersistentVolume, and nobody wants it any more.
+    pub fn refused(&self, uid: &str, leftover: Leftover) {
+        self.change(uid, |entry| entry.advance(|state| state.refused(leftover)));
+    }
+
     /// The claim's volume that could not be used is gone: whether the claim still wants one.
     pub fn discarded(&self, uid: &str) -> bool {
         self.change(uid, |entry| {

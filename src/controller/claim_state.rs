@@ -111,7 +111,7 @@ impl ClaimState {
         };
         match outcome {
             // Even where a PersistentVolume was seen: saving tells whether it is of this volume.
-            Outcome::Provisioned(volume) => (Self::Saving(volume.clone()), Next::Save),
+            Outcome::Provisioned(made) => (Self::Saving(Box::new(made.volume.clone())), Next::Save),
             // The same: whether it may be removed is found out live.
             Outcome::Unusable(leftover) => (Self::Unusable(leftover.clone()), Next::Discard),
             // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
@@ -188,6 +188,15 @@ impl ClaimState {
     pub fn saved(self) -> Self {
         match self {
             Self::Saving(_) => Self::Done,
+            other => other,
+        }
+    }
+
+    /// The API server refuses the PersistentVolume, and nobody wants it: `Saving => Unusable`.
+    #[must_use]
+    pub fn refused(self, leftover: Leftover) -> Self {
+        match self {
+            Self::Saving(_) => Self::Unusable(Box::new(leftover)),
             other => other,
         }
     }
@@ -364,6 +373,10 @@ mod tests {
 
     #[test]
     fn only_a_volume_that_cannot_be_used_is_discarded_or_suspected() {
+        assert_eq!(saving("h").refused(*leftover()), ClaimState::Unusable(leftover()));
+        for state in [ClaimState::Waiting, background(), ClaimState::Done] {
+            assert_eq!(state.clone().refused(*leftover()), state);
+        }
         for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
             assert_eq!(state.clone().discarded(), state);
             assert_eq!(state.clone().suspected(), state);

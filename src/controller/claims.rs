@@ -289,13 +289,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Verdict {
-        if let Outcome::Provisioned(mut volume) = outcome {
+        if let Outcome::Provisioned(mut made) = outcome {
             if !self.book.is_wanted(order.claim.uid()) {
-                keep_if_retained(&mut volume, self.classes.get(order.class.name()).as_deref());
+                keep_if_retained(&mut made.volume, self.classes.get(order.class.name()).as_deref());
             }
             let source = source_label(&order.claim);
             let existence = self.book.existence(order.claim.uid());
-            self.store.save(Unsaved::new(order, *volume, source, started, existence)).await;
+            self.store.save(Unsaved::new(order, *made, source, started, existence)).await;
         }
         Verdict::Done
     }

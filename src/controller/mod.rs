@@ -144,6 +144,7 @@ impl<P: Provisioner> Controller<P> {
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             queue: queues.unsaved.clone(),
+            claims: queues.claims.clone(),
             unsaved: watch::Sender::default(),
         };
         let volumes = VolumeWorker {

@@ -8,7 +8,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::leftover::Leftover;
+use super::leftover::{Credentials, Leftover};
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
@@ -66,9 +66,8 @@ pub struct Order {
 /// How an attempt to provision ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The volume is there; the PersistentVolume still lacks what the controller adds
-    /// (claimRef, class, protection finalizer, who provisioned it).
-    Provisioned(Box<PersistentVolume>),
+    /// The volume is there.
+    Provisioned(Box<Made>),
     /// A volume is there that cannot be used.
     Unusable(Box<Leftover>),
     /// Somebody else's claim: nothing to do and nothing to tell.
@@ -86,6 +85,16 @@ pub enum Outcome {
     NoChange(Failure),
     /// The selected node can't have the volume; the scheduler should choose again.
     Reschedule(Failure),
+}
+
+/// What a provisioner made.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Made {
+    /// The PersistentVolume; it still lacks what the controller adds (claimRef, class, protection
+    /// finalizer, who provisioned it).
+    pub volume: PersistentVolume,
+    /// The credentials with which it was made.
+    pub credentials: Credentials,
 }
 
 /// Why something failed, in the words its user reads in an event.

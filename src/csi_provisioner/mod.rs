@@ -38,7 +38,7 @@ use crate::{
         classes::Classes,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
+        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -121,7 +121,7 @@ impl CsiProvisioner {
             return Err(Outcome::Unusable(Box::new(leftover)));
         }
         let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
-        Ok(Outcome::Provisioned(Box::new(volume)))
+        Ok(Outcome::Provisioned(Box::new(Made { volume, credentials })))
     }
 
     /// A secret's values as a call of this method carries them.
