@@ -428,7 +428,7 @@ async fn connect(
     Ok(driver)
 }
 
-/// Whether VolumeAttributesClasses are looked at: as the feature gate says, or else where the API
+/// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API
 /// server serves them. As in the original a server that can't tell for now counts as one that
 /// does, and one that learns them later is noticed at the next start.
 async fn attributes_classes(flags: &Flags, client: &Client) -> bool {

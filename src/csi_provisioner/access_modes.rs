@@ -91,6 +91,18 @@ mod tests {
         assert_eq!(modes(&all, false), Ok(plain));
         assert_eq!(modes(&all, true), Ok(multi));
         assert_eq!(modes(&[], false), Ok(vec![]));
+        // Combinations that the mapping library of the original would refuse come singly there.
+        for pair in [["ReadWriteOncePod", "ReadOnlyMany"], ["ReadOnlyMany", "ReadWriteOncePod"]] {
+            for multi in [false, true] {
+                let once =
+                    if multi { Mode::SingleNodeSingleWriter } else { Mode::SingleNodeWriter };
+                let one = |mode: &str| if mode == "ReadOnlyMany" { reader } else { once };
+                assert_eq!(modes(&pair, multi), Ok(pair.iter().map(|mode| one(mode)).collect()));
+            }
+        }
+        assert_eq!(modes(&["ReadWriteMany"; 2], true), Ok(vec![writer; 2]), "one for each");
+        assert!(modes(&["ReadWriteOnce", "readwriteonce"], true).is_err());
+        assert!(modes(&[""], false).is_err());
         assert_eq!(
             modes(&["ReadMaybe"], false),
             Err("unsupported AccessMode combination: [ReadMaybe]".into())

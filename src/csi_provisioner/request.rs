@@ -54,6 +54,12 @@ pub(super) async fn prepare(
     order: &Order,
 ) -> Result<Prepared, Outcome> {
     let mut prepared = draft(settings, order)?;
+    for (old, new) in parameters::deprecated(&order.class.parameters) {
+        tracing::warn!(
+            class = order.class.name(),
+            "\"{old}\" is deprecated and will be removed in a future release, please use \"{new}\" instead"
+        );
+    }
     let volume_name = prepared.request.name.clone();
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
     (prepared.secrets, prepared.secret) =
