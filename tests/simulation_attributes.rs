@@ -1,4 +1,4 @@
-//! VolumeAttributesClasses, in simulated time, on servers that know them and on older ones.
+//! Classes of volume attributes, in simulated time, on servers that know them and on older ones.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]

@@ -334,22 +334,29 @@ mod tests {
         }
     }
 
-    fn leftover() -> Box<Leftover> {
-        Box::new(Leftover {
+    fn leftover() -> Leftover {
+        Leftover {
             handle: "h".into(),
             credentials: crate::controller::leftover::Credentials::default(),
             defect: failure(),
             orphaned: failure(),
-        })
+        }
+    }
+
+    fn unusable() -> ClaimState {
+        ClaimState::Unusable(Box::new(leftover()))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_volume_that_cannot_be_used_goes_before_anything_else() {
         for (demand, seen) in [(Wanted, false), (Withdrawn, false), (Wanted, true)] {
             let in_flight = ClaimState::InFlight { earlier: OPEN, seen };
-            let (state, next) =
-                in_flight.answered(&Outcome::Unusable(leftover()), demand, Instant::now());
-            assert_eq!((&state, next), (&ClaimState::Unusable(leftover()), Next::Discard));
+            let (state, next) = in_flight.answered(
+                &Outcome::Unusable(Box::new(leftover())),
+                demand,
+                Instant::now(),
+            );
+            assert_eq!((&state, next), (&unusable(), Next::Discard));
             assert!(state.is_open() && !state.may_call());
             // Nothing but its end ends it.
             for other in [
@@ -373,9 +380,9 @@ mod tests {
 
     #[test]
     fn only_a_volume_that_cannot_be_used_is_discarded_or_suspected() {
-        assert_eq!(saving("h").refused(*leftover()), ClaimState::Unusable(leftover()));
+        assert_eq!(saving("h").refused(leftover()), unusable());
         for state in [ClaimState::Waiting, background(), ClaimState::Done] {
-            assert_eq!(state.clone().refused(*leftover()), state);
+            assert_eq!(state.clone().refused(leftover()), state);
         }
         for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
             assert_eq!(state.clone().discarded(), state);

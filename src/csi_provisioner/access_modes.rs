@@ -92,13 +92,11 @@ mod tests {
         assert_eq!(modes(&all, true), Ok(multi));
         assert_eq!(modes(&[], false), Ok(vec![]));
         // Combinations that the mapping library of the original would refuse come singly there.
-        for pair in [["ReadWriteOncePod", "ReadOnlyMany"], ["ReadOnlyMany", "ReadWriteOncePod"]] {
-            for multi in [false, true] {
-                let once =
-                    if multi { Mode::SingleNodeSingleWriter } else { Mode::SingleNodeWriter };
-                let one = |mode: &str| if mode == "ReadOnlyMany" { reader } else { once };
-                assert_eq!(modes(&pair, multi), Ok(pair.iter().map(|mode| one(mode)).collect()));
-            }
+        for (multi, pod) in [(false, Mode::SingleNodeWriter), (true, Mode::SingleNodeSingleWriter)]
+        {
+            let (pods, reads) = ("ReadWriteOncePod", "ReadOnlyMany");
+            assert_eq!(modes(&[pods, reads], multi), Ok(vec![pod, reader]));
+            assert_eq!(modes(&[reads, pods], multi), Ok(vec![reader, pod]));
         }
         assert_eq!(modes(&["ReadWriteMany"; 2], true), Ok(vec![writer; 2]), "one for each");
         assert!(modes(&["ReadWriteOnce", "readwriteonce"], true).is_err());

@@ -192,7 +192,7 @@ fn a_default_pair_must_be_whole_where_a_kind_has_none_of_its_own() {
     );
     let (name, namespace) =
         ("csi.storage.k8s.io/secret-name", "csi.storage.k8s.io/secret-namespace");
-    assert_eq!(resolve(&[(namespace, "ns")]), Err(half.clone()));
+    assert_eq!(resolve(&[(namespace, "ns")]), Err(half));
     assert_eq!(resolve(&[(name, "s"), (namespace, "")]), Err(empty));
     // Nobody looks at it where the kind's own is whole.
     assert_eq!(resolve(&[(name, "s"), (NAME, "own"), (NAMESPACE, "ns")]), found("ns", "own"));
