@@ -176,3 +176,48 @@ async fn a_volume_that_is_only_read_is_published_so() {
         );
     }
 }
+
+/// An attached volume whose secret cannot be told is told of the secret first, as in the original.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_complains_of_its_secret_before_the_attachment() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({
+        "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+    replace_class(
+        &simulation,
+        &json!({"parameters": {
+            "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['key']}",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        }}),
+    );
+    let mut volume = stranger("x", "nobody", "handle");
+    volume["spec"]["storageClassName"] = json!("fast");
+    simulation.api.create(&volume).unwrap();
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {"attacher": DRIVER, "nodeName": "node", "source": {"persistentVolumeName": "pvc-x"}}});
+    simulation.api.create(&attachment).unwrap();
+    simulation.phase("pvc-x", "Released");
+    simulation.start();
+    let told = |s: &Simulation| {
+        let events = s.api.list("Event", "default");
+        let told = events.iter().filter(|event| event["reason"] == "VolumeFailedDelete");
+        told.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    simulation.until("the secret is told", |s| told(s).len() == 1).await;
+    assert_eq!(
+        told(&simulation),
+        [
+            r#"failed to get secretreference for volume pvc-x: error resolving value "${pvc.annotations['key']}": invalid tokens: ["pvc.annotations['key']"]"#
+        ]
+    );
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    simulation.until("the attachment is told", |s| told(s).len() == 2).await;
+    assert!(
+        told(&simulation)
+            .contains(&"persistentvolume pvc-x is still attached to node node".to_owned())
+    );
+    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}

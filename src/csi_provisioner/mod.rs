@@ -153,7 +153,25 @@ impl CsiProvisioner {
         self.attachments.as_ref().map_or(Ok(None), |attachments| attachments.node_of(volume.name()))
     }
 
-    async fn remove(&self, volume: &Volume) -> Result<(), Failure> {
+    /// Removes the volume, after the checks in the original's order (reference 4.5).
+    async fn remove(&self, volume: &Volume) -> Result<(), DeleteOutcome> {
+        let failed = DeleteOutcome::Failed;
+        let handle = self.checked_handle(volume).map_err(failed)?;
+        let class = self.classes.get(class_of_volume(volume));
+        let secret =
+            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
+        if let Some(node) = self.attached_to(volume).map_err(failed)? {
+            return Err(DeleteOutcome::Attached { node });
+        }
+        let refused = |error: CallError| failed(Failure::new(error));
+        let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(refused)?;
+        let request =
+            DeleteVolumeRequest { volume_id: handle.to_owned(), secrets: credentials.expose() };
+        self.driver.delete_volume(request).await.map(drop).map_err(refused)
+    }
+
+    /// The handle of a volume that this driver may be asked to delete.
+    fn checked_handle<'a>(&self, volume: &'a Volume) -> Result<&'a str, Failure> {
         let source = volume.spec.csi.as_ref().ok_or_else(|| Failure::new("invalid CSI PV"))?;
         if source.driver != self.settings.driver_name {
             return Err(Failure::new(format!(
@@ -162,14 +180,7 @@ impl CsiProvisioner {
             )));
         }
         capabilities::check(&self.settings.capabilities)?;
-        let class = self.classes.get(class_of_volume(volume));
-        let secret = deletion::secret(&self.client, volume, class.as_deref()).await?;
-        let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(Failure::new)?;
-        let request = DeleteVolumeRequest {
-            volume_id: source.volume_handle.clone(),
-            secrets: credentials.expose(),
-        };
-        self.driver.delete_volume(request).await.map(drop).map_err(Failure::new)
+        Ok(&source.volume_handle)
     }
 }
 
@@ -217,14 +228,6 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn delete(&self, volume: Arc<Volume>) -> DeleteOutcome {
-        match self.attached_to(&volume) {
-            Ok(None) => {}
-            Ok(Some(node)) => return DeleteOutcome::Attached { node },
-            Err(failure) => return DeleteOutcome::Failed(failure),
-        }
-        match self.remove(&volume).await {
-            Ok(()) => DeleteOutcome::Deleted,
-            Err(failure) => DeleteOutcome::Failed(failure),
-        }
+        self.remove(&volume).await.map_or_else(|outcome| outcome, |()| DeleteOutcome::Deleted)
     }
 }
