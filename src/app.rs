@@ -25,9 +25,10 @@ use crate::{
     flags::{self, Flags},
     http::{self, Routes},
     kube_api::{
-        LaneSettings, Lanes, RateLimit, Reflector, Scope, Transport,
+        Client, LaneSettings, Lanes, RateLimit, Reflector, Scope, Transport,
         events::{Recorder, Severity, Subject},
         reflector,
+        views::VolumeAttributesClass,
     },
     leader::{self, ElectionSettings, Ended, Identity},
     metrics::Metrics,
@@ -202,10 +203,11 @@ impl<'a> Program<'a> {
             random(),
             &metrics,
         );
+        let volume_attributes_classes = attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
-        let settings = provisioner_settings(flags, &driver, world);
+        let settings = provisioner_settings(flags, &driver, world, volume_attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
         let provisioner = CsiProvisioner::new(
@@ -426,6 +428,28 @@ async fn connect(
     Ok(driver)
 }
 
+/// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API
+/// server serves them. As in the original a server that can't tell for now counts as one that
+/// does, and one that learns them later is noticed at the next start.
+async fn attributes_classes(flags: &Flags, client: &Client) -> bool {
+    if let Some(set) = flags.gates.volume_attributes_class {
+        return set;
+    }
+    match client.serves::<VolumeAttributesClass>().await {
+        Ok(true) => true,
+        Ok(false) => {
+            tracing::info!(
+                "Disabling VolumeAttributesClass feature gate because the VolumeAttributesClass v1 API is not available"
+            );
+            false
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell whether the API server serves VolumeAttributesClasses; taken as if it does");
+            true
+        }
+    }
+}
+
 /// The lanes' settings. What differs from the original's default of 5 requests a second is told.
 fn lane_settings(flags: &Flags) -> LaneSettings {
     if flags.kubernetes.rate.is_none() {
@@ -446,7 +470,12 @@ fn controller_settings(flags: &Flags) -> controller::Settings {
     }
 }
 
-fn provisioner_settings(flags: &Flags, driver: &Driver, world: &World) -> Settings {
+fn provisioner_settings(
+    flags: &Flags,
+    driver: &Driver,
+    world: &World,
+    volume_attributes_classes: bool,
+) -> Settings {
     let provisioning = &flags.provisioning;
     Settings {
         driver_name: driver.name().to_owned(),
@@ -459,7 +488,7 @@ fn provisioner_settings(flags: &Flags, driver: &Driver, world: &World) -> Settin
         default_fs_type: provisioning.default_fstype.clone(),
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
-        volume_attributes_classes: flags.gates.volume_attributes_class.unwrap_or(true),
+        volume_attributes_classes,
     }
 }
 

@@ -65,6 +65,23 @@ mod tests {
             ("e\u{301} \u{301}", "\"e\u{301} \u{301}\""),
             ("\u{a0}\u{feff}\u{85}", r#""\u00a0\ufeff\u0085""#),
             ("\u{e0001}", r#""\U000e0001""#),
+            // Spaces but the plain one, and what has no shape.
+            ("\u{200b}\u{202e}\u{2028}\u{2029}", r#""\u200b\u202e\u2028\u2029""#),
+            ("\u{3000}\u{1680}\u{2003}\u{205f}", r#""\u3000\u1680\u2003\u205f""#),
+            ("\u{ad}\u{61c}\u{2060}\u{180e}", r#""\u00ad\u061c\u2060\u180e""#),
+            ("\u{80}\u{9f}\u{1}\u{1f}", r#""\u0080\u009f\x01\x1f""#),
+            // Of nobody, or of private use.
+            ("\u{e000}\u{f8ff}\u{fffe}\u{ffff}", r#""\ue000\uf8ff\ufffe\uffff""#),
+            ("\u{f0000}\u{10ffff}", r#""\U000f0000\U0010ffff""#),
+            // Letters, marks, numbers, signs and pictures of all planes.
+            ("\u{a1}¿±×÷ÿ", "\"\u{a1}¿±×÷ÿ\""),
+            ("αβγ жщ אב عربي हिन्दी ไทย 한글 かな", "\"αβγ жщ אב عربي हिन्दी ไทย 한글 かな\""),
+            ("\u{300}\u{20dd}\u{fe0f}\u{e0100}", "\"\u{300}\u{20dd}\u{fe0f}\u{e0100}\""),
+            ("½Ⅷ²€←∞■☃✓", "\"½Ⅷ²€←∞■☃✓\""),
+            ("😀🏳𝒳𠀀", "\"😀🏳𝒳𠀀\""),
+            ("\u{fffd}", "\"\u{fffd}\""),
+            ("'`$\u{7e}", "\"'`$~\""),
+            ("\\n", r#""\\n""#),
         ];
         for (text, expected) in table {
             assert_eq!(quote(text), expected, "{text:?}");
@@ -74,5 +91,42 @@ mod tests {
     #[test]
     fn lists_are_quoted_one_by_one() {
         assert_eq!(quote_list(["a", "b c"]), r#"["a" "b c"]"#);
+        assert_eq!(quote_list([]), "[]");
+        assert_eq!(quote_list(["", "\"", "\n"]), r#"["" "\"" "\n"]"#);
+    }
+
+    /// Go's own reading of a quoted text, as far as its escapes go.
+    fn unquote(quoted: &str) -> Option<String> {
+        let mut rest = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
+        let mut text = String::new();
+        while let Some(c) = rest.next() {
+            if c != '\\' {
+                text.push(c);
+                continue;
+            }
+            let escape = rest.next()?;
+            let digits = match escape {
+                'x' => 2,
+                'u' => 4,
+                'U' => 8,
+                plain => {
+                    let at = "abfnrtv\"\\".find(plain)?;
+                    text.push(char::from(*b"\x07\x08\x0c\n\r\t\x0b\"\\".get(at)?));
+                    continue;
+                }
+            };
+            let code: String = rest.by_ref().take(digits).collect();
+            text.push(char::from_u32(u32::from_str_radix(&code, 16).ok()?)?);
+        }
+        Some(text)
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_quoted_reads_as_it_was_and_shows_no_odd_space(text in proptest::prelude::any::<String>()) {
+            let quoted = quote(&text);
+            proptest::prop_assert_eq!(unquote(&quoted), Some(text));
+            proptest::prop_assert!(quoted.chars().all(|c| c == ' ' || !(c.is_whitespace() || c.is_control())));
+        }
     }
 }

@@ -16,7 +16,8 @@ use csi_provisioner::{
     controller::{
         Controller, Parts, Settings,
         classes::Classes,
-        provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
+        leftover::Leftover,
+        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
     },
     kube_api::{
         LaneSettings, Lanes,
@@ -67,12 +68,17 @@ impl Provisioner for Panicking {
     async fn provision(&self, order: Order) -> Outcome {
         assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         let volume = json!({
-            "metadata": {"name": order.volume_name},
+            "metadata": {"name": order.volume_name.unwrap()},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
                      "persistentVolumeReclaimPolicy": "Delete",
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
         });
-        Outcome::Provisioned(serde_json::from_value(volume).unwrap())
+        let volume = serde_json::from_value(volume).unwrap();
+        Outcome::Provisioned(Box::new(Made { volume, ..Made::default() }))
+    }
+
+    async fn discard(&self, _leftover: &Leftover) -> Result<(), Failure> {
+        unreachable!("every volume is good")
     }
 
     fn should_delete(&self, _volume: &Volume) -> bool {

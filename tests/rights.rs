@@ -12,8 +12,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use testkit::apiserver::{
-    ApiServer, Options,
-    access::{auth::service_account, authorizer::Rbac},
+    ApiServer, Documents, Options,
+    access::{auth::service_account, authorizer::Rbac, bootstrap},
     audit::Recorded,
     hooks::Hooks,
     resources::ServerVersion,
@@ -38,7 +38,7 @@ enum Need {
 use Need::{Life, Rare};
 
 /// Every verb that our manifest grants, and the need for it.
-const NEEDS: [(&str, &str, Need); 19] = [
+const NEEDS: [(&str, &str, Need); 20] = [
     ("persistentvolumes", "get", Life), // was the claim given a volume before this process saw it?
     ("persistentvolumes", "list", Life), // volumes due for deletion, without streaming lists
     ("persistentvolumes", "watch", Life), // volumes that come to be due
@@ -57,29 +57,40 @@ const NEEDS: [(&str, &str, Need); 19] = [
     ("storageclasses", "watch", Life), // classes
     ("volumeattachments", "list", Life), // what is attached is not deleted, without streaming lists
     ("volumeattachments", "watch", Life), // what is attached is not deleted
-    ("events", "create", Life),       // what happened is told
-    ("events", "patch", Life),        // the same again is counted
-    ("leases", "get", Life),          // who leads?
-    ("leases", "create", Life),       // the first leader
-    ("leases", "update", Life),       // the leader renews
+    (
+        "volumeattributesclasses",
+        "get",
+        Rare("what else the driver is told, where a claim names a class of it; from 1.34 on"),
+    ),
+    ("events", "create", Life), // what happened is told
+    ("events", "patch", Life),  // the same again is counted
+    ("leases", "get", Life),    // who leads?
+    ("leases", "create", Life), // the first leader
+    ("leases", "update", Life), // the leader renews
 ];
 
-/// What the original's manifest grants (v6.3.0), of the kinds that ours names.
-const ORIGINAL: [(&str, &[&str]); 6] = [
+/// What the original needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
+/// but the last.
+const ORIGINAL: [(&str, &[&str]); 7] = [
     ("persistentvolumes", &["get", "list", "watch", "create", "patch", "delete"]),
     ("persistentvolumeclaims", &["get", "list", "watch", "update"]),
     ("storageclasses", &["get", "list", "watch"]),
     ("volumeattachments", &["get", "list", "watch"]),
     ("events", &["list", "watch", "create", "update", "patch"]),
     ("leases", &["get", "watch", "list", "delete", "update", "create"]),
+    ("volumeattributesclasses", &["get"]),
 ];
 
 /// A cluster with RBAC and these roles, where the program is the service account `account`.
 fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
-    let hooks = Hooks { authorizer: Arc::new(Rbac::default()), ..Hooks::default() };
+    let hooks = Hooks {
+        authorizer: Arc::new(Rbac::default()),
+        extensions: vec![Arc::new(Documents)],
+        ..Hooks::default()
+    };
     let version = ServerVersion::minor(minor);
     let api = ApiServer::new(Options { version, hooks, ..Options::default() });
-    for object in roles {
+    for object in bootstrap::roles().iter().chain(roles) {
         api.create(object).expect("a manifest's object is valid");
     }
     Simulation::on(api, 1, service_account("default", account))
@@ -201,5 +212,25 @@ async fn each_verb_is_missed_when_it_is_not_granted() {
             Life => assert_eq!(missed, BTreeSet::from([format!("{verb} {resource}")])),
             Rare(why) => assert_eq!((lived, missed), (Ok(()), BTreeSet::new()), "{why}"),
         }
+    }
+}
+
+/// A claim with a VolumeAttributesClass needs one right more, and is told where it lacks.
+#[tokio::test(start_paused = true)]
+async fn a_claims_attributes_class_must_be_readable() {
+    let lacking = without(parsed(OURS), "volumeattributesclasses", "get");
+    for (roles, expected) in [
+        (parsed(OURS), BTreeSet::new()),
+        (lacking, BTreeSet::from(["get volumeattributesclasses".to_owned()])),
+    ] {
+        let simulation = cluster(36, &roles, "csi-provisioner");
+        simulation
+            .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"]}));
+        simulation.create_attributes_class("gold", world::DRIVER, &json!({"iops": "5000"}));
+        simulation.create_claim_of("data", "gold");
+        simulation.start();
+        let told = if expected.is_empty() { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
+        comes(60, || simulation.has_event("data", told)).await.expect(told);
+        assert_eq!(refused(&simulation), expected);
     }
 }

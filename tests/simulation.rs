@@ -4,6 +4,7 @@
 
 // What tests share fails like a test does.
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[allow(dead_code)] // other tests share the world
 #[path = "simulation/world.rs"]
 mod world;
 

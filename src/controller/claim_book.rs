@@ -17,6 +17,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     claim_state::{ClaimState, Demand, Next},
+    leftover::Leftover,
     open_calls,
     ownership::Identity,
     provisioner::{Order, Outcome},
@@ -119,6 +120,8 @@ pub struct Glance {
     pub doubt: Doubt,
     /// The request of the open call.
     pub order: Option<Order>,
+    /// The volume that it led to and that must go first.
+    pub leftover: Option<Box<Leftover>>,
 }
 
 impl ClaimBook {
@@ -238,6 +241,10 @@ impl ClaimBook {
             may_call: entry.state.may_call(),
             doubt: entry.doubt,
             order: entry.order.clone(),
+            leftover: match &entry.state {
+                ClaimState::Unusable(leftover) => Some(leftover.clone()),
+                _ => None,
+            },
         })
     }
 
@@ -324,6 +331,25 @@ impl ClaimBook {
             entry.shown = true;
             entry.advance(ClaimState::saved);
         });
+    }
+
+    /// The API server refuses the claim's PersistentVolume, and nobody wants it any more.
+    pub fn refused(&self, uid: &str, leftover: Leftover) {
+        self.change(uid, |entry| entry.advance(|state| state.refused(leftover)));
+    }
+
+    /// The claim's volume that could not be used is gone: whether the claim still wants one.
+    pub fn discarded(&self, uid: &str) -> bool {
+        self.change(uid, |entry| {
+            entry.advance(ClaimState::discarded);
+            entry.demand() == Demand::Wanted
+        })
+        .unwrap_or(false)
+    }
+
+    /// The claim's volume that cannot be used stays where it is.
+    pub fn suspected(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::suspected));
     }
 
     /// The task that worked on the claim died.

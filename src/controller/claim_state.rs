@@ -8,7 +8,7 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::{Duration, Instant};
 
-use super::provisioner::Outcome;
+use super::{leftover::Leftover, provisioner::Outcome};
 
 /// How many final answers in a row close the open call of a claim that is going away.
 const CLOSING_FINALS: u32 = 3;
@@ -32,6 +32,12 @@ pub enum ClaimState {
     Background(Open),
     /// The driver has made the volume; its PersistentVolume is not saved yet.
     Saving(Box<PersistentVolume>),
+    /// The driver has made a volume that cannot be used: it goes before the claim is asked for
+    /// again (safety rule 8).
+    Unusable(Box<Leftover>),
+    /// The driver's volume may be somebody's, so it stays and the claim is never asked for again
+    /// (safety rule 14).
+    Suspect,
     /// The claim has or had its PersistentVolume: never ask for it again (safety rule 6).
     Done,
 }
@@ -59,6 +65,8 @@ pub enum Demand {
 pub enum Next {
     /// Save the PersistentVolume.
     Save,
+    /// Remove the volume that cannot be used.
+    Discard,
     /// Try again with back-off.
     Retry,
     /// Ask soon how the open call ended.
@@ -79,7 +87,10 @@ impl ClaimState {
 
     /// Whether the claim must be followed even when nobody wants it any more.
     pub fn is_open(&self) -> bool {
-        matches!(self, Self::InFlight { .. } | Self::Background(_) | Self::Saving(_))
+        matches!(
+            self,
+            Self::InFlight { .. } | Self::Background(_) | Self::Saving(_) | Self::Unusable(_)
+        )
     }
 
     /// A call starts: `Waiting | Background => InFlight`; other states stay, as nobody may call.
@@ -92,15 +103,17 @@ impl ClaimState {
         }
     }
 
-    /// The call under way ended with `outcome`: `InFlight => Waiting | Background | Saving | Done`.
-    /// An answer in any other state changes nothing.
+    /// The call under way ended with `outcome`: `InFlight => Waiting | Background | Saving |
+    /// Unusable | Done`. An answer in any other state changes nothing.
     pub fn answered(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
         let Self::InFlight { earlier, seen } = self else {
             return (self, Next::Drop);
         };
         match outcome {
             // Even where a PersistentVolume was seen: saving tells whether it is of this volume.
-            Outcome::Provisioned(volume) => (Self::Saving(volume.clone()), Next::Save),
+            Outcome::Provisioned(made) => (Self::Saving(Box::new(made.volume.clone())), Next::Save),
+            // The same: whether it may be removed is found out live.
+            Outcome::Unusable(leftover) => (Self::Unusable(leftover.clone()), Next::Discard),
             // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
             _ if seen => (Self::Done, Next::Drop),
             Outcome::Background(_) => (Self::Background(Open::default()), Next::Poll),
@@ -163,6 +176,8 @@ impl ClaimState {
         match self {
             Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: true },
             Self::Saving(volume) if handle_of(&volume) != handle => Self::Saving(volume),
+            // Looked at live before anything is removed.
+            Self::Unusable(leftover) => Self::Unusable(leftover),
             _ => Self::Done,
         }
     }
@@ -173,6 +188,35 @@ impl ClaimState {
     pub fn saved(self) -> Self {
         match self {
             Self::Saving(_) => Self::Done,
+            other => other,
+        }
+    }
+
+    /// The API server refuses the PersistentVolume, and nobody wants it: `Saving => Unusable`.
+    #[must_use]
+    pub fn refused(self, leftover: Leftover) -> Self {
+        match self {
+            Self::Saving(_) => Self::Unusable(Box::new(leftover)),
+            other => other,
+        }
+    }
+
+    /// The volume that could not be used is gone, and with it every call that led to it:
+    /// `Unusable => Waiting`.
+    #[must_use]
+    pub fn discarded(self) -> Self {
+        match self {
+            Self::Unusable(_) => Self::Waiting,
+            other => other,
+        }
+    }
+
+    /// The volume that cannot be used may be somebody's, so it stays and the claim is not asked
+    /// for again: `Unusable => Suspect`.
+    #[must_use]
+    pub fn suspected(self) -> Self {
+        match self {
+            Self::Unusable(_) => Self::Suspect,
             other => other,
         }
     }
@@ -287,6 +331,62 @@ mod tests {
             let (state, next) =
                 ClaimState::Waiting.called().answered(&made, demand, Instant::now());
             assert_eq!((state, next), (ClaimState::Saving(Box::default()), Next::Save));
+        }
+    }
+
+    fn leftover() -> Leftover {
+        Leftover {
+            handle: "h".into(),
+            credentials: crate::controller::leftover::Credentials::default(),
+            defect: failure(),
+            orphaned: failure(),
+        }
+    }
+
+    fn unusable() -> ClaimState {
+        ClaimState::Unusable(Box::new(leftover()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_that_cannot_be_used_goes_before_anything_else() {
+        for (demand, seen) in [(Wanted, false), (Withdrawn, false), (Wanted, true)] {
+            let in_flight = ClaimState::InFlight { earlier: OPEN, seen };
+            let (state, next) = in_flight.answered(
+                &Outcome::Unusable(Box::new(leftover())),
+                demand,
+                Instant::now(),
+            );
+            assert_eq!((&state, next), (&unusable(), Next::Discard));
+            assert!(state.is_open() && !state.may_call());
+            // Nothing but its end ends it.
+            for other in [
+                state.clone().called(),
+                state.clone().volume_seen("h"),
+                state.clone().volume_gone(),
+                state.clone().interrupted(),
+                state.clone().saved(),
+            ] {
+                assert_eq!(other, state);
+            }
+            assert_eq!(state.clone().discarded(), ClaimState::Waiting);
+            let suspect = state.suspected();
+            assert!(
+                !suspect.is_open()
+                    && !suspect.may_call()
+                    && suspect.clone().volume_gone() == suspect
+            );
+        }
+    }
+
+    #[test]
+    fn only_a_volume_that_cannot_be_used_is_discarded_or_suspected() {
+        assert_eq!(saving("h").refused(leftover()), unusable());
+        for state in [ClaimState::Waiting, background(), ClaimState::Done] {
+            assert_eq!(state.clone().refused(leftover()), state);
+        }
+        for state in [ClaimState::Waiting, background(), saving("h"), ClaimState::Done] {
+            assert_eq!(state.clone().discarded(), state);
+            assert_eq!(state.clone().suspected(), state);
         }
     }
 

@@ -18,8 +18,9 @@ use super::{
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
     exclusive::Exclusive,
+    leftover::Leftover,
     ownership::{self, Identity, SELECTED_NODE},
-    provisioner::{Order, Outcome, Provisioner},
+    provisioner::{Failure, Order, Outcome, Provisioner},
     pv_store::{PvStore, Unsaved},
 };
 use crate::{
@@ -70,10 +71,15 @@ enum Plan {
     Blocked(String),
     /// Ask the provisioner.
     Provision(Arc<StorageClass>),
+    /// Remove what the last call for this order left.
+    Discard(Box<Order>, Box<Leftover>),
 }
 
 /// Decides what to do about a claim, whose class is `class` where that exists.
 fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> Plan {
+    if let (Some(order), Some(leftover)) = (&glance.order, &glance.leftover) {
+        return Plan::Discard(Box::new(order.clone()), leftover.clone());
+    }
     if !glance.may_call {
         return Plan::Drop;
     }
@@ -151,10 +157,14 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Verdict::Retry
             }
             Plan::Provision(class) => self.take(uid, glance, class).await,
+            Plan::Discard(order, leftover) => self.discard(uid, &order, &leftover).await,
         }
     }
 
+    /// The claim waits: its user is told once in a while, and each look counts as a failure, as
+    /// in the original.
     fn tell_blocked(&self, claim: &Claim, why: &str) {
+        self.count_failure(claim);
         if self.book.tells(claim.uid(), why) {
             self.events.failed(claim, why);
         }
@@ -164,10 +174,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn take(&self, uid: &str, glance: Glance, class: Arc<StorageClass>) -> Verdict {
         let order = match glance.order.clone() {
             Some(open) => open,
-            None => match self.order(&glance.claim, class) {
-                Ok(order) => order,
-                Err(verdict) => return verdict,
-            },
+            None => self.order(&glance.claim, class),
         };
         if glance.order.is_none() && !self.provisioner.should_provision(&order.claim).await {
             return Verdict::Done;
@@ -178,13 +185,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Result<Order, Verdict> {
-        let volume_name = self.provisioner.volume_name(claim.uid()).map_err(|why| {
-            self.tell_blocked(claim, &why.to_string());
-            Verdict::Retry
-        })?;
+    fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
+        let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Ok(Order { claim: Arc::clone(claim), class, volume_name, selected_node })
+        Order { claim: Arc::clone(claim), class, volume_name, selected_node }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
@@ -202,8 +206,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Err(Verdict::Done)
             }
             Ok(LookUp::Bound) => Err(Verdict::Done),
-            Ok(LookUp::NameTaken(owner)) => {
-                let name = &order.volume_name;
+            Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why);
                 Err(Verdict::Retry)
@@ -216,12 +219,15 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
-        let named = judge(self.find(&order.volume_name).await?, uid);
+        let named = match &order.volume_name {
+            Ok(name) => judge(self.find(name).await?, uid),
+            Err(_) => LookUp::Clear,
+        };
         if matches!(named, LookUp::HasVolume(_)) {
             return Ok(named);
         }
         let default_name = format!("pvc-{uid}");
-        if default_name != order.volume_name {
+        if order.volume_name.as_ref() != Ok(&default_name) {
             // Only the name that will be used can be in the way: a stranger's is no matter here.
             let default = judge(self.find(&default_name).await?, uid);
             if matches!(default, LookUp::HasVolume(_)) {
@@ -264,6 +270,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.tell(&order, &outcome);
         match next {
             Next::Save => self.save(order, outcome, started).await,
+            Next::Discard => self.discard_made(uid, &order, &outcome).await,
             Next::Retry => Verdict::Retry,
             Next::Poll => {
                 Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max))
@@ -274,43 +281,58 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    async fn discard_made(&self, uid: &str, order: &Order, outcome: &Outcome) -> Verdict {
+        match outcome {
+            Outcome::Unusable(leftover) => self.discard(uid, order, leftover).await,
+            _ => Verdict::Done,
+        }
+    }
+
     async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Verdict {
-        if let Outcome::Provisioned(mut volume) = outcome {
+        if let Outcome::Provisioned(mut made) = outcome {
             if !self.book.is_wanted(order.claim.uid()) {
-                keep_if_retained(&mut volume, self.classes.get(order.class.name()).as_deref());
+                keep_if_retained(&mut made.volume, self.classes.get(order.class.name()).as_deref());
             }
             let source = source_label(&order.claim);
             let existence = self.book.existence(order.claim.uid());
-            self.store.save(Unsaved::new(order, *volume, source, started, existence)).await;
+            self.store.save(Unsaved::new(order, *made, source, started, existence)).await;
         }
         Verdict::Done
     }
 
     /// Tells the claim's user and the metrics what came of an attempt.
     fn tell(&self, order: &Order, outcome: &Outcome) {
-        let key = claim_key(&order.claim);
-        let (failure, infeasible) = match outcome {
-            Outcome::Provisioned(_) => return,
+        match outcome {
+            // Saving and discarding tell what became of the volume.
+            Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
             Outcome::Ignored { reason } => {
-                tracing::debug!(claim = %key, reason, "left to others");
-                return;
+                tracing::debug!(claim = %claim_key(&order.claim), reason, "left to others");
             }
-            Outcome::Infeasible(failure) => (failure, true),
-            Outcome::Final(failure)
-            | Outcome::Background(failure)
-            | Outcome::NoChange(failure)
-            | Outcome::Reschedule(failure) => (failure, false),
-        };
-        tracing::info!(claim = %key, uid = order.claim.uid(), pv = order.volume_name, error = %failure, "provisioning failed");
-        if infeasible {
-            self.events.infeasible(&order.claim, &failure.to_string());
-        } else {
-            self.events.failed(&order.claim, &failure.to_string());
+            Outcome::Infeasible(failure) => {
+                log_failure(order, failure);
+                self.events.infeasible(&order.claim, &failure.to_string());
+                self.count_failure(&order.claim);
+            }
+            Outcome::Reschedule(failure) => {
+                log_failure(order, failure);
+                self.events.failed(&order.claim, &failure.to_string());
+            }
+            Outcome::Final(failure) | Outcome::Background(failure) | Outcome::NoChange(failure) => {
+                self.tell_failure(order, failure);
+            }
         }
-        if !matches!(outcome, Outcome::Reschedule(_)) {
-            let class = order.claim.spec.storage_class_name.as_deref().unwrap_or_default();
-            self.metrics.provision_failed(class, source_label(&order.claim));
-        }
+    }
+
+    /// Tells the claim's user and the metrics of a failed attempt.
+    pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
+        log_failure(order, failure);
+        self.events.failed(&order.claim, &failure.to_string());
+        self.count_failure(&order.claim);
+    }
+
+    fn count_failure(&self, claim: &Claim) {
+        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+        self.metrics.provision_failed(class, source_label(claim));
     }
 
     /// The task that worked on the claim died: what the driver has made is saved, and the claim is
@@ -344,6 +366,11 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
+fn log_failure(order: &Order, failure: &Failure) {
+    let pv = order.volume_name.as_deref().unwrap_or_default();
+    tracing::info!(claim = %claim_key(&order.claim), uid = order.claim.uid(), pv, error = %failure, "provisioning failed");
+}
+
 /// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later
 /// choice is the scheduler's own.
 fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
@@ -367,18 +394,24 @@ enum LookUp {
     HasVolume(Box<Volume>),
     /// The claim is gone or bound.
     Bound,
-    /// The PersistentVolume of that name is somebody else's, described here.
-    NameTaken(String),
+    /// The PersistentVolume of that name is somebody else's.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Whose it is, in words.
+        owner: String,
+    },
 }
 
 /// What a PersistentVolume under the claim's name means for the claim.
 fn judge(found: Option<Volume>, uid: &str) -> LookUp {
     let Some(volume) = found else { return LookUp::Clear };
-    match &volume.spec.claim_ref {
-        Some(claim) if claim.uid == uid => LookUp::HasVolume(Box::new(volume)),
-        Some(claim) => LookUp::NameTaken(format!("the claim {}/{}", claim.namespace, claim.name)),
-        None => LookUp::NameTaken("no claim".to_owned()),
-    }
+    let owner = match &volume.spec.claim_ref {
+        Some(claim) if claim.uid == uid => return LookUp::HasVolume(Box::new(volume)),
+        Some(claim) => format!("the claim {}/{}", claim.namespace, claim.name),
+        None => "no claim".to_owned(),
+    };
+    LookUp::NameTaken { name: volume.name().to_owned(), owner }
 }
 
 #[cfg(test)]

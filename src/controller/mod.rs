@@ -14,9 +14,11 @@ pub mod claim_book;
 pub mod claim_state;
 pub mod claims;
 pub mod classes;
+mod discard;
 pub mod events;
 pub mod exclusive;
 pub mod finalizers;
+pub mod leftover;
 pub mod open_calls;
 pub mod ownership;
 pub mod provisioner;
@@ -142,6 +144,7 @@ impl<P: Provisioner> Controller<P> {
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             queue: queues.unsaved.clone(),
+            claims: queues.claims.clone(),
             unsaved: watch::Sender::default(),
         };
         let volumes = VolumeWorker {

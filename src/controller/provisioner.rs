@@ -8,6 +8,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
+use super::leftover::{Credentials, Leftover};
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
@@ -38,6 +39,9 @@ pub trait Provisioner: Send + Sync + 'static {
     /// call ended; the request is the same then.
     fn provision(&self, order: Order) -> impl Future<Output = Outcome> + Send;
 
+    /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
+    fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
+
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 
@@ -52,8 +56,9 @@ pub struct Order {
     pub claim: Arc<Claim>,
     /// Its class.
     pub class: Arc<StorageClass>,
-    /// The PersistentVolume's name, from [`Provisioner::volume_name`].
-    pub volume_name: String,
+    /// The PersistentVolume's name, from [`Provisioner::volume_name`], or why there is none: the
+    /// provisioner tells that in its place among the checks.
+    pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
 }
@@ -61,9 +66,10 @@ pub struct Order {
 /// How an attempt to provision ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The volume is there; the PersistentVolume still lacks what the controller adds
-    /// (claimRef, class, protection finalizer, who provisioned it).
-    Provisioned(Box<PersistentVolume>),
+    /// The volume is there.
+    Provisioned(Box<Made>),
+    /// A volume is there that cannot be used.
+    Unusable(Box<Leftover>),
     /// Somebody else's claim: nothing to do and nothing to tell.
     Ignored {
         /// Why, for the log.
@@ -79,6 +85,16 @@ pub enum Outcome {
     NoChange(Failure),
     /// The selected node can't have the volume; the scheduler should choose again.
     Reschedule(Failure),
+}
+
+/// What a provisioner made.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Made {
+    /// The PersistentVolume; it still lacks what the controller adds (claimRef, class, protection
+    /// finalizer, who provisioned it).
+    pub volume: PersistentVolume,
+    /// The credentials with which it was made.
+    pub credentials: Credentials,
 }
 
 /// Why something failed, in the words its user reads in an event.

@@ -3,7 +3,8 @@
 //! Owns what was made and is not saved yet, and the protocol of saving (safety rule 7): POST;
 //! where its outcome is unclear, look before the next POST; where the name is taken, judge by
 //! whose it is. Promises that an unsaved volume is tried again until it is saved or turns out to
-//! have been saved, that its user hears why it waits, and that nothing is deleted here.
+//! have been saved, that its user hears why it waits, and that nothing is deleted here: a volume
+//! whose PersistentVolume is refused as invalid and whose claim is gone goes to `discard`.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,8 +17,9 @@ use super::{
     events::{ClaimEvents, claim_key},
     exclusive::Exclusive,
     finalizers,
+    leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
-    provisioner::Order,
+    provisioner::{Failure, Made, Order},
 };
 use crate::{
     kube_api::{
@@ -43,6 +45,8 @@ pub struct PvStore {
     pub exclusive: Exclusive,
     /// The claims whose PersistentVolume must be tried again.
     pub queue: Queue<String>,
+    /// The claims to look at.
+    pub claims: Queue<String>,
     /// What is unsaved, by claim UID.
     pub unsaved: watch::Sender<BTreeMap<String, Arc<Unsaved>>>,
 }
@@ -54,6 +58,8 @@ pub struct Unsaved {
     /// Whether the claim is still there to be told.
     existence: Existence,
     volume: PersistentVolume,
+    /// The credentials with which it was made.
+    credentials: Credentials,
     /// The label `source` of the metrics.
     source: &'static str,
     /// When the attempt that made it started.
@@ -63,16 +69,30 @@ pub struct Unsaved {
 }
 
 impl Unsaved {
-    /// What `order` ended in: `volume`, completed by what the controller adds to it.
+    /// What `order` ended in: what was `made`, completed by what the controller adds to it.
     pub fn new(
         order: Order,
-        volume: PersistentVolume,
+        made: Made,
         source: &'static str,
         started: Instant,
         existence: Existence,
     ) -> Self {
+        let Made { volume, credentials } = made;
         let volume = complete(volume, &order);
-        Self { claim: order.claim, existence, volume, source, started, unclear: false }
+        Self { claim: order.claim, existence, volume, credentials, source, started, unclear: false }
+    }
+
+    /// The volume without its PersistentVolume, which the API server refuses for this reason.
+    fn leftover(&self, why: &str) -> Leftover {
+        let name = self.name();
+        Leftover {
+            handle: self.handle().to_owned(),
+            credentials: self.credentials.clone(),
+            defect: Failure::new(why),
+            orphaned: Failure::new(format!(
+                "{why}. Cleanup of volume {name} failed, volume is orphaned"
+            )),
+        }
     }
 
     fn name(&self) -> &str {
@@ -118,6 +138,11 @@ enum Attempt {
     Superseded {
         /// The handle of the volume that the claim has.
         handle: String,
+    },
+    /// Refused as invalid: it will never be saved as it is.
+    Invalid {
+        /// Why, for the claim's user.
+        why: String,
     },
     /// Not saved now; `unclear` when it may have been.
     NotYet {
@@ -172,6 +197,11 @@ impl PvStore {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
+    /// Whether a volume with this handle waits to be saved.
+    pub fn holds(&self, handle: &str) -> bool {
+        self.unsaved.borrow().values().any(|unsaved| unsaved.handle() == handle)
+    }
+
     /// Waits until nothing waits to be saved.
     pub async fn emptied(&self) {
         // The sender lives as long as `self`.
@@ -194,17 +224,31 @@ impl PvStore {
         match self.attempt(unsaved).await {
             Attempt::Saved => self.settled(uid, unsaved),
             Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
-            Attempt::NotYet { why, unclear } => {
-                tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
-                if self.book.tells(uid, &why) {
-                    self.events.failed(&unsaved.claim, &why);
-                }
-                self.metrics.provision_failed(unsaved.class(), unsaved.source);
-                let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
-                self.keep(uid, waiting);
-                Verdict::Retry
+            Attempt::Invalid { why } if unsaved.existence.is_over() => {
+                self.hand_over(uid, unsaved, &why)
             }
+            Attempt::Invalid { why } => self.not_saved(uid, unsaved, &why, false),
+            Attempt::NotYet { why, unclear } => self.not_saved(uid, unsaved, &why, unclear),
         }
+    }
+
+    fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, unclear: bool) -> Verdict {
+        tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
+        if self.book.tells(uid, why) {
+            self.events.failed(&unsaved.claim, why);
+        }
+        self.metrics.provision_failed(unsaved.class(), unsaved.source);
+        let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
+        self.keep(uid, waiting);
+        Verdict::Retry
+    }
+
+    /// Nobody is left to mend what the API server refuses: the volume must go (safety rule 8).
+    fn hand_over(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Verdict {
+        self.book.refused(uid, unsaved.leftover(why));
+        self.unsaved.send_modify(|all| drop(all.remove(uid)));
+        self.claims.add(uid.to_owned());
+        Verdict::Done
     }
 
     fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
@@ -255,6 +299,7 @@ impl PvStore {
                 let gone_again = Attempt::NotYet { why: taken.to_string(), unclear: true };
                 self.look(unsaved).await.unwrap_or(gone_again)
             }
+            Err(error) if error.is_invalid() => Attempt::Invalid { why: error.to_string() },
             Err(error) => not_yet(&error),
         }
     }

@@ -39,6 +39,14 @@ impl Calls {
         Self { driver: driver.into(), ..self.clone() }
     }
 
+    /// Notes a call that cannot be sent, as some of its text is no UTF-8.
+    pub(super) fn unsendable(&self, method: &'static str) -> CallError {
+        let error = CallError::not_text();
+        self.metrics.observe(&self.driver, method, code_name(error.code()), Duration::ZERO);
+        tracing::trace!(method, %error, "GRPC response");
+        error
+    }
+
     /// Makes a call that changes something, or costs the driver much: only while the gate is
     /// open, which is asked right before sending; when it shuts, the call is cut.
     pub(super) async fn gated<Q, A, F>(

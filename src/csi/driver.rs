@@ -29,6 +29,11 @@ const SOCKET_WAIT: Duration = Duration::from_secs(30);
 /// How often a driver that is not ready is asked again.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The method that makes a volume.
+pub const CREATE_VOLUME: &str = "/csi.v1.Controller/CreateVolume";
+/// The method that removes one.
+pub const DELETE_VOLUME: &str = "/csi.v1.Controller/DeleteVolume";
+
 /// Where the driver is and how it is called.
 #[derive(Debug, Clone)]
 pub struct DriverSettings {
@@ -164,6 +169,17 @@ impl Driver {
         &self.0.identity.capabilities
     }
 
+    /// How long a call may take.
+    pub fn timeout(&self) -> Duration {
+        self.0.calls.timeout
+    }
+
+    /// Notes a call of this method that cannot be sent, as some of its text is no UTF-8: grpc-go
+    /// counts it, and this is what it says.
+    pub fn unsendable(&self, method: &'static str) -> CallError {
+        self.0.calls.unsendable(method)
+    }
+
     /// Asks for a volume. Sent only while the gate is open.
     ///
     /// # Errors
@@ -175,7 +191,7 @@ impl Driver {
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).create_volume(request).await
         };
-        self.0.calls.gated("/csi.v1.Controller/CreateVolume", self.link(), request, send).await
+        self.0.calls.gated(CREATE_VOLUME, self.link(), request, send).await
     }
 
     /// Asks for a volume's removal. Sent only while the gate is open.
@@ -186,10 +202,23 @@ impl Driver {
         &self,
         request: DeleteVolumeRequest,
     ) -> Result<DeleteVolumeResponse, CallError> {
+        self.delete_volume_within(self.timeout(), request).await
+    }
+
+    /// The same with another deadline than `--timeout`.
+    ///
+    /// # Errors
+    /// As of [`Driver::create_volume`].
+    pub async fn delete_volume_within(
+        &self,
+        timeout: Duration,
+        request: DeleteVolumeRequest,
+    ) -> Result<DeleteVolumeResponse, CallError> {
+        let calls = Calls { timeout, ..self.0.calls.clone() };
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).delete_volume(request).await
         };
-        self.0.calls.gated("/csi.v1.Controller/DeleteVolume", self.link(), request, send).await
+        calls.gated(DELETE_VOLUME, self.link(), request, send).await
     }
 
     /// Asks how much room there is. Sent only while the gate is open.

@@ -25,7 +25,7 @@ mod wire;
 pub use self::{
     address::{Address, AddressError},
     connector::{BoxedIo, Connector, Io, unix_connector},
-    driver::{ConnectError, ConnectionEnded, Driver, DriverSettings},
+    driver::{CREATE_VOLUME, ConnectError, ConnectionEnded, DELETE_VOLUME, Driver, DriverSettings},
     identity::Capabilities,
     status::{CallError, Code, Word, created_volume},
 };

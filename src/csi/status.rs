@@ -43,6 +43,12 @@ impl CallError {
         Self::local(Code::DeadlineExceeded, "context deadline exceeded")
     }
 
+    /// The request holds text that is no UTF-8, in grpc-go's words.
+    pub(super) fn not_text() -> Self {
+        let text = "grpc: error while marshaling: string field contains invalid UTF-8";
+        Self::local(Code::Internal, text)
+    }
+
     /// The connection is down, broke, or was refused.
     pub(super) fn unavailable(why: &str) -> Self {
         Self::local(Code::Unavailable, format!("connection error: desc = \"transport: {why}\""))

@@ -604,3 +604,30 @@ async fn redialling_is_paced() {
     .await;
     assert!((95..=110).contains(&fake.dials()), "{}", fake.dials());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_sent_is_counted_and_says_what_grpc_go_says() {
+    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+    let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
+    let error = driver.unsendable(CREATE_VOLUME);
+    assert_eq!(
+        error.to_string(),
+        "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8"
+    );
+    assert!(!error.is_final(), "nothing was sent: what was sent before is as open as it was");
+    assert!(!fake.paths().contains(&CREATE_VOLUME.to_owned()));
+    let counted = r#"driver_name="disk.example.com",grpc_status_code="Internal",method_name="/csi.v1.Controller/CreateVolume"} 1"#;
+    assert!(String::from_utf8(metrics.text().unwrap()).unwrap().contains(counted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_may_have_less_time_than_other_calls() {
+    let fake = Fake::new();
+    fake.play(DELETE, Play::Never);
+    let driver = connect(&fake).await.unwrap();
+    let (start, request) = (Instant::now(), DeleteVolumeRequest::default());
+    let limit = Duration::from_secs(3);
+    let error = driver.delete_volume_within(limit, request).await.unwrap_err();
+    assert_eq!((error.code(), start.elapsed()), (Code::DeadlineExceeded, limit));
+    assert_eq!(driver.timeout(), Duration::from_secs(10));
+}

@@ -91,6 +91,16 @@ mod tests {
         assert_eq!(modes(&all, false), Ok(plain));
         assert_eq!(modes(&all, true), Ok(multi));
         assert_eq!(modes(&[], false), Ok(vec![]));
+        // Combinations that the mapping library of the original would refuse come singly there.
+        for (multi, pod) in [(false, Mode::SingleNodeWriter), (true, Mode::SingleNodeSingleWriter)]
+        {
+            let (pods, reads) = ("ReadWriteOncePod", "ReadOnlyMany");
+            assert_eq!(modes(&[pods, reads], multi), Ok(vec![pod, reader]));
+            assert_eq!(modes(&[reads, pods], multi), Ok(vec![reader, pod]));
+        }
+        assert_eq!(modes(&["ReadWriteMany"; 2], true), Ok(vec![writer; 2]), "one for each");
+        assert!(modes(&["ReadWriteOnce", "readwriteonce"], true).is_err());
+        assert!(modes(&[""], false).is_err());
         assert_eq!(
             modes(&["ReadMaybe"], false),
             Err("unsupported AccessMode combination: [ReadMaybe]".into())

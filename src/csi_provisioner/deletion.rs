@@ -6,7 +6,7 @@
 use super::{
     keys::SecretKind,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
-    secrets::{self, Credentials, SecretReference, TemplateContext},
+    secrets::{self, SecretReference, SecretValues, TemplateContext},
 };
 use crate::{
     controller::provisioner::Failure,
@@ -16,21 +16,21 @@ use crate::{
     },
 };
 
-/// The credentials for deleting `volume`, whose class is `class` where that still stands.
+/// The secret for deleting `volume`, whose class is `class` where that still stands.
 ///
 /// # Errors
 /// When the class's templates do not resolve, and when the Secret can't be read now. A Secret
 /// that is gone is passed over: the driver then says whether it needs one.
-pub(super) async fn credentials(
+pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
     class: Option<&StorageClass>,
-) -> Result<Credentials, Failure> {
+) -> Result<SecretValues, Failure> {
     let reference = reference(volume, class)?;
     match secrets::read(client, reference.as_ref()).await {
         Err(gone) if gone.is_missing() => {
             tracing::warn!(pv = volume.name(), error = %gone, "deleting without credentials");
-            Ok(Credentials::default())
+            Ok(SecretValues::default())
         }
         read => read.map_err(Failure::new),
     }

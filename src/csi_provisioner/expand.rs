@@ -73,6 +73,8 @@ fn is_alphanumeric(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -97,9 +99,75 @@ mod tests {
             ("${pvc.annotations['a/b']}", "<pvc.annotations['a/b']>"),
             ("${ x }", "< x >"),
             ("ü$xü", "ü<x>ü"),
+            // One special character between braces is its own name, and so are more of them.
+            ("${*}", "<*>"),
+            ("${1}", "<1>"),
+            ("${12}", "<12>"),
+            ("${$x}", "<$x>"),
+            ("${{}", "<{>"),
+            ("${{x}}", "<{x>}"),
+            ("${${x}}", "<${x>}"),
+            ("${a${b}c", "<a${b>c"),
+            ("${a}${b", "<a>b"),
+            ("${\n}", "<\n>"),
+            ("${ü}", "<ü>"),
+            ("${\"}", "<\">"),
+            ("$}", "$}"),
+            ("$}x", "$}x"),
+            ("${}}", "}"),
+            ("${", ""),
+            ("a${", "a"),
+            ("$$", "<$>"),
+            ("$$$", "<$>$"),
+            ("$$$$", "<$><$>"),
+            ("$${x}", "<$>{x}"),
+            ("\\$x", "\\<x>"),
+            ("$_", "<_>"),
+            ("$_a9-$B", "<_a9>-<B>"),
+            ("$9a", "<9>a"),
+            ("$ü", "$ü"),
+            ("$é$é", "$é$é"),
+            ("$/$:$,$=$+$%$&$(", "$/$:$,$=$+$%$&$("),
+            ("$@x", "<@>x"),
+            ("$!$?", "<!><?>"),
+            ("$x$y", "<x><y>"),
+            ("$x${y}$z.", "<x><y><z>."),
+            ("${x.y-z['a']}", "<x.y-z['a']>"),
         ];
         for (template, expected) in table {
             assert_eq!(expand(template, |name| format!("<{name}>")), expected, "{template}");
+        }
+    }
+
+    /// A piece of a template with what it becomes, whatever stands around it.
+    fn pieces() -> impl Strategy<Value = (String, String)> {
+        prop_oneof![
+            "[ -#%-z|~äß漢]{0,5}".prop_map(|text| (format!("{text} "), format!("{text} "))),
+            "[^}*#$@!?0-9-][^}]{0,6}"
+                .prop_map(|name| (format!("${{{name}}}"), format!("<{name}>"))),
+            "[*#$@!?0-9-]".prop_map(|name| (format!("${name}"), format!("<{name}>"))),
+            "[A-Za-z_][A-Za-z_0-9]{0,5}"
+                .prop_map(|name| (format!("${name} "), format!("<{name}> "))),
+            Just(("${}".to_owned(), String::new())),
+            "[.,:/ äß漢]".prop_map(|text| (format!("${text}"), format!("${text}"))),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_template_becomes_what_its_pieces_become(pieces in prop::collection::vec(pieces(), 0..8)) {
+            let (template, expected): (String, String) = pieces.into_iter().unzip();
+            prop_assert_eq!(expand(&template, |name| format!("<{name}>")), expected, "{}", template);
+        }
+
+        #[test]
+        fn text_without_dollars_stays_as_it_is(text in "[^$]*") {
+            prop_assert_eq!(expand(&text, |_| "never".to_owned()), text);
+        }
+
+        #[test]
+        fn nothing_panics(text in ".*") {
+            let _ = expand(&text, str::to_owned);
         }
     }
 }

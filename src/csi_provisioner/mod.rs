@@ -3,8 +3,8 @@
 //!
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
-//! `access_modes`, `capabilities`, `data_source`, `persistent_volume`, `deletion`, `attachments`,
-//! `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
+//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -12,6 +12,7 @@ mod access_modes;
 mod attachments;
 mod capabilities;
 mod data_source;
+mod defects;
 mod deletion;
 mod errors;
 mod expand;
@@ -21,24 +22,36 @@ mod parameters;
 mod persistent_volume;
 mod request;
 mod secrets;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 pub use attachments::Attachments;
 pub use names::VolumeNaming;
+use secrets::{NotText, SecretValues};
 
 use crate::{
     controller::{
         classes::Classes,
+        leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{DeleteOutcome, Failure, Order, Outcome, Provisioner},
+        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
     },
-    csi::{Capabilities, Driver, created_volume, proto::DeleteVolumeRequest},
+    csi::{
+        CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
+        proto::DeleteVolumeRequest,
+    },
     kube_api::{
         Client,
         views::{Claim, View as _, Volume},
     },
 };
+
+/// How often the removal of a volume that cannot be used is tried at once, as in the original.
+const DISCARD_TRIES: usize = 5;
 
 /// What flags and driver decide about provisioning, once, at the start.
 #[derive(Debug, Clone)]
@@ -96,19 +109,43 @@ impl CsiProvisioner {
     async fn create(&self, order: &Order) -> Result<Outcome, Outcome> {
         data_source::check(&order.claim)?;
         let prepared = request::prepare(&self.client, &self.settings, order).await?;
-        let answer =
-            self.driver.create_volume(prepared.request.clone()).await.and_then(created_volume);
+        let credentials = self
+            .credentials(&prepared.secret, CREATE_VOLUME)
+            .map_err(|unsent| Outcome::NoChange(Failure::new(unsent)))?;
+        let mut request = prepared.request.clone();
+        request.secrets = credentials.expose();
+        let answer = self.driver.create_volume(request).await.and_then(created_volume);
         let volume = answer.map_err(|error| errors::create_outcome(&error, false))?;
-        let requested = prepared.request.capacity_range.unwrap_or_default().required_bytes;
-        if volume.capacity_bytes != 0 && volume.capacity_bytes < requested {
-            // Asked again until the driver answers with enough: the call stays open.
-            return Err(Outcome::Background(Failure::new(format!(
-                "created volume capacity {} less than requested capacity {requested}",
-                volume.capacity_bytes
-            ))));
+        if let Some(defect) = defects::find(order, &prepared, &volume) {
+            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+            return Err(Outcome::Unusable(Box::new(leftover)));
         }
         let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
-        Ok(Outcome::Provisioned(Box::new(volume)))
+        Ok(Outcome::Provisioned(Box::new(Made { volume, credentials })))
+    }
+
+    /// A secret's values as a call of this method carries them.
+    fn credentials(
+        &self,
+        secret: &SecretValues,
+        method: &'static str,
+    ) -> Result<Credentials, CallError> {
+        secret.credentials().map_err(|NotText| self.driver.unsendable(method))
+    }
+
+    /// Tries some times within one deadline to remove a volume.
+    async fn remove_at_once(&self, request: DeleteVolumeRequest) -> Result<(), CallError> {
+        let end = Instant::now() + self.driver.timeout();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let left = end.saturating_duration_since(Instant::now());
+            match self.driver.delete_volume_within(left, request.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(error) if tries == DISCARD_TRIES || Instant::now() >= end => return Err(error),
+                Err(_) => {}
+            }
+        }
     }
 
     /// The node that the volume is attached to, as far as the driver attaches at all.
@@ -116,7 +153,25 @@ impl CsiProvisioner {
         self.attachments.as_ref().map_or(Ok(None), |attachments| attachments.node_of(volume.name()))
     }
 
-    async fn remove(&self, volume: &Volume) -> Result<(), Failure> {
+    /// Removes the volume, after the checks in the original's order (reference 4.5).
+    async fn remove(&self, volume: &Volume) -> Result<(), DeleteOutcome> {
+        let failed = DeleteOutcome::Failed;
+        let handle = self.checked_handle(volume).map_err(failed)?;
+        let class = self.classes.get(class_of_volume(volume));
+        let secret =
+            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
+        if let Some(node) = self.attached_to(volume).map_err(failed)? {
+            return Err(DeleteOutcome::Attached { node });
+        }
+        let refused = |error: CallError| failed(Failure::new(error));
+        let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(refused)?;
+        let request =
+            DeleteVolumeRequest { volume_id: handle.to_owned(), secrets: credentials.expose() };
+        self.driver.delete_volume(request).await.map(drop).map_err(refused)
+    }
+
+    /// The handle of a volume that this driver may be asked to delete.
+    fn checked_handle<'a>(&self, volume: &'a Volume) -> Result<&'a str, Failure> {
         let source = volume.spec.csi.as_ref().ok_or_else(|| Failure::new("invalid CSI PV"))?;
         if source.driver != self.settings.driver_name {
             return Err(Failure::new(format!(
@@ -125,13 +180,7 @@ impl CsiProvisioner {
             )));
         }
         capabilities::check(&self.settings.capabilities)?;
-        let class = self.classes.get(class_of_volume(volume));
-        let credentials = deletion::credentials(&self.client, volume, class.as_deref()).await?;
-        let request = DeleteVolumeRequest {
-            volume_id: source.volume_handle.clone(),
-            secrets: credentials.expose(),
-        };
-        self.driver.delete_volume(request).await.map(drop).map_err(Failure::new)
+        Ok(&source.volume_handle)
     }
 }
 
@@ -166,19 +215,19 @@ impl Provisioner for CsiProvisioner {
         self.create(&order).await.unwrap_or_else(|refused| refused)
     }
 
+    async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {
+        let request = DeleteVolumeRequest {
+            volume_id: leftover.handle.clone(),
+            secrets: leftover.credentials.expose(),
+        };
+        self.remove_at_once(request).await.map_err(Failure::new)
+    }
+
     fn should_delete(&self, _volume: &Volume) -> bool {
         true
     }
 
     async fn delete(&self, volume: Arc<Volume>) -> DeleteOutcome {
-        match self.attached_to(&volume) {
-            Ok(None) => {}
-            Ok(Some(node)) => return DeleteOutcome::Attached { node },
-            Err(failure) => return DeleteOutcome::Failed(failure),
-        }
-        match self.remove(&volume).await {
-            Ok(()) => DeleteOutcome::Deleted,
-            Err(failure) => DeleteOutcome::Failed(failure),
-        }
+        self.remove(&volume).await.map_or_else(|outcome| outcome, |()| DeleteOutcome::Deleted)
     }
 }

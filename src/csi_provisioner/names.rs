@@ -82,6 +82,24 @@ mod tests {
         assert!(name("pvc", Some(3), "äöü").is_err(), "cut inside a character");
     }
 
+    proptest::proptest! {
+        /// Every UID that Kubernetes gives makes a name, of the length that the flags say.
+        #[test]
+        fn a_name_is_prefix_dash_and_so_much_of_the_uid(
+            prefix in "[a-z]([-a-z0-9]{0,20}[a-z0-9])?",
+            uid in "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
+            length in 0_usize..=32,
+        ) {
+            let whole = name(&prefix, None, &uid).unwrap();
+            proptest::prop_assert_eq!(&whole, &format!("{prefix}-{uid}"));
+            let cut = name(&prefix, Some(length), &uid).unwrap();
+            let digits: String = uid.chars().filter(|c| *c != '-').take(length).collect();
+            proptest::prop_assert_eq!(&cut, &format!("{prefix}-{digits}"));
+            proptest::prop_assert!(is_dns_subdomain(&whole));
+            proptest::prop_assert_eq!(is_dns_subdomain(&cut), length > 0);
+        }
+    }
+
     #[test]
     fn dns_names_are_told_from_others() {
         for (name, label, subdomain) in [

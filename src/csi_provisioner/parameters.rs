@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{FS_TYPE, OLD_FS_TYPE, RESERVED_PREFIX, is_known};
+use super::keys::{FS_TYPE, OLD_FS_TYPE, RESERVED_PREFIX, SecretKind, is_known};
 use crate::{
     controller::provisioner::Failure,
     kube_api::views::{Claim, View as _},
@@ -52,6 +52,22 @@ pub(super) fn for_driver(
     Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
+/// The older keys that the class uses, each with the one that took its place.
+pub(super) fn deprecated(
+    parameters: &BTreeMap<String, String>,
+) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+    let fs_type = parameters.keys().any(|key| key.eq_ignore_ascii_case(OLD_FS_TYPE));
+    let secrets = SecretKind::ALL.into_iter().flat_map(|kind| {
+        let keys = kind.keys();
+        let pairs = keys
+            .deprecated
+            .map(|(name, namespace)| [(name, keys.name), (namespace, keys.namespace)]);
+        pairs.into_iter().flatten()
+    });
+    let used = secrets.filter(|(old, _)| parameters.contains_key(*old));
+    fs_type.then_some((OLD_FS_TYPE, FS_TYPE)).into_iter().chain(used)
+}
+
 /// The names of claim and volume, which `--extra-create-metadata` tells the driver.
 pub(super) fn metadata(claim: &Claim, volume_name: &str) -> [(String, String); 3] {
     [(CLAIM_NAME, claim.name()), (CLAIM_NAMESPACE, claim.namespace()), (VOLUME_NAME, volume_name)]
@@ -84,6 +100,58 @@ mod tests {
                 expected,
                 "{parameters:?}"
             );
+        }
+    }
+
+    #[test]
+    fn older_keys_are_named_with_what_took_their_place() {
+        let used = |parameters: &[(&str, &str)]| deprecated(&class(parameters)).collect::<Vec<_>>();
+        assert_eq!(used(&[("pool", "rbd"), (FS_TYPE, "xfs")]), []);
+        assert_eq!(
+            used(&[
+                ("FSTYPE", "xfs"),
+                ("csiNodeStageSecretName", "s"),
+                ("csiProvisionerSecretNamespace", "n")
+            ]),
+            [
+                ("fstype", "csi.storage.k8s.io/fstype"),
+                (
+                    "csiProvisionerSecretNamespace",
+                    "csi.storage.k8s.io/provisioner-secret-namespace"
+                ),
+                ("csiNodeStageSecretName", "csi.storage.k8s.io/node-stage-secret-name"),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_key_of_a_secret_is_known_and_no_other() {
+        let known: Vec<&str> = SecretKind::ALL
+            .into_iter()
+            .flat_map(|kind| [kind.keys().name, kind.keys().namespace])
+            .chain([FS_TYPE])
+            .collect();
+        assert_eq!(known.len(), 17);
+        for key in known {
+            assert_eq!(
+                for_driver(&class(&[(key, "x"), ("own", "y")])),
+                Ok(class(&[("own", "y")])),
+                "{key}"
+            );
+        }
+        for key in [
+            "csi.storage.k8s.io/",
+            "csi.storage.k8s.io/FSTYPE",
+            "csi.storage.k8s.io/pvc/name",
+            "csi.storage.k8s.io/pv/name",
+            "csi.storage.k8s.io/provisioner-secret",
+            "csi.storage.k8s.io/controller-expand-secret-Name",
+        ] {
+            assert!(for_driver(&class(&[(key, "x")])).is_err(), "{key}");
+        }
+        // Only the whole prefix is reserved.
+        for key in ["csi.storage.k8s.io", "CSI.storage.k8s.io/x", " csi.storage.k8s.io/x", "csiX"] {
+            assert_eq!(for_driver(&class(&[(key, "x")])), Ok(class(&[(key, "x")])), "{key}");
         }
     }
 

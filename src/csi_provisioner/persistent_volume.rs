@@ -58,7 +58,7 @@ pub(super) fn build(
     };
     core::PersistentVolume {
         metadata: ObjectMeta {
-            name: Some(order.volume_name.clone()),
+            name: Some(prepared.request.name.clone()),
             annotations: Some(annotations(&prepared.secrets)),
             ..ObjectMeta::default()
         },
@@ -131,3 +131,6 @@ fn reference(secret: Option<&SecretReference>) -> Option<core::SecretReference> 
         namespace: Some(secret.namespace.clone()),
     })
 }
+
+#[cfg(test)]
+mod tests;

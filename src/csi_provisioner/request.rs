@@ -18,13 +18,18 @@ use super::{
     Settings, access_modes, capabilities,
     keys::SecretKind,
     parameters,
-    secrets::{self, Credentials, SecretReference, TemplateContext},
+    secrets::{self, SecretReference, SecretValues, TemplateContext},
 };
 
 /// A request, and what of the class goes into the PersistentVolume afterwards.
 #[derive(Debug, Clone)]
 pub(super) struct Prepared {
+    /// Without its secrets.
     pub(super) request: CreateVolumeRequest,
+    /// The size that the claim asks for; may be more than a request can say.
+    pub(super) size: Quantity,
+    /// The provisioner's secret.
+    pub(super) secret: SecretValues,
     /// For mounted volumes, the file system type; empty lets the driver choose.
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
@@ -49,15 +54,20 @@ pub(super) async fn prepare(
     order: &Order,
 ) -> Result<Prepared, Outcome> {
     let mut prepared = draft(settings, order)?;
-    let context = TemplateContext::of_claim(&order.claim, &order.volume_name);
-    let (references, credentials) =
+    for (old, new) in parameters::deprecated(&order.class.parameters) {
+        tracing::warn!(
+            class = order.class.name(),
+            "\"{old}\" is deprecated and will be removed in a future release, please use \"{new}\" instead"
+        );
+    }
+    let volume_name = prepared.request.name.clone();
+    let context = TemplateContext::of_claim(&order.claim, &volume_name);
+    (prepared.secrets, prepared.secret) =
         resolve_secrets(client, order, &context).await.map_err(Outcome::NoChange)?;
-    prepared.secrets = references;
-    prepared.request.secrets = credentials.expose();
     let own = parameters::for_driver(&order.class.parameters).map_err(Outcome::NoChange)?;
     prepared.request.parameters = own;
     if settings.extra_create_metadata {
-        prepared.request.parameters.extend(parameters::metadata(&order.claim, &order.volume_name));
+        prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
     if let Some(attributes) = settings.attributes_class(&order.claim) {
         prepared.request.mutable_parameters =
@@ -67,37 +77,48 @@ pub(super) async fn prepare(
 }
 
 /// The part of the request that needs nothing but the order.
-fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
+pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
     let (claim, class) = (&*order.claim, &*order.class);
     capabilities::check_create(settings, claim).map_err(Outcome::NoChange)?;
     if claim.spec.selector.is_some() {
         return Err(Outcome::NoChange(Failure::new("claim Selector is not supported")));
     }
+    let name = order.volume_name.clone().map_err(Outcome::NoChange)?;
     let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)
         .map_err(Outcome::NoChange)?;
+    let size = size(claim)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
     let request = CreateVolumeRequest {
-        name: order.volume_name.clone(),
+        name,
+        // Where the size does not fit, none is asked for, as in the original: a volume that is
+        // too small for it is then found out by what the driver answers.
         capacity_range: Some(CapacityRange {
-            required_bytes: required_bytes(claim)?,
+            required_bytes: size.checked_value().unwrap_or(0),
             limit_bytes: 0,
         }),
         volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer)
             .map_err(Outcome::NoChange)?,
         ..CreateVolumeRequest::default()
     };
-    Ok(Prepared { request, fs_type, secrets: SecretReferences::default() })
+    Ok(Prepared {
+        request,
+        size,
+        secret: SecretValues::default(),
+        fs_type,
+        secrets: SecretReferences::default(),
+    })
 }
 
-/// The size that the claim asks for, in bytes, rounded up; zero when it asks for none.
-fn required_bytes(claim: &Claim) -> Result<i64, Outcome> {
-    let Some(storage) = claim.spec.resources.requests.get("storage") else { return Ok(0) };
-    let quantity = Quantity::parse(storage).map_err(|why| {
+/// The size that the claim asks for; zero when it asks for none.
+fn size(claim: &Claim) -> Result<Quantity, Outcome> {
+    let Some(storage) = claim.spec.resources.requests.get("storage") else {
+        return Ok(Quantity::from_bytes(0));
+    };
+    Quantity::parse(storage).map_err(|why| {
         Outcome::NoChange(Failure::new(format!(
             "the claim requests {storage:?} of storage, which is no quantity: {why}"
         )))
-    })?;
-    Ok(quantity.value())
+    })
 }
 
 /// Resolves every secret of the class and reads the provisioner's, which fails before the others
@@ -106,10 +127,10 @@ async fn resolve_secrets(
     client: &Client,
     order: &Order,
     context: &TemplateContext<'_>,
-) -> Result<(SecretReferences, Credentials), Failure> {
+) -> Result<(SecretReferences, SecretValues), Failure> {
     let reference = |kind| secrets::reference(kind, &order.class.parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
-    let credentials = secrets::read(client, provisioner.as_ref()).await.map_err(Failure::new)?;
+    let secret = secrets::read(client, provisioner.as_ref()).await.map_err(Failure::new)?;
     let references = SecretReferences {
         provisioner,
         controller_publish: reference(SecretKind::ControllerPublish)?,
@@ -119,7 +140,7 @@ async fn resolve_secrets(
         node_expand: reference(SecretKind::NodeExpand)?,
         controller_modify: reference(SecretKind::ControllerModify)?,
     };
-    Ok((references, credentials))
+    Ok((references, secret))
 }
 
 /// The parameters of the claim's VolumeAttributesClass, read anew for every attempt.
@@ -141,3 +162,6 @@ async fn mutable_parameters(
     }
     Ok(class.parameters)
 }
+
+#[cfg(test)]
+mod tests;

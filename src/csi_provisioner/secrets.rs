@@ -1,10 +1,10 @@
 //! Secrets: which a class names for what, and reading one.
 //!
-//! Owns the rules of naming one, the templates in the names
-//! (reference 3.10), and [`Credentials`], which can't be printed. Leaves what a secret is used
-//! for to `request`, `persistent_volume` and `deletion`.
+//! Owns the rules of naming one, the templates in the names (reference 3.10), and turning a
+//! Secret's values into [`Credentials`]. Leaves what a secret is used for to `request`,
+//! `persistent_volume` and `deletion`.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use super::{
     expand::expand,
@@ -12,11 +12,11 @@ use super::{
     names::{is_dns_label, is_dns_subdomain},
 };
 use crate::{
-    controller::provisioner::Failure,
+    controller::{leftover::Credentials, provisioner::Failure},
     go_text::{quote, quote_list},
     kube_api::{
         ApiError, Client, Name,
-        views::{Claim, Secret, View as _},
+        views::{Claim, Secret, SecretValue, View as _},
     },
 };
 
@@ -162,169 +162,55 @@ fn resolved(
     }))
 }
 
-/// What a driver needs to know to be let in: a Secret's values as CSI carries them. Prints as
-/// nothing but its being there.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Credentials(BTreeMap<String, String>);
+/// A Secret's values as they were read; none where no Secret is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SecretValues(BTreeMap<String, SecretValue>);
 
-impl Credentials {
-    /// The values for a request's `secrets` field, which is printed stripped.
-    pub(super) fn expose(&self) -> BTreeMap<String, String> {
-        self.0.clone()
+/// A value that is no UTF-8: CSI carries nothing else. The original finds out when it puts the
+/// request together, after all checks of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotText;
+
+impl SecretValues {
+    /// The values as CSI carries them.
+    pub(super) fn credentials(&self) -> Result<Credentials, NotText> {
+        let value = |(key, value): (&String, &SecretValue)| {
+            let text = String::from_utf8(value.expose().to_vec()).map_err(|_| NotText)?;
+            Ok((key.clone(), text))
+        };
+        self.0.iter().map(value).collect::<Result<_, _>>().map(Credentials::new)
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***stripped***")
-    }
-}
-
-/// Why a Secret could not be used.
+/// The API server did not give a Secret.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SecretError {
-    /// The API server did not give it.
-    #[error("error getting secret {} in namespace {}: {source}", .reference.name, .reference.namespace)]
-    Unreadable {
-        /// Which.
-        reference: SecretReference,
-        /// Why.
-        source: ApiError,
-    },
-    /// CSI carries text; this value is something else.
-    #[error("secret {} in namespace {}: the value of {key:?} is not valid UTF-8, and CSI carries nothing else", .reference.name, .reference.namespace)]
-    NotText {
-        /// Which.
-        reference: SecretReference,
-        /// The value's key.
-        key: String,
-    },
+#[error("error getting secret {} in namespace {}: {source}", .reference.name, .reference.namespace)]
+pub(super) struct Unreadable {
+    /// Which.
+    reference: SecretReference,
+    /// Why.
+    source: ApiError,
 }
 
-impl SecretError {
+impl Unreadable {
     /// Whether the Secret does not exist, as opposed to being out of reach for now.
     pub(super) fn is_missing(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.is_not_found())
+        self.source.is_not_found()
     }
 }
 
-/// Reads a Secret; no reference, no credentials.
+/// Reads a Secret; no reference, no values.
 pub(super) async fn read(
     client: &Client,
     reference: Option<&SecretReference>,
-) -> Result<Credentials, SecretError> {
-    let Some(reference) = reference else { return Ok(Credentials::default()) };
-    let unreadable = |source| SecretError::Unreadable { reference: reference.clone(), source };
+) -> Result<SecretValues, Unreadable> {
+    let Some(reference) = reference else { return Ok(SecretValues::default()) };
+    let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let name = Name::namespaced(&reference.namespace, &reference.name)
         .map_err(|error| unreadable(error.into()))?;
     let secret: Secret = client.get(name).await.map_err(unreadable)?;
-    credentials(&secret, reference)
-}
-
-fn credentials(secret: &Secret, reference: &SecretReference) -> Result<Credentials, SecretError> {
-    let value = |(key, value): (&String, &crate::kube_api::views::SecretValue)| {
-        let text = String::from_utf8(value.expose().to_vec());
-        let text = text
-            .map_err(|_| SecretError::NotText { reference: reference.clone(), key: key.clone() })?;
-        Ok((key.clone(), text))
-    };
-    secret.data.iter().map(value).collect::<Result<_, _>>().map(Credentials)
+    Ok(SecretValues(secret.data))
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn resolve(parameters: &[(&str, &str)]) -> Result<Option<(String, String)>, String> {
-        let parameters =
-            parameters.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let claim: Claim = serde_json::from_value(json!({
-            "metadata": {"name": "data", "namespace": "shop", "annotations": {"team/secret": "blue", "odd": "No Name"}}
-        }))
-        .unwrap();
-        let context = TemplateContext::of_claim(&claim, "pvc-1");
-        reference(SecretKind::Provisioner, &parameters, &context)
-            .map(|found| found.map(|found| (found.namespace, found.name)))
-            .map_err(|failure| failure.to_string())
-    }
-
-    const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";
-    const NAMESPACE: &str = "csi.storage.k8s.io/provisioner-secret-namespace";
-
-    #[allow(clippy::unnecessary_wraps)] // what `resolve` gives
-    fn found(namespace: &str, name: &str) -> Result<Option<(String, String)>, String> {
-        Ok(Some((namespace.into(), name.into())))
-    }
-
-    #[test]
-    fn a_class_names_secrets_by_pair_default_or_older_keys() {
-        let old = [("csiProvisionerSecretName", "old"), ("csiProvisionerSecretNamespace", "ns")];
-        let default = [
-            ("csi.storage.k8s.io/secret-name", "any"),
-            ("csi.storage.k8s.io/secret-namespace", "ns"),
-        ];
-        assert_eq!(resolve(&[]), Ok(None));
-        assert_eq!(resolve(&[(NAME, "s"), (NAMESPACE, "ns")]), found("ns", "s"));
-        assert_eq!(resolve(&old), found("ns", "old"));
-        assert_eq!(resolve(&default), found("ns", "any"));
-        assert_eq!(
-            resolve(&[default[0], default[1], (NAME, "s"), (NAMESPACE, "ns")]),
-            found("ns", "s")
-        );
-        assert_eq!(resolve(&[old[0], (NAMESPACE, "ns")]), found("ns", "old"));
-    }
-
-    #[test]
-    fn pairs_must_be_whole() {
-        let prefix = "failed to get name and namespace template from params: ";
-        let table: [(&[(&str, &str)], String); 5] = [
-            (&[(NAME, "s")], format!("{prefix}either name and namespace for Provisioner secrets specified, Both must be specified")),
-            (&[(NAME, ""), (NAMESPACE, "ns")], format!("{prefix}Provisioner secrets specified in parameters but value of either namespace or name is empty")),
-            (&[(NAME, "s"), (NAMESPACE, "")], format!("{prefix}Provisioner secrets specified in parameters but value of either namespace or name is empty")),
-            (&[(NAME, "s"), ("csiProvisionerSecretName", "s"), (NAMESPACE, "ns")], format!("{prefix}Provisioner secrets specified in parameters with both \"csi\" and \"csi.storage.k8s.io/\" keys")),
-            (&[("csi.storage.k8s.io/secret-name", "s")], "failed to get default name and namespace template from params: either name and namespace for Default secrets specified, Both must be specified".into()),
-        ];
-        for (parameters, expected) in table {
-            assert_eq!(resolve(parameters), Err(expected), "{parameters:?}");
-        }
-    }
-
-    #[test]
-    fn templates_speak_of_volume_claim_and_annotations() {
-        let table = [
-            ("${pvc.namespace}", "${pv.name}", found("shop", "pvc-1")),
-            ("${pv.name}", "${pvc.name}.${pvc.namespace}", found("pvc-1", "data.shop")),
-            ("ns", "${pvc.annotations['team/secret']}", found("ns", "blue")),
-            ("${pvc.name}", "s", Err(r#"error resolving value "${pvc.name}": invalid tokens: ["pvc.name"]"#.into())),
-            ("ns", "${b}-${a}", Err(r#"error resolving value "${b}-${a}": invalid tokens: ["a" "b"]"#.into())),
-            ("ns", "${pvc.annotations['none']}", Err(r#"error resolving value "${pvc.annotations['none']}": invalid tokens: ["pvc.annotations['none']"]"#.into())),
-            ("ns", "${pvc.annotations['odd']}", Err(r#""${pvc.annotations['odd']}" resolved to "No Name" which is not a valid secret name"#.into())),
-            ("Ns", "s", Err(r#""Ns" is not a valid namespace name"#.into())),
-        ];
-        for (namespace, name, expected) in table {
-            assert_eq!(
-                resolve(&[(NAME, name), (NAMESPACE, namespace)]),
-                expected,
-                "{namespace} {name}"
-            );
-        }
-    }
-
-    #[test]
-    fn credentials_are_text_and_never_printed() {
-        let reference = SecretReference { namespace: "ns".into(), name: "s".into() };
-        let secret = |value: &str| {
-            serde_json::from_value::<Secret>(json!({"data": {"key": value}})).unwrap()
-        };
-        let read = credentials(&secret("czNjcjN0"), &reference).unwrap();
-        assert_eq!(read.expose()["key"], "s3cr3t");
-        assert_eq!(format!("{read:?}"), "***stripped***");
-        let refused = credentials(&secret("/w=="), &reference).unwrap_err();
-        assert!(
-            refused.to_string().contains("the value of \"key\" is not valid UTF-8"),
-            "{refused}"
-        );
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@
 pub mod cache;
 mod client;
 pub mod config;
+mod discovery;
 mod error;
 pub mod events;
 mod kind;

@@ -96,6 +96,12 @@ impl Quantity {
 
     /// The number in whole units, rounded away from zero; the nearest `i64` where it is outside.
     pub fn value(&self) -> i64 {
+        let beyond = if self.amount.mantissa < 0 { i64::MIN } else { i64::MAX };
+        self.checked_value().unwrap_or(beyond)
+    }
+
+    /// The number in whole units, rounded away from zero; none where an `i64` cannot hold it.
+    pub fn checked_value(&self) -> Option<i64> {
         let Amount { mantissa, exponent } = self.amount;
         let whole = match u32::try_from(exponent) {
             Ok(exponent) => {
@@ -103,8 +109,7 @@ impl Quantity {
             }
             Err(_) => Some(shift_down(mantissa, exponent.unsigned_abs())),
         };
-        let beyond = if mantissa < 0 { i64::MIN } else { i64::MAX };
-        whole.and_then(|whole| i64::try_from(whole).ok()).unwrap_or(beyond)
+        whole.and_then(|whole| i64::try_from(whole).ok())
     }
 
     /// Whether it is nothing at all.

@@ -14,8 +14,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use testkit::{
     apiserver::{
-        ApiServer, Options, User,
+        ApiServer, Documents, Options, User,
         faults::{Effect, Faults, Rule},
+        hooks::Hooks,
+        resources::ServerVersion,
         status::Status,
     },
     driver::{self, Script, Scripted},
@@ -91,8 +93,18 @@ impl Clock for SimulatedClock {
 impl Simulation {
     /// A cluster with one class of a driver that answers at once.
     pub(crate) fn new(seed: u64) -> Self {
-        let api = ApiServer::new(Options { seed, ..Options::default() });
-        Self::on(api, seed, User::new("provisioner"))
+        Self::of(Options { seed, ..Options::default() })
+    }
+
+    /// The same of the Kubernetes release 1.`minor`.
+    pub(crate) fn of_release(minor: u8) -> Self {
+        Self::of(Options { version: ServerVersion::minor(minor), ..Options::default() })
+    }
+
+    fn of(options: Options) -> Self {
+        let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
+        let seed = options.seed;
+        Self::on(ApiServer::new(Options { hooks, ..options }), seed, User::new("provisioner"))
     }
 
     /// The same on a given API server, where the program acts as `user`.
@@ -109,6 +121,11 @@ impl Simulation {
     /// Starts the program.
     pub(crate) fn start(&self) -> Process {
         self.launch("host", &[])
+    }
+
+    /// Starts the program with these flags.
+    pub(crate) fn start_with(&self, flags: &[&str]) -> Process {
+        self.launch("host", flags)
     }
 
     /// Starts the program with leader election, as the host `name`.
@@ -189,6 +206,20 @@ impl Simulation {
     pub(crate) fn create_claim(&self, name: &str) -> String {
         let made = self.api.create(&claim(name)).unwrap();
         made["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    /// Makes a claim that names a VolumeAttributesClass; gives its UID.
+    pub(crate) fn create_claim_of(&self, name: &str, attributes_class: &str) -> String {
+        let mut claim = claim(name);
+        claim["spec"]["volumeAttributesClassName"] = json!(attributes_class);
+        let made = self.api.create(&claim).unwrap();
+        made["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn create_attributes_class(&self, name: &str, driver: &str, parameters: &Value) {
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttributesClass",
+                           "metadata": {"name": name}, "driverName": driver, "parameters": parameters});
+        self.api.create(&class).unwrap();
     }
 
     pub(crate) fn delete_claim(&self, name: &str) {
@@ -279,6 +310,15 @@ impl Simulation {
         events
             .iter()
             .any(|event| event["involvedObject"]["name"] == about && event["reason"] == reason)
+    }
+
+    /// The texts of the events with this reason about the object of this name.
+    pub(crate) fn told(&self, about: &str, reason: &str) -> Vec<String> {
+        let events = self.api.list("Event", "sc");
+        let told = events
+            .iter()
+            .filter(|event| event["involvedObject"]["name"] == about && event["reason"] == reason);
+        told.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// The same about an object without a namespace.

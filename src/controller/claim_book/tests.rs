@@ -39,7 +39,7 @@ fn order(uid: &str) -> Order {
     Order {
         claim: Arc::new(claim(uid)),
         class: Arc::default(),
-        volume_name: format!("pvc-{uid}"),
+        volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
     }
 }

@@ -24,7 +24,14 @@ fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
 }
 
 fn glance(claim: Arc<Claim>) -> Glance {
-    Glance { claim, demand: Demand::Wanted, may_call: true, doubt: Doubt::None, order: None }
+    Glance {
+        claim,
+        demand: Demand::Wanted,
+        may_call: true,
+        doubt: Doubt::None,
+        order: None,
+        leftover: None,
+    }
 }
 
 /// What is planned: `provision`, `drop`, or the words its user reads.
@@ -33,6 +40,7 @@ fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
         Plan::Provision(_) => "provision".into(),
         Plan::Drop => "drop".into(),
         Plan::Blocked(why) => why,
+        Plan::Discard(_, leftover) => format!("discard {}", leftover.handle),
     }
 }
 
@@ -65,7 +73,7 @@ fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
     let order = Order {
         claim: claim(Some("n")),
         class: class(DRIVER, "Immediate"),
-        volume_name: "pvc-u".into(),
+        volume_name: Ok("pvc-u".into()),
         selected_node: Some("n".into()),
     };
     let open = Glance { demand: Demand::Withdrawn, order: Some(order), ..glance(claim(None)) };
@@ -93,7 +101,7 @@ fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
         serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap()
     };
     let judged = |found| match judge(found, "u") {
-        LookUp::NameTaken(owner) => owner,
+        LookUp::NameTaken { owner, .. } => owner,
         other => format!("{other:?}").chars().take_while(|c| c.is_alphabetic()).collect(),
     };
     assert_eq!(judged(None), "Clear");

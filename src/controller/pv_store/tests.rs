@@ -12,7 +12,7 @@ fn order() -> Order {
     Order {
         claim: Arc::new(serde_json::from_value(claim).unwrap()),
         class: Arc::new(serde_json::from_value(class).unwrap()),
-        volume_name: "pvc-u".into(),
+        volume_name: Ok("pvc-u".into()),
         selected_node: None,
     }
 }
@@ -47,13 +47,20 @@ fn a_saved_volume_names_claim_class_maker_and_protection() {
 
 /// What a PersistentVolume found under the name means: saved, superseded, or the words of the wait.
 fn judged(found: Option<Value>) -> String {
-    let unsaved = Unsaved::new(order(), made(), "", Instant::now(), Existence::default());
+    let unsaved = Unsaved::new(
+        order(),
+        Made { volume: made(), ..Made::default() },
+        "",
+        Instant::now(),
+        Existence::default(),
+    );
     let found: Option<Volume> = found.map(|found| serde_json::from_value(found).unwrap());
     match judge(found.as_ref(), &unsaved) {
         None => "post".into(),
         Some(Attempt::Saved) => "saved".into(),
         Some(Attempt::Superseded { handle }) => format!("superseded by {handle}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
+        Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
     }
 }
 

@@ -74,8 +74,59 @@ fn values_and_spellings() {
         ("+1Mi", 1 << 20, "+1Mi"),
         ("+5", 5, "+5"),
     ] {
-        let quantity = parse(text);
-        assert_eq!((quantity.value(), quantity.to_string().as_str()), (value, written), "{text}");
+        assert_reads_as(text, value, written);
+    }
+}
+
+/// The text's value, and how it is written again.
+fn assert_reads_as(text: &str, value: i64, written: &str) {
+    let quantity = parse(text);
+    assert_eq!((quantity.value(), quantity.to_string().as_str()), (value, written), "{text}");
+}
+
+#[test]
+fn sizes_that_users_ask_for() {
+    for (text, value, written) in [
+        ("10Gi", 10 << 30, "10Gi"),
+        ("100Gi", 100 << 30, "100Gi"),
+        ("1000Gi", 1000 << 30, "1000Gi"),
+        ("1024Gi", 1 << 40, "1Ti"),
+        ("1025Mi", 1025 << 20, "1025Mi"),
+        ("2048Mi", 2 << 30, "2Gi"),
+        ("0.1Gi", 107_374_183, "107374182400m"),
+        ("0.25Ti", 256 << 30, "256Gi"),
+        ("1.25Ti", 1280 << 30, "1280Gi"),
+        ("3.5Pi", 3584 << 40, "3584Ti"),
+        ("1023", 1023, "1023"),
+        ("1024", 1024, "1024"),
+        ("1048576", 1 << 20, "1048576"),
+        ("1073741824", 1 << 30, "1073741824"),
+        ("5368709120", 5 << 30, "5368709120"),
+        ("100M", 100_000_000, "100M"),
+        ("1500M", 1_500_000_000, "1500M"),
+        ("10000M", 10_000_000_000, "10G"),
+        ("1000000M", 1_000_000_000_000, "1T"),
+        ("0.5T", 500_000_000_000, "500G"),
+        ("2.5k", 2500, "2500"),
+        ("10800M", 10_800_000_000, "10800M"),
+        ("1080", 1080, "1080"),
+        ("80", 80, "80"),
+        ("5e9", 5_000_000_000, "5e9"),
+        ("50e8", 5_000_000_000, "5e9"),
+        ("5e10", 50_000_000_000, "50e9"),
+        ("0.5e10", 5_000_000_000, "5e9"),
+        ("1.5e1", 15, "1.5e1"),
+        ("1e0", 1, "1e0"),
+        ("128974848", 128_974_848, "128974848"),
+        ("129e6", 129_000_000, "129e6"),
+        ("128974848000m", 128_974_848, "128974848"),
+        ("123Mi", 123 << 20, "123Mi"),
+        ("500m", 1, "500m"),
+        ("1234567890123456789", 1_234_567_890_123_456_789, "1234567890123456789"),
+        ("9223372036854775807", i64::MAX, "9223372036854775807"),
+        ("9E", 9_000_000_000_000_000_000, "9E"),
+    ] {
+        assert_reads_as(text, value, written);
     }
 }
 
@@ -88,6 +139,29 @@ fn binary_quantities_stop_at_the_largest_i64() {
         assert_eq!(parse(text).to_string(), "9223372036854775807");
     }
     assert_eq!(parse("-9Ei").value(), -i64::MAX);
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_none() {
+    for (text, value) in [
+        ("0", Some(0)),
+        ("1500m", Some(2)),
+        ("8Ei", Some(i64::MAX)),
+        ("16Ei", Some(i64::MAX)),
+        ("9223372036854775807", Some(i64::MAX)),
+        ("9.2E", Some(9_200_000_000_000_000_000)),
+        ("9223372036854775808", None),
+        ("9223372036854775807.1", None),
+        ("9.3E", None),
+        ("20E", None),
+        ("1e19", None),
+        ("1e2000000000", None),
+        ("-9223372036854775808", Some(i64::MIN)),
+        ("-9223372036854775809", None),
+        ("-1e19", None),
+    ] {
+        assert_eq!(parse(text).checked_value(), value, "{text}");
+    }
 }
 
 #[test]
@@ -232,6 +306,27 @@ proptest! {
     fn canonical_text_stays_as_it_is((text, _) in texts()) {
         let canonical = Quantity { verbatim: None, ..parse(&text) }.to_string();
         prop_assert_eq!(parse(&canonical).to_string(), canonical);
+    }
+
+    #[test]
+    fn bytes_are_written_exactly_and_with_the_largest_suffix_that_fits(
+        bytes in prop_oneof![any::<i64>(), (1_i64..4096, 0_u32..51).prop_map(|(n, power)| n << power)],
+    ) {
+        let written = Quantity::from_bytes(bytes).to_string();
+        prop_assert_eq!(parse(&written).value(), bytes, "{}", written);
+        if let Some(number) = written.strip_suffix('i') {
+            let (number, suffix) = number.split_at(number.len() - 1);
+            let number: i64 = number.parse().unwrap();
+            prop_assert!(number % 1024 != 0 || suffix == "E", "{}", written);
+        }
+    }
+
+    #[test]
+    fn a_value_is_the_checked_one_or_the_nearest((text, _) in texts()) {
+        let quantity = parse(&text);
+        if let Some(value) = quantity.checked_value() {
+            prop_assert_eq!(quantity.value(), value, "{}", text);
+        }
     }
 
     #[test]

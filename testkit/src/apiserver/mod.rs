@@ -43,6 +43,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+pub use self::documents::Documents;
 pub use self::service::{ApiService, Body, Disconnected, refuse, respond};
 use self::{
     audit::Requests,

@@ -27,7 +27,7 @@ use super::{
 
 /// Answers GET requests for documents.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Documents;
+pub struct Documents;
 
 impl Extension for Documents {
     fn answer(

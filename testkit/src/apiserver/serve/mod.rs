@@ -42,6 +42,7 @@ use super::{
     access::{
         auth::{self, Tokens},
         authorizer::Rbac,
+        bootstrap,
         reviews::Reviews,
         token_request::TokenRequests,
     },
@@ -218,7 +219,12 @@ impl Door {
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
         let options = Options { version, clock: wall_clock(), seed, history: HISTORY, hooks };
-        Self { api: ApiServer::new(options), tokens }
+        let api = ApiServer::new(options);
+        for role in bootstrap::roles() {
+            // An empty store takes them.
+            let _ = api.create(&role);
+        }
+        Self { api, tokens }
     }
 
     /// Answers one request.

@@ -1,0 +1,192 @@
+//! Removing a volume that cannot be used, without a PersistentVolume.
+//!
+//! Owns the conditions under which that is safe (safety rule 8), read live before every attempt:
+//! no PersistentVolume has the claim's name or the volume's handle, none that waits to be saved
+//! has it either, and the claim is unbound or gone. Promises that the claim is not asked for
+//! again before the volume is gone, that a volume which may be somebody's is left alone, counted
+//! and told (rule 14), and that its user hears what became of it. That the answer came in this
+//! process's term needs no check: what is known of a leftover ends with the process.
+
+use std::ops::ControlFlow;
+
+use super::{
+    claims::ClaimWorker,
+    events::claim_key,
+    leftover::Leftover,
+    provisioner::{Failure, Order, Provisioner},
+};
+use crate::{
+    kube_api::{
+        ApiError, Client, Name, Scope,
+        views::{Claim, View as _, Volume},
+    },
+    workqueue::Verdict,
+};
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// Removes what the call for `order` left, or says why it stays. The caller holds the
+    /// volume's key.
+    pub(super) async fn discard(&self, uid: &str, order: &Order, leftover: &Leftover) -> Verdict {
+        let objection = match self.objection(uid, order, leftover).await {
+            Ok(objection) => objection,
+            Err(error) => return self.not_discarded(order, leftover, &Failure::new(error)),
+        };
+        if let Some(objection) = objection {
+            return self.suspect(uid, order, leftover, &objection);
+        }
+        match self.provisioner.discard(leftover).await {
+            Ok(()) => {
+                self.tell_failure(order, &leftover.defect);
+                let wanted = self.book.discarded(uid);
+                if wanted { Verdict::Retry } else { Verdict::Done }
+            }
+            Err(why) => self.not_discarded(order, leftover, &why),
+        }
+    }
+
+    /// Why the leftover must stay, where it must.
+    async fn objection(
+        &self,
+        uid: &str,
+        order: &Order,
+        leftover: &Leftover,
+    ) -> Result<Option<String>, ApiError> {
+        if self.store.holds(&leftover.handle) {
+            return Ok(Some("it is being saved for another claim".to_owned()));
+        }
+        objection(&self.client, uid, order, &leftover.handle).await
+    }
+
+    /// Neither gone nor known to be somebody's: tried again before anything else.
+    fn not_discarded(&self, order: &Order, leftover: &Leftover, why: &Failure) -> Verdict {
+        let told = Failure::new(format!("{}: {why}", leftover.orphaned));
+        self.tell_failure(order, &told);
+        Verdict::Retry
+    }
+
+    fn suspect(&self, uid: &str, order: &Order, leftover: &Leftover, objection: &str) -> Verdict {
+        let why = format!(
+            "{}. The volume {:?} may be left at the driver: it is not deleted, as {objection}",
+            leftover.defect, leftover.handle
+        );
+        tracing::error!(claim = %claim_key(&order.claim), uid, error = why, "suspected leak");
+        self.metrics.suspected_leak("unusable");
+        self.tell_failure(order, &Failure::new(why));
+        self.book.suspected(uid);
+        Verdict::Done
+    }
+}
+
+/// Why the volume `handle`, made for `order`, must not be deleted directly, by what the API server
+/// says now; `None`: it may be.
+async fn objection(
+    client: &Client,
+    uid: &str,
+    order: &Order,
+    handle: &str,
+) -> Result<Option<String>, ApiError> {
+    if let Ok(name) = &order.volume_name
+        && exists(client.get::<Volume>(Name::cluster(name)?).await)?.is_some()
+    {
+        return Ok(Some(format!("PersistentVolume {name:?} exists")));
+    }
+    let claim = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+    let live = exists(client.get::<Claim>(claim).await)?;
+    if live.is_some_and(|live| live.uid() == uid && !live.is_unbound()) {
+        return Ok(Some("the claim is bound".to_owned()));
+    }
+    let mut owner = None;
+    let look = |volume: Volume| {
+        if volume.handle() != handle {
+            return ControlFlow::Continue(());
+        }
+        owner = Some(format!("PersistentVolume {:?} has it", volume.name()));
+        ControlFlow::Break(())
+    };
+    client.list(&Scope::all(), look).await?;
+    Ok(owner)
+}
+
+/// What was read, where it exists.
+fn exists<V>(read: Result<V, ApiError>) -> Result<Option<V>, ApiError> {
+    match read {
+        Err(error) if error.is_not_found() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::kube_api::testing::{Answer, Server, client};
+
+    fn order() -> Order {
+        let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u"}});
+        Order {
+            claim: Arc::new(serde_json::from_value(claim).unwrap()),
+            class: Arc::default(),
+            volume_name: Ok("pvc-u".into()),
+            selected_node: None,
+        }
+    }
+
+    /// A server with at most one PersistentVolume of the name, one claim and some other volumes.
+    fn server(named: Option<Value>, claim: Option<Value>, handles: &[&str]) -> Server {
+        let volume = |handle: &&str| json!({"metadata": {"name": format!("pv-{handle}")}, "spec": {"csi": {"volumeHandle": handle}}});
+        let list = json!({"metadata": {}, "items": handles.iter().map(volume).collect::<Vec<_>>()});
+        let answer = |object: &Option<Value>| match object {
+            Some(object) => Answer::json(200, object),
+            None => Answer::refusal(404, "NotFound", "not found"),
+        };
+        Server::new(move |_, request| match request.url.as_str() {
+            "/api/v1/persistentvolumes/pvc-u" => answer(&named),
+            "/api/v1/namespaces/ns/persistentvolumeclaims/c" => answer(&claim),
+            "/api/v1/persistentvolumes?limit=500" => Answer::json(200, &list),
+            other => panic!("{other}"),
+        })
+    }
+
+    async fn asked(server: &Server) -> Option<String> {
+        objection(&client(server), "u", &order(), "h").await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_what_is_nobodys_is_deleted_directly() {
+        let claim = |uid: &str, volume: Option<&str>| {
+            Some(json!({"metadata": {"uid": uid}, "spec": {"volumeName": volume}}))
+        };
+        let table = [
+            (None, None, vec![], None),
+            (None, claim("u", None), vec!["a", "b"], None),
+            // A successor of the same name may be bound: it is another claim.
+            (None, claim("other", Some("pv")), vec![], None),
+            (None, claim("u", Some("pv")), vec![], Some("the claim is bound")),
+            (Some(json!({})), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (None, claim("u", None), vec!["a", "h"], Some(r#"PersistentVolume "pv-h" has it"#)),
+        ];
+        for (named, claim, handles, expected) in table {
+            let server = server(named.clone(), claim.clone(), &handles);
+            assert_eq!(
+                asked(&server).await.as_deref(),
+                expected,
+                "{named:?} {claim:?} {handles:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_no_permission() {
+        for broken in 0..3 {
+            let server = Server::new(move |number, _| match number {
+                n if n == broken => Answer::refusal(403, "Forbidden", "no"),
+                0 | 1 => Answer::refusal(404, "NotFound", "not found"),
+                _ => Answer::json(200, &json!({"metadata": {}, "items": []})),
+            });
+            assert!(objection(&client(&server), "u", &order(), "h").await.is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What makes a volume that the driver made unusable.
+//!
+//! Owns the checks of the driver's answer and their texts (reference 3.11). Pure. Leaves removing
+//! such a volume to the controller, which knows whether that is safe.
+
+use std::fmt;
+
+use super::request::Prepared;
+use crate::{
+    controller::{
+        leftover::{Credentials, Leftover},
+        provisioner::{Failure, Order},
+    },
+    csi::proto::Volume,
+    kube_api::quantity::Quantity,
+};
+
+/// What is wrong with a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Defect {
+    /// It is smaller than the claim asks for.
+    TooSmall {
+        /// Its size in bytes.
+        capacity: i64,
+        /// The size asked for: in bytes, or as the claim says it where that does not fit.
+        requested: String,
+    },
+    /// It should be made from a source, and the driver does not say that it is.
+    SourceMissing,
+}
+
+/// What is wrong with `volume`, which the driver made for `order`.
+pub(super) fn find(order: &Order, prepared: &Prepared, volume: &Volume) -> Option<Defect> {
+    let capacity = volume.capacity_bytes;
+    // Zero means that the driver does not know (CSI spec, CreateVolume).
+    if capacity != 0 && Quantity::from_bytes(capacity) < prepared.size {
+        let requested = match prepared.size.checked_value() {
+            Some(bytes) => bytes.to_string(),
+            None => prepared.size.to_string(),
+        };
+        return Some(Defect::TooSmall { capacity, requested });
+    }
+    let lacks_source = order.claim.spec.data_source.is_some() && volume.content_source.is_none();
+    lacks_source.then_some(Defect::SourceMissing)
+}
+
+// === impl Defect ===
+
+impl Defect {
+    /// What must be known to remove the volume, made under this name and with these credentials.
+    pub(super) fn leftover(
+        &self,
+        volume_name: &str,
+        volume: &Volume,
+        credentials: Credentials,
+    ) -> Leftover {
+        Leftover {
+            handle: volume.volume_id.clone(),
+            credentials,
+            defect: Failure::new(self),
+            orphaned: Failure::new(format!(
+                "{self}. {} of volume {volume_name} failed, volume is orphaned",
+                self.cleanup()
+            )),
+        }
+    }
+
+    /// The original's word for removing it, which begins small in one of the two texts.
+    fn cleanup(&self) -> &'static str {
+        match self {
+            Self::TooSmall { .. } => "Cleanup",
+            Self::SourceMissing => "cleanup",
+        }
+    }
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooSmall { capacity, requested } => {
+                write!(
+                    f,
+                    "created volume capacity {capacity} less than requested capacity {requested}"
+                )
+            }
+            Self::SourceMissing => f.write_str("volume content source missing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        csi::proto::VolumeContentSource,
+        csi_provisioner::{
+            request::draft,
+            testing::{map, order, refusal, settings},
+        },
+    };
+
+    fn found(spec: &serde_json::Value, volume: &Volume) -> Option<String> {
+        let order = order(spec, &json!({}));
+        let prepared = draft(&settings(&[]), &order).map_err(refusal).unwrap();
+        find(&order, &prepared, volume).map(|defect| defect.to_string())
+    }
+
+    #[test]
+    fn a_volume_must_be_as_large_as_the_claim_asks() {
+        const GI: i64 = 1 << 30;
+        let small = |capacity: i64, requested: &str| {
+            Some(format!(
+                "created volume capacity {capacity} less than requested capacity {requested}"
+            ))
+        };
+        for (requested, capacity, expected) in [
+            ("1Gi", 0, None),
+            ("1Gi", GI, None),
+            ("1Gi", GI + 1, None),
+            ("1Gi", i64::MAX, None),
+            ("1Gi", GI - 1, small(GI - 1, "1073741824")),
+            ("1Gi", 1, small(1, "1073741824")),
+            ("1Gi", -5, small(-5, "1073741824")),
+            ("1Gi", i64::MIN, small(i64::MIN, "1073741824")),
+            ("0", -1, small(-1, "0")),
+            ("0", 1, None),
+            ("100m", 1, None),
+            ("1500m", 1, small(1, "2")),
+            ("1500m", 2, None),
+            ("16Ei", i64::MAX, None),
+            ("16Ei", i64::MAX - 1, small(i64::MAX - 1, "9223372036854775807")),
+            // Larger than any volume can be said to be.
+            ("20E", GI, small(GI, "20E")),
+            ("20E", i64::MAX, small(i64::MAX, "20E")),
+            ("9300P", i64::MAX, small(i64::MAX, "9300P")),
+            ("10e18", 1, small(1, "10e18")),
+            ("20E", 0, None),
+        ] {
+            let volume = Volume { capacity_bytes: capacity, ..Volume::default() };
+            let spec = json!({"resources": {"requests": {"storage": requested}}});
+            assert_eq!(found(&spec, &volume), expected, "{requested} {capacity}");
+        }
+    }
+
+    /// Presence is all that is asked for, as in the original.
+    #[test]
+    fn a_volume_with_a_source_must_say_so() {
+        let bare = Volume::default();
+        let filled =
+            Volume { content_source: Some(VolumeContentSource::default()), ..Volume::default() };
+        let source = json!({"dataSource": {"kind": "VolumeSnapshot", "name": "s"}});
+        assert_eq!(found(&source, &bare).as_deref(), Some("volume content source missing"));
+        assert_eq!(found(&source, &filled), None);
+        assert_eq!(found(&json!({}), &bare), None);
+        assert_eq!(found(&json!({}), &filled), None);
+        // Too small is said first.
+        let small = Volume { capacity_bytes: 1, ..Volume::default() };
+        assert!(found(&source, &small).unwrap().starts_with("created volume capacity 1"));
+    }
+
+    #[test]
+    fn a_leftover_is_told_in_the_originals_words() {
+        let volume = Volume { volume_id: "h".into(), ..Volume::default() };
+        let credentials = || Credentials::new(map(&[("key", "s3cr3t")]));
+        let small = Defect::TooSmall { capacity: 1, requested: "2".into() };
+        for (defect, told, orphaned) in [
+            (small, "created volume capacity 1 less than requested capacity 2", "Cleanup"),
+            (Defect::SourceMissing, "volume content source missing", "cleanup"),
+        ] {
+            let leftover = defect.leftover("pvc-u", &volume, credentials());
+            assert_eq!((&*leftover.handle, &leftover.credentials), ("h", &credentials()));
+            assert_eq!(leftover.defect.to_string(), told);
+            assert_eq!(
+                leftover.orphaned.to_string(),
+                format!("{told}. {orphaned} of volume pvc-u failed, volume is orphaned")
+            );
+        }
+    }
+}

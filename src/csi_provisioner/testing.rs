@@ -1,0 +1,75 @@
+//! What the tests of this room start from: a driver that can do all, a claim and a class.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{Settings, VolumeNaming};
+use crate::{
+    controller::provisioner::{Order, Outcome},
+    csi::{
+        Capabilities,
+        proto::{
+            controller_service_capability::rpc::Type as Rpc,
+            plugin_capability::service::Type as Service,
+        },
+    },
+};
+
+pub(super) const DRIVER: &str = "disk.example.com";
+
+/// Settings of a driver with these abilities besides making volumes.
+pub(super) fn settings(abilities: &[Rpc]) -> Settings {
+    let controller = abilities.iter().copied().chain([Rpc::CreateDeleteVolume]).collect();
+    Settings {
+        driver_name: DRIVER.into(),
+        capabilities: Capabilities {
+            plugin: [Service::ControllerService].into_iter().collect(),
+            controller,
+        },
+        identity: "me".into(),
+        naming: VolumeNaming { prefix: "pvc".into(), uuid_length: None },
+        default_fs_type: String::new(),
+        extra_create_metadata: false,
+        controller_publish_readonly: false,
+        volume_attributes_classes: true,
+    }
+}
+
+/// An order for a claim of 1Gi, read and written on one node, whose spec is merged with `spec`,
+/// of a class merged with `class`.
+pub(super) fn order(spec: &Value, class: &Value) -> Order {
+    let mut whole =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    merge(&mut whole, spec);
+    let claim = json!({
+        "metadata": {"name": "data", "namespace": "shop", "uid": "u", "annotations": {"team": "blue"}},
+        "spec": whole,
+    });
+    let mut whole = json!({"metadata": {"name": "fast"}, "provisioner": DRIVER});
+    merge(&mut whole, class);
+    Order {
+        claim: Arc::new(serde_json::from_value(claim).unwrap()),
+        class: Arc::new(serde_json::from_value(whole).unwrap()),
+        volume_name: Ok("pvc-u".into()),
+        selected_node: None,
+    }
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    for (key, value) in from.as_object().unwrap() {
+        into[key] = value.clone();
+    }
+}
+
+/// The words of an outcome that stopped before a call.
+pub(super) fn refusal(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::NoChange(failure) => failure.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}

@@ -1,0 +1,241 @@
+//! Volumes that the driver made and that cannot be used, in simulated time: they go, once it is
+//! sure that they are nobody's, and their claims are not asked for before that.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::apiserver::faults::{Effect, Rule};
+use tokio::time::{Instant, sleep};
+use world::{Simulation, stranger};
+
+const TOO_SMALL: &str = "created volume capacity 1 less than requested capacity 1073741824";
+
+/// A driver that makes too small volumes, so many times or for ever.
+fn too_small(times: Option<u32>) -> Value {
+    json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "times": times}, {}]})
+}
+
+/// CreateVolume and DeleteVolume in the order of the driver's calls.
+fn calls(simulation: &Simulation) -> Vec<String> {
+    let calls = simulation.driver.journal().calls().into_iter().map(|call| call.method.to_string());
+    calls.filter(|method| method.ends_with("eVolume")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_too_small_volume_is_removed_and_its_claim_asked_for_again() {
+    let simulation = Simulation::new(1);
+    simulation.script(too_small(Some(2)));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+    let pair = ["CreateVolume", "DeleteVolume"];
+    assert_eq!(calls(&simulation), [pair[0], pair[1], pair[0], pair[1], pair[0]]);
+    assert_eq!(simulation.told("data", "ProvisioningFailed"), [TOO_SMALL]);
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_nobody_wants_it_any_more_nothing_is_made_and_nothing_is_left() {
+    let simulation = Simulation::new(1);
+    simulation.script(too_small(None));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("it was tried", |s| s.calls("DeleteVolume") == 2).await;
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(1)).await;
+    let made = simulation.calls("CreateVolume");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), made);
+    assert!(simulation.left_at_driver().is_empty());
+}
+
+/// Deleted in mid-call: the answer's volume is removed, and that is the end of it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_before_the_too_small_answer_leaves_no_volume() {
+    let simulation = Simulation::new(1);
+    simulation
+        .script(json!({"create_volume": [{"volume": {"capacity_bytes": 1}, "delay_ms": 3000}]}));
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.delete_claim("data");
+    simulation.until("the volume is removed", |s| s.calls("DeleteVolume") == 1).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
+    assert!(simulation.left_at_driver().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["delete_volume"] = json!([{"error": {"code": "FAILED_PRECONDITION", "message": "still in use"}, "times": 12}, {}]);
+    simulation.script(script);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+    // Five tries at a time, and the third time the thirteenth succeeds.
+    let mut expected = vec!["CreateVolume"];
+    expected.extend(["DeleteVolume"; 13]);
+    expected.push("CreateVolume");
+    assert_eq!(calls(&simulation), expected);
+    let mut told = simulation.told("data", "ProvisioningFailed");
+    told.sort();
+    let orphaned = format!(
+        "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = FailedPrecondition desc = still in use"
+    );
+    assert_eq!(told, [TOO_SMALL.to_owned(), orphaned]);
+}
+
+/// All tries share one deadline.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_hangs_is_waited_for_once() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["delete_volume"] = json!([{"delay_ms": 6000, "error": {"code": "INTERNAL"}}]);
+    simulation.script(script);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    let start = Instant::now();
+    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert!((10..12).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    let told = format!(
+        "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+    );
+    assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_secrets_of_the_create() {
+    let simulation = Simulation::new(1);
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": value}});
+    simulation.api.create(&secret("first")).unwrap();
+    let parameters = json!({"parameters": {
+        "csi.storage.k8s.io/provisioner-secret-name": "s", "csi.storage.k8s.io/provisioner-secret-namespace": "sc"}});
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+                           "metadata": {"name": "fast"}, "provisioner": world::DRIVER});
+    class["parameters"] = parameters["parameters"].clone();
+    simulation.api.create(&class).unwrap();
+    let mut script = too_small(Some(1));
+    script["delete_volume"] = json!([{"error": {"code": "INTERNAL"}, "times": 5}, {}]);
+    simulation.script(script);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the removal was tried", |s| s.calls("DeleteVolume") == 5).await;
+    simulation.api.delete("Secret", "sc", "s").unwrap();
+    simulation.api.create(&secret("second")).unwrap();
+    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+    for request in simulation.requests("DeleteVolume") {
+        assert_eq!(request["secrets"], simulation.requests("CreateVolume")[0]["secrets"]);
+        assert_eq!(request["secrets"], json!({"key": "first"}));
+    }
+}
+
+/// Somebody's PersistentVolume has the very volume: it stays, is told, and is not asked for again.
+#[tokio::test(start_paused = true)]
+async fn what_may_be_somebodys_is_never_removed() {
+    let simulation = Simulation::new(1);
+    simulation.script(
+        json!({"create_volume": [{"volume": {"capacity_bytes": 1, "volume_id": "taken"}}]}),
+    );
+    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    simulation.phase("pvc-elsewhere", "Available");
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume"]);
+    let told = format!(
+        "{TOO_SMALL}. The volume \"taken\" may be left at the driver: it is not deleted, as PersistentVolume \"pvc-elsewhere\" has it"
+    );
+    assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+}
+
+/// Without the answers that show it to be nobody's, nothing is removed.
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_looked_up_waits() {
+    for (verb, kind) in [
+        ("get", "persistentvolumes"),
+        ("get", "persistentvolumeclaims"),
+        ("list", "persistentvolumes"),
+    ] {
+        let simulation = Simulation::new(1);
+        simulation.script(too_small(Some(1)));
+        simulation.start();
+        sleep(Duration::from_secs(5)).await;
+        simulation.faults().add(Rule::on(verb, kind, Effect::CutBefore));
+        let uid = simulation.create_claim("data");
+        sleep(Duration::from_secs(120)).await;
+        assert_eq!(calls(&simulation), ["CreateVolume"], "{verb} {kind}");
+        assert!(
+            simulation.told("data", "ProvisioningFailed")[0].contains("volume is orphaned: "),
+            "{verb} {kind}"
+        );
+        simulation.faults().clear();
+        simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume", "CreateVolume"]);
+    }
+}
+
+/// A restart knows nothing of the leftover: the driver shows it again, and then it goes.
+#[tokio::test(start_paused = true)]
+async fn a_restart_finds_the_leftover_by_asking_again() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(2));
+    script["delete_volume"] = json!([{"error": {"code": "INTERNAL"}, "times": 5}, {}]);
+    simulation.script(script);
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the removal was tried", |s| s.calls("DeleteVolume") == 5).await;
+    process.kill();
+    simulation.start();
+    simulation.until("a volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 6));
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+/// What the API server refuses for ever is kept while its claim stands, and goes with it.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_refused_goes_once_its_claim_is_gone() {
+    let simulation = Simulation::new(1);
+    // A size of nothing, since no request can say how much is asked for.
+    let mut huge = world::claim("data");
+    huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
+    simulation.start();
+    simulation.api.create(&huge).unwrap();
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume"]);
+    assert!(simulation.told("data", "ProvisioningFailed")[0].contains("is invalid: spec.capacity"));
+    simulation.delete_claim("data");
+    simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
+}
+
+/// The same where the driver says how little it made.
+#[tokio::test(start_paused = true)]
+async fn no_volume_is_large_enough_for_what_no_request_can_say() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"volume": {"capacity_bytes": 1_073_741_824}}]}));
+    let mut huge = world::claim("data");
+    huge["spec"]["resources"]["requests"]["storage"] = json!("20E");
+    simulation.start();
+    simulation.api.create(&huge).unwrap();
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert_eq!(
+        simulation.told("data", "ProvisioningFailed"),
+        ["created volume capacity 1073741824 less than requested capacity 20E"]
+    );
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    assert!(simulation.left_at_driver().is_empty() && simulation.volumes().is_empty());
+}

@@ -1,0 +1,223 @@
+//! What flags, classes and secrets say, through the whole program in simulated time.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use world::{DRIVER, Simulation, stranger};
+
+const NOT_TEXT: &str = "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8";
+
+/// Puts a class with these fields in the place of the one that all claims name.
+fn replace_class(simulation: &Simulation, fields: &Value) {
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    let mut class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+                           "metadata": {"name": "fast"}, "provisioner": DRIVER});
+    for (key, value) in fields.as_object().unwrap() {
+        class[key] = value.clone();
+    }
+    simulation.api.create(&class).unwrap();
+}
+
+/// A secret whose value is this text in base64.
+fn secret(simulation: &Simulation, value: &str) {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret",
+                        "metadata": {"name": "key", "namespace": "sc"}, "data": {"k": value}});
+    simulation.api.create(&secret).unwrap();
+}
+
+fn with_secret() -> Value {
+    json!({"parameters": {
+        "csi.storage.k8s.io/provisioner-secret-name": "key",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "${pvc.namespace}",
+    }})
+}
+
+/// CSI carries text: a secret of other bytes is told and never sent, until it is put right.
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_no_text_is_told_and_not_sent() {
+    let simulation = Simulation::new(1);
+    replace_class(&simulation, &with_secret());
+    secret(&simulation, "/w==");
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.told("data", "ProvisioningFailed"), [NOT_TEXT]);
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+    simulation.api.delete("Secret", "sc", "key").unwrap();
+    secret(&simulation, "dGV4dA==");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.requests("CreateVolume")[0]["secrets"], json!({"k": "text"}));
+}
+
+/// The same at the volume's end; a secret that is gone is passed over.
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_not_deleted_with_a_secret_that_is_no_text() {
+    let simulation = Simulation::new(1);
+    replace_class(&simulation, &with_secret());
+    secret(&simulation, "dGV4dA==");
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.api.delete("Secret", "sc", "key").unwrap();
+    secret(&simulation, "/w==");
+    simulation.delete_claim("data");
+    simulation.release(&uid);
+    let name = format!("pvc-{uid}");
+    simulation.until("it is told", |s| s.has_cluster_event(&name, "VolumeFailedDelete")).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    simulation.api.delete("Secret", "sc", "key").unwrap();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.requests("DeleteVolume")[0].get("secrets"), None);
+}
+
+/// Every attempt begins with its event and is counted, also where no name can be made.
+#[tokio::test(start_paused = true)]
+async fn without_a_prefix_no_claim_gets_a_volume_and_all_are_told() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&["--volume-name-prefix="]);
+    simulation.create_claim("data");
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert_eq!(
+        simulation.told("data", "ProvisioningFailed"),
+        ["volume name prefix cannot be of length 0"]
+    );
+    assert!(simulation.has_event("data", "Provisioning"));
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+/// A volume that another process made under the usual name is found whatever the flags say now.
+#[tokio::test(start_paused = true)]
+async fn without_a_prefix_a_claim_that_has_its_volume_is_left_alone() {
+    let simulation = Simulation::new(1);
+    let uid = simulation.create_claim("data");
+    simulation.api.create(&stranger(&uid, &uid, "handle")).unwrap();
+    simulation.start_with(&["--volume-name-prefix="]);
+    sleep(Duration::from_secs(60)).await;
+    assert!(simulation.told("data", "ProvisioningFailed").is_empty());
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn prefix_and_length_name_the_volume_and_metadata_tells_the_driver() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&[
+        "--volume-name-prefix=k8s",
+        "--volume-name-uuid-length=12",
+        "--extra-create-metadata",
+        "--default-fstype=xfs",
+    ]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let name = format!("k8s-{}", &uid.replace('-', "")[..12]);
+    let volume = &simulation.volumes()[0];
+    assert_eq!(volume["metadata"]["name"], name);
+    assert_eq!(volume["spec"]["csi"]["fsType"], "xfs");
+    let request = &simulation.requests("CreateVolume")[0];
+    assert_eq!(request["name"], name);
+    assert_eq!(
+        request["parameters"],
+        json!({"csi.storage.k8s.io/pvc/name": "data", "csi.storage.k8s.io/pvc/namespace": "sc",
+               "csi.storage.k8s.io/pv/name": name})
+    );
+}
+
+/// Two claims whose cut UIDs are the same: the second is told, and the driver is not asked to
+/// share the first one's volume.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_two_claims_share_serves_one_of_them() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&["--volume-name-uuid-length=1"]);
+    // More claims than there are names.
+    let names: Vec<String> = (0..17).map(|number| format!("data-{number}")).collect();
+    for name in &names {
+        simulation.create_claim(name);
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(60)).await;
+    let volumes = simulation.volumes().len();
+    assert_eq!(simulation.calls("CreateVolume"), volumes);
+    let succeeded = names.iter().filter(|name| simulation.has_event(name, "ProvisioningSucceeded"));
+    assert_eq!(succeeded.count(), volumes);
+    let told = names.iter().flat_map(|name| simulation.told(name, "ProvisioningFailed"));
+    let told: Vec<String> = told.collect();
+    assert_eq!(told.len(), names.len() - volumes);
+    assert!(told.iter().all(|text| text.contains("exists already and is for the claim sc/data-")));
+}
+
+/// Read-only for ever, where claim and admin say so.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_is_only_read_is_published_so() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&["--controller-publish-readonly"]);
+    for (name, modes) in
+        [("reads", json!(["ReadOnlyMany"])), ("writes", json!(["ReadOnlyMany", "ReadWriteMany"]))]
+    {
+        let mut claim = world::claim(name);
+        claim["spec"]["accessModes"] = modes;
+        simulation.api.create(&claim).unwrap();
+    }
+    simulation.until("both are saved", |s| s.volumes().len() == 2).await;
+    for volume in simulation.volumes() {
+        let reads = volume["spec"]["claimRef"]["name"] == "reads";
+        assert_eq!(
+            volume["spec"]["csi"]["readOnly"],
+            if reads { json!(true) } else { Value::Null }
+        );
+    }
+}
+
+/// An attached volume whose secret cannot be told is told of the secret first, as in the original.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_complains_of_its_secret_before_the_attachment() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({
+        "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+    replace_class(
+        &simulation,
+        &json!({"parameters": {
+            "csi.storage.k8s.io/provisioner-secret-name": "${pvc.annotations['key']}",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        }}),
+    );
+    let mut volume = stranger("x", "nobody", "handle");
+    volume["spec"]["storageClassName"] = json!("fast");
+    simulation.api.create(&volume).unwrap();
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a"},
+        "spec": {"attacher": DRIVER, "nodeName": "node", "source": {"persistentVolumeName": "pvc-x"}}});
+    simulation.api.create(&attachment).unwrap();
+    simulation.phase("pvc-x", "Released");
+    simulation.start();
+    let told = |s: &Simulation| {
+        let events = s.api.list("Event", "default");
+        let told = events.iter().filter(|event| event["reason"] == "VolumeFailedDelete");
+        told.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    simulation.until("the secret is told", |s| told(s).len() == 1).await;
+    assert_eq!(
+        told(&simulation),
+        [
+            r#"failed to get secretreference for volume pvc-x: error resolving value "${pvc.annotations['key']}": invalid tokens: ["pvc.annotations['key']"]"#
+        ]
+    );
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    simulation.until("the attachment is told", |s| told(s).len() == 2).await;
+    assert!(
+        told(&simulation)
+            .contains(&"persistentvolume pvc-x is still attached to node node".to_owned())
+    );
+    simulation.api.delete("VolumeAttachment", "", "a").unwrap();
+    simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
