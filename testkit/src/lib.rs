@@ -34,4 +34,5 @@ pub mod apiserver;
 pub mod binder;
 pub mod control_plane;
 pub mod driver;
+pub mod load;
 pub mod player;
