@@ -39,7 +39,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const OBJECTS: usize = 2_000;
 
 /// Bytes an object that is not kept may cost on average, for buffers that have grown.
-const NOTHING: u64 = 4;
+const NOTHING: u64 = 16;
 
 /// Simulated time within which the program has taken everything in.
 const SETTLES: Duration = Duration::from_secs(30);
@@ -151,12 +151,12 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 5_500, |n| ours().waiting_claim(n)),
-        Load::listed("our volumes, to be deleted", volumes, 5_000, |n| {
+        Load::listed("our claims, waiting", claims, 4_500, |n| ours().waiting_claim(n)),
+        Load::listed("our volumes, to be deleted", volumes, 3_000, |n| {
             volume(&ours(), n, RELEASED)
         }),
-        Load::listed("attachments", "volumeattachments", 1_500, |n| foreign().attachment(n)),
-        Load::listed("classes", "storageclasses", 4_000, |n| foreign().storage_class(n)),
+        Load::listed("attachments", "volumeattachments", 300, |n| foreign().attachment(n)),
+        Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
     ]
 }
 

@@ -2,18 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Parser as _;
 use testkit::load::{self, options::Options};
-
-#[derive(Debug, Parser)]
-struct Arguments {
-    #[command(flatten)]
-    options: Options,
-}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let outcome = load::run(Arguments::parse().options).await;
+    let outcome = load::run(Options::parse()).await;
     let line = outcome.map(|report| serde_json::to_string(&report));
     match line {
         Ok(Ok(line)) => {

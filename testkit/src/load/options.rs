@@ -2,14 +2,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Parser, ValueEnum, value_parser};
 
 /// Provisions and deletes claims, and prints one line of JSON that says how that went.
 ///
 /// Without `--kubeconfig` it starts an API server in memory, binds claims as
 /// kube-controller-manager does, and measures the program beside it.
-#[derive(Debug, Clone, Args)]
-#[allow(clippy::struct_field_names)] // fields are named after their flags
+#[derive(Debug, Clone, Parser)]
+#[command(name = "load")]
 pub struct Options {
     /// How many claims to provision and delete.
     #[arg(long, default_value_t = 1000, value_parser = at_most_20_000)]
@@ -112,19 +112,13 @@ fn positive(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Parser, error::ErrorKind};
+    use clap::error::ErrorKind;
 
     use super::*;
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
-
     fn parse(line: &str) -> Result<Options, ErrorKind> {
         let words = std::iter::once("load").chain(line.split_whitespace());
-        Line::try_parse_from(words).map(|line| line.options).map_err(|error| error.kind())
+        Options::try_parse_from(words).map_err(|error| error.kind())
     }
 
     #[test]
