@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Objects of a kind in the cluster: enough for the maps' slack to average out.
-const OBJECTS: usize = 2_000;
+const OBJECTS: usize = 1_000;
 
 /// Bytes an object that is not kept may cost on average, for buffers that have grown.
 const NOTHING: u64 = 16;

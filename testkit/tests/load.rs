@@ -105,7 +105,7 @@ async fn a_program_that_is_missing_or_ends_is_told_with_exit_code_1() {
     let (code, told) = failed(load(&["--program", "/bin/ls"])).await;
     assert_eq!(code, Some(1));
     assert!(told.contains("the provisioner ended"), "{told}");
-    assert!(told.contains("--csi-address"), "the end of its log: {told}");
+    assert!(told.contains("unrecognized option"), "the end of its log: {told}");
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ const NAMESPACE: &str = "load";
 /// How often what is to go away is looked at.
 const GLANCE: Duration = Duration::from_millis(500);
 
-/// How many looks the last volumes get to be deleted by their provisioner.
+/// How many looks the last claims and volumes get to go away: a minute.
 const LOOKS: usize = 120;
 
 /// Objects on a page of a list.
@@ -249,27 +249,34 @@ impl Cluster {
             return Ok(());
         }
         let ours = ListParams::default().labels(&self.names.selector());
-        self.empty_of_claims(&ours).await?;
-        let left = self.last_volumes().await;
+        let claims = self.empty_of_claims(&ours).await;
+        let volumes = self.last_volumes().await;
         self.volumes().delete_collection(&DeleteParams::default(), &ours).await?;
         if self.class.is_ours {
             let classes: Api<StorageClass> = Api::all(self.client.clone());
             classes.delete_collection(&DeleteParams::default(), &ours).await?;
         }
-        left
+        claims.and(volumes)
     }
 
     /// Deletes claims until there are none, twice in a row: requests that were cut may still
     /// arrive.
     async fn empty_of_claims(&self, ours: &ListParams) -> Result<(), LoadError> {
-        let mut empty = 0;
-        while empty < 2 {
+        let (mut empty, mut left) = (0, 0);
+        for _ in 0..LOOKS {
             self.claims().delete_collection(&DeleteParams::default(), ours).await?;
             sleep(GLANCE).await;
-            let left = self.claims().list_metadata(&ours.clone().limit(1)).await?;
-            empty = if left.items.is_empty() { empty + 1 } else { 0 };
+            left = self.claims().list_metadata(ours).await?.items.len();
+            empty = if left == 0 { empty + 1 } else { 0 };
+            if empty == 2 {
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(self.left_behind(left, "PersistentVolumeClaims"))
+    }
+
+    fn left_behind(&self, left: usize, kind: &'static str) -> LoadError {
+        LoadError::LeftBehind { left, kind, prefix: self.names.prefix() }
     }
 
     /// Waits until the provisioner has deleted the claims' volumes. Those of the run's own driver,
@@ -284,8 +291,7 @@ impl Cluster {
             left = self.volumes_of_claims().await?;
         }
         if !self.class.is_ours {
-            let (volumes, prefix) = (left.len(), self.names.prefix());
-            return Err(LoadError::LeftBehind { volumes, prefix });
+            return Err(self.left_behind(left.len(), "PersistentVolumes"));
         }
         for volume in left {
             self.remove(&volume).await?;

@@ -88,12 +88,14 @@ pub enum LoadError {
     Interrupted,
     /// Something could not be cleaned up.
     #[error(
-        "{volumes} volumes of the run are still there: their provisioner has not deleted them (claims begin with {prefix:?})"
+        "{left} {kind} of the run do not go away; the names of its claims begin with {prefix:?}"
     )]
     LeftBehind {
         /// How many.
-        volumes: usize,
-        /// What the names of their claims begin with.
+        left: usize,
+        /// Of what kind.
+        kind: &'static str,
+        /// What the names of the claims begin with.
         prefix: String,
     },
 }
