@@ -391,7 +391,9 @@ impl Queues {
     fn wake(&self, queue: &Queue<String>, keys: Vec<String>) {
         // Whoever sets it looks through the books afterwards, so nothing seen meanwhile is missed.
         if self.working.load(Ordering::Relaxed) {
-            keys.into_iter().for_each(|key| queue.add(key));
+            for key in keys {
+                queue.add(key);
+            }
         }
     }
 }

@@ -17,7 +17,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::{JoinSet, yield_now},
+    time::sleep,
+};
 
 use super::{
     error::LoadError,
@@ -128,14 +131,14 @@ impl Cluster {
     /// The cluster that the options name. Nothing is made in somebody else's yet.
     pub(super) async fn open(options: &Options) -> Result<Self, LoadError> {
         let directory = TemporaryDirectory::new().map_err(LoadError::Directory)?;
-        let (served, kubeconfig, namespace) = match (&options.kubeconfig, &options.namespace) {
-            (Some(kubeconfig), Some(namespace)) => (None, kubeconfig.clone(), namespace.clone()),
-            _ => {
-                let served = Served::start(Settings::new(directory.path())).await?;
-                served.api().namespace(NAMESPACE);
-                let kubeconfig = served.layout().kubeconfig(MEASURED);
-                (Some(served), kubeconfig, NAMESPACE.to_owned())
-            }
+        let theirs = options.kubeconfig.clone().zip(options.namespace.clone());
+        let (served, kubeconfig, namespace) = if let Some((kubeconfig, namespace)) = theirs {
+            (None, kubeconfig, namespace)
+        } else {
+            let served = Served::start(Settings::new(directory.path())).await?;
+            served.api().namespace(NAMESPACE);
+            let kubeconfig = served.layout().kubeconfig(MEASURED);
+            (Some(served), kubeconfig, NAMESPACE.to_owned())
         };
         let ours = served.as_ref().map(|served| served.layout().kubeconfig("admin"));
         let client = client(ours.as_ref().unwrap_or(&kubeconfig)).await?;
@@ -220,7 +223,11 @@ impl Cluster {
         let family = self.foreign();
         for number in 0..foreign {
             match &self.served {
-                Some(served) => preload(served, &family, number)?,
+                Some(served) => {
+                    preload(served, &family, number)?;
+                    // Whoever interrupts a long preload is heard.
+                    yield_now().await;
+                }
                 None => self.create_pair(&family, number).await?,
             }
         }

@@ -5,7 +5,7 @@
 //! free of what was counted before. Pure: whoever sees something says when.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     time::Duration,
 };
 
@@ -48,8 +48,8 @@ impl Progress {
     /// The claim has come so far. Claims that nobody asked for are not followed.
     pub fn reached(&mut self, name: &str, milestone: Milestone, at: Instant) {
         let Some(times) = self.claims.get_mut(name) else { return };
-        if !times.contains_key(&milestone) {
-            times.insert(milestone, at);
+        if let Entry::Vacant(first) = times.entry(milestone) {
+            first.insert(at);
             *self.reached.entry(milestone).or_default() += 1;
         }
     }
