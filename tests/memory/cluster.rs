@@ -10,7 +10,7 @@ use csi_provisioner::kube_api::{
     Transport,
     transport::{Request, boxed},
 };
-use futures::{FutureExt as _, Stream, StreamExt as _, future::BoxFuture, stream};
+use futures::{Stream, StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
@@ -69,14 +69,11 @@ pub(crate) fn transport(shows: BTreeMap<&'static str, Show>) -> Transport {
     let shows = Arc::new(shows);
     boxed(service_fn(move |request: Request| {
         let shows = Arc::clone(&shows);
-        async move { Ok::<_, Infallible>(answer(&shows, request).await) }
+        async move { Ok::<_, Infallible>(answer(&shows, &request)) }
     }))
 }
 
-fn answer(
-    shows: &BTreeMap<&'static str, Show>,
-    request: Request,
-) -> BoxFuture<'static, http::Response<Body>> {
+fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
     let plural = path.rsplit('/').next().unwrap_or_default().to_owned();
     let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
@@ -89,7 +86,7 @@ fn answer(
     } else {
         panic!("a standby has no business with {path}")
     };
-    async move { http::Response::new(body) }.boxed()
+    http::Response::new(body)
 }
 
 fn whole(object: &Value) -> Body {
