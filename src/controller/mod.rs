@@ -26,7 +26,13 @@ pub mod pv_store;
 pub mod volume_book;
 pub mod volumes;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -115,6 +121,9 @@ struct Queues {
     volumes: Queue<String>,
     /// Unsaved volumes by their claim's UID.
     unsaved: Queue<String>,
+    /// Whether anybody works. Until then the books alone say what there is to do: the queues of a
+    /// standby would hold every key that it ever saw.
+    working: Arc<AtomicBool>,
 }
 
 /// Whether the first list of each kind is whole.
@@ -191,19 +200,18 @@ impl<P: Provisioner> Controller<P> {
     }
 
     fn watch_classes(&self) {
-        let (book, queue) = (self.claims.book.clone(), self.queues.claims.clone());
-        let wake =
-            move |class: &str| book.of_class(class).into_iter().for_each(|uid| queue.add(uid));
+        let (book, queues) = (self.claims.book.clone(), self.queues.clone());
+        let wake = move |class: &str| queues.wake_claims(book.of_class(class));
         let observer = self.classes.observer(self.synced.classes.clone(), Box::new(wake));
         self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
     }
 
     fn watch_claims(&self) {
-        let (book, queue) = (self.claims.book.clone(), self.queues.claims.clone());
+        let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let synced = self.synced.claims.clone();
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
-            book.observe(sighting).into_iter().for_each(|uid| queue.add(uid));
+            queues.wake_claims(book.observe(sighting));
             if complete {
                 synced.send_replace(true);
             }
@@ -218,13 +226,9 @@ impl<P: Provisioner> Controller<P> {
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
             let Wake { volumes, claims } = book.observe(sighting);
-            for name in volumes {
-                queues.volumes.add(name);
-            }
-            for uid in claims {
-                queues.claims.add(uid.clone());
-                queues.unsaved.add(uid);
-            }
+            queues.wake_volumes(volumes);
+            queues.wake_unsaved(claims.clone());
+            queues.wake_claims(claims);
             if complete {
                 synced.send_replace(true);
             }
@@ -271,6 +275,8 @@ impl<P: Provisioner> Controller<P> {
             () = self.listed() => {}
         }
         self.claims.book.start_working();
+        self.queues.working.store(true, Ordering::Relaxed);
+        self.wake_all();
         let calls = futures::future::join(self.work_claims(), self.work_volumes());
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);
@@ -346,10 +352,15 @@ impl<P: Provisioner> Controller<P> {
     async fn audit(&self) {
         loop {
             tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
-            self.claims.book.all().into_iter().for_each(|uid| self.queues.claims.add(uid));
-            self.volumes.book.all().into_iter().for_each(|name| self.queues.volumes.add(name));
-            self.claims.store.all().into_iter().for_each(|uid| self.queues.unsaved.add(uid));
+            self.wake_all();
         }
+    }
+
+    /// Queues everything in work.
+    fn wake_all(&self) {
+        self.queues.wake_claims(self.claims.book.all());
+        self.queues.wake_volumes(self.volumes.book.all());
+        self.queues.wake_unsaved(self.claims.store.all());
     }
 }
 
@@ -361,6 +372,31 @@ impl Queues {
             claims: queue("claims", per_item()),
             volumes: queue("volumes", per_item()),
             unsaved: queue("unsavedpvs", Limiter::controller_default()),
+            working: Arc::default(),
+        }
+    }
+
+    /// These claims need work.
+    fn wake_claims(&self, uids: Vec<String>) {
+        self.wake(&self.claims, uids);
+    }
+
+    /// These volumes need work.
+    fn wake_volumes(&self, names: Vec<String>) {
+        self.wake(&self.volumes, names);
+    }
+
+    /// The unsaved volumes of these claims need work.
+    fn wake_unsaved(&self, uids: Vec<String>) {
+        self.wake(&self.unsaved, uids);
+    }
+
+    fn wake(&self, queue: &Queue<String>, keys: Vec<String>) {
+        // Whoever sets it looks through the books afterwards, so nothing seen meanwhile is missed.
+        if self.working.load(Ordering::Relaxed) {
+            for key in keys {
+                queue.add(key);
+            }
         }
     }
 }

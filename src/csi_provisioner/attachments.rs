@@ -4,7 +4,11 @@
 //! state, as the original looks at them (reference 4.5). Only there for drivers that attach
 //! (`PUBLISH_UNPUBLISH_VOLUME`). Promises not to answer before everything has been listed once.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -29,19 +33,24 @@ struct Shared {
     listed: watch::Sender<bool>,
 }
 
+/// A cluster has as many attachments as volumes in use: little is kept of each.
 #[derive(Debug, Default)]
 struct Index {
+    /// By UID.
     attachments: Cache<Attachment>,
-    /// The nodes of each volume, by attachment.
-    by_volume: BTreeMap<String, BTreeMap<String, String>>,
+    /// How many attachments there are of each volume to each node.
+    counts: BTreeMap<Attachment, u32>,
+    /// Every node's name, once.
+    nodes: BTreeSet<Arc<str>>,
 }
 
-/// One attachment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What is kept of an attachment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Attachment {
-    name: String,
-    volume: String,
-    node: String,
+    /// The hash of the volume's name. Should two names ever share one, the attachment of the one
+    /// keeps the other from being deleted: the safe side.
+    volume: u64,
+    node: Arc<str>,
 }
 
 impl Attachments {
@@ -59,8 +68,7 @@ impl Attachments {
         if !*self.0.listed.borrow() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
-        let index = self.0.index.lock();
-        Ok(index.by_volume.get(volume).and_then(|nodes| nodes.values().next()).cloned())
+        Ok(self.0.index.lock().node_of(volume).map(str::to_owned))
     }
 
     /// What keeps these attachments fresh.
@@ -82,11 +90,11 @@ impl Index {
             Sighting::Restarted => self.attachments.restarted(),
             Sighting::Listed(seen) | Sighting::Applied(seen) => self.seen(&seen),
             Sighting::Deleted(gone) => {
-                if let Change::Gone(attachment) = self.attachments.deleted(gone.name()) {
+                if let Change::Gone(attachment) = self.attachments.deleted(gone.uid()) {
                     self.forget(&attachment);
                 }
             }
-            Sighting::Unreadable { name, .. } => self.attachments.unreadable(&name),
+            Sighting::Unreadable { uid, .. } => self.attachments.unreadable(&uid),
             Sighting::Complete => {
                 for attachment in self.attachments.complete() {
                     self.forget(&attachment);
@@ -96,31 +104,56 @@ impl Index {
     }
 
     fn seen(&mut self, seen: &VolumeAttachment) {
-        let attachment = seen.spec.source.persistent_volume_name.clone().map(|volume| Attachment {
-            name: seen.name().to_owned(),
-            volume,
-            node: seen.spec.node_name.clone(),
-        });
-        let before = match self.attachments.seen(seen.name(), attachment.clone()) {
+        let volume = seen.spec.source.persistent_volume_name.as_deref();
+        let attachment = volume.map(|volume| self.attachment(volume, &seen.spec.node_name));
+        let before = match self.attachments.seen(seen.uid(), attachment.clone()) {
             Change::Updated { old, .. } | Change::Left(old) | Change::Gone(old) => Some(old),
             Change::Entered(_) | Change::Nothing => None,
         };
+        if let Some(attachment) = attachment {
+            *self.counts.entry(attachment).or_default() += 1;
+        }
         if let Some(before) = before {
             self.forget(&before);
         }
-        if let Some(Attachment { name, volume, node }) = attachment {
-            self.by_volume.entry(volume).or_default().insert(name, node);
-        }
+    }
+
+    fn attachment(&mut self, volume: &str, node: &str) -> Attachment {
+        let known = self.nodes.get(node).cloned();
+        let node = known.unwrap_or_else(|| {
+            let node: Arc<str> = node.into();
+            self.nodes.insert(Arc::clone(&node));
+            node
+        });
+        Attachment { volume: hash(volume), node }
     }
 
     fn forget(&mut self, attachment: &Attachment) {
-        if let Some(nodes) = self.by_volume.get_mut(&attachment.volume) {
-            nodes.remove(&attachment.name);
-            if nodes.is_empty() {
-                self.by_volume.remove(&attachment.volume);
+        if let Some(count) = self.counts.get_mut(attachment) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(attachment);
             }
         }
+        // Held by the set and by `attachment`: by no other attachment.
+        if Arc::strong_count(&attachment.node) == 2 {
+            self.nodes.remove(&attachment.node);
+        }
     }
+
+    /// A node that the volume is attached to.
+    fn node_of(&self, volume: &str) -> Option<&str> {
+        let volume = hash(volume);
+        let (first, _) = self.counts.range(Attachment { volume, node: "".into() }..).next()?;
+        (first.volume == volume).then_some(&*first.node)
+    }
+}
+
+/// The same in every process, and nothing anybody could aim at is at stake.
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -131,7 +164,7 @@ mod tests {
 
     fn attachment(name: &str, volume: Option<&str>, node: &str) -> VolumeAttachment {
         serde_json::from_value(json!({
-            "metadata": {"name": name},
+            "metadata": {"name": name, "uid": name},
             "spec": {"attacher": "any", "nodeName": node, "source": {"persistentVolumeName": volume}},
         }))
         .unwrap()
@@ -153,6 +186,24 @@ mod tests {
     }
 
     #[test]
+    fn each_attachment_counts_once_however_often_it_is_shown() {
+        let attachments = Attachments::default();
+        let mut observer = attachments.observer();
+        observer.observe(Sighting::Complete);
+        for name in ["a", "a", "b"] {
+            observer.observe(Sighting::Applied(attachment(name, Some("pv"), "n1")));
+        }
+        observer.observe(Sighting::Applied(attachment("b", Some("other"), "n2")));
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
+        assert_eq!(node(&attachments, "other").as_deref(), Some("n2"));
+        observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
+        assert_eq!(node(&attachments, "pv"), None);
+        observer.observe(Sighting::Deleted(attachment("b", Some("other"), "n2")));
+        let index = attachments.0.index.lock();
+        assert!(index.counts.is_empty() && index.nodes.is_empty());
+    }
+
+    #[test]
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer();
@@ -167,6 +218,7 @@ mod tests {
         observer.observe(Sighting::Restarted);
         observer.observe(Sighting::Complete);
         assert_eq!(node(&attachments, "pv"), None);
-        assert!(attachments.0.index.lock().by_volume.is_empty());
+        let index = attachments.0.index.lock();
+        assert!(index.counts.is_empty() && index.nodes.is_empty());
     }
 }

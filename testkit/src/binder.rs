@@ -7,7 +7,7 @@
 //! watch did not show is asked for first, for a released volume is deleted. Leaves protection by
 //! finalizers, matching of free volumes, and scheduling (but for a fixed node) to others.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use futures::{Stream, StreamExt as _, stream};
@@ -34,11 +34,14 @@ const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 /// The provisioner of classes whose volumes are made by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// How long the loop rests after a change, so that several are looked at together.
+/// How long the loop gathers changes after the first, so that several are looked at together.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// How often everything is looked at even when nothing changed: a refused change is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How many changes are carried out at once: each is of another object.
+const AT_ONCE: usize = 16;
 
 /// What the binder does beyond binding.
 #[derive(Debug, Clone, Default)]
@@ -51,11 +54,11 @@ pub struct Settings {
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
     /// All claims.
-    pub claims: Vec<PersistentVolumeClaim>,
+    pub claims: Vec<Arc<PersistentVolumeClaim>>,
     /// All volumes.
-    pub volumes: Vec<PersistentVolume>,
+    pub volumes: Vec<Arc<PersistentVolume>>,
     /// All classes.
-    pub classes: Vec<StorageClass>,
+    pub classes: Vec<Arc<StorageClass>>,
 }
 
 /// One change to one object.
@@ -105,33 +108,82 @@ pub enum Action {
 
 /// What is to be done now: at most one change per object, each of which leads to the next.
 pub fn plan(cluster: &Cluster, settings: &Settings) -> Vec<Action> {
-    let claims = cluster.claims.iter().filter_map(|claim| about_claim(claim, cluster, settings));
-    let volumes = cluster.volumes.iter().filter_map(|volume| about_volume(volume, cluster));
+    let index = Index::of(cluster);
+    let claims = cluster.claims.iter().filter_map(|claim| about_claim(claim, &index, settings));
+    let volumes = cluster.volumes.iter().filter_map(|volume| about_volume(volume, &index));
     volumes.chain(claims).collect()
+}
+
+/// What the decisions look up, for clusters with thousands of claims and volumes.
+struct Index<'a> {
+    /// Claims by UID.
+    claims: BTreeMap<&'a str, &'a PersistentVolumeClaim>,
+    /// Volumes by name.
+    volumes: BTreeMap<&'a str, &'a PersistentVolume>,
+    /// The first volume for each claim, by the UID in `claimRef` and the claim's name.
+    of_claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolume>,
+    classes: &'a [Arc<StorageClass>],
+}
+
+impl<'a> Index<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        let Cluster { claims, volumes, classes } = cluster;
+        let claims = claims.iter().map(|claim| (uid(claim), &**claim));
+        let for_claims = volumes.iter().rev().filter_map(|volume| {
+            let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
+            Some(((claim.uid.as_deref()?, claim.name.as_deref()?), &**volume))
+        });
+        let names = volumes
+            .iter()
+            .map(|volume| (volume.metadata.name.as_deref().unwrap_or_default(), &**volume));
+        Self {
+            claims: claims.collect(),
+            volumes: names.collect(),
+            of_claims: for_claims.collect(),
+            classes,
+        }
+    }
+
+    /// The claim that the volume is for.
+    fn claim_of(&self, volume: &PersistentVolume) -> Option<&'a PersistentVolumeClaim> {
+        let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
+        let claim = self.claims.get(reference.uid.as_deref()?).copied();
+        claim.filter(|claim| is_for(volume, claim))
+    }
+
+    /// The volume that is for the claim.
+    fn volume_of(&self, claim: &PersistentVolumeClaim) -> Option<&'a PersistentVolume> {
+        let name = claim.metadata.name.as_deref().unwrap_or_default();
+        let volume = self.of_claims.get(&(uid(claim), name)).copied();
+        volume.filter(|volume| is_for(volume, claim))
+    }
+}
+
+fn uid(claim: &PersistentVolumeClaim) -> &str {
+    claim.metadata.uid.as_deref().unwrap_or_default()
 }
 
 fn about_claim(
     claim: &PersistentVolumeClaim,
-    cluster: &Cluster,
+    index: &Index<'_>,
     settings: &Settings,
 ) -> Option<Action> {
     if let Some(volume) = volume_name(claim) {
-        return about_bound(claim, volume, cluster);
+        return about_bound(claim, volume, index);
     }
     if claim.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    match cluster.volumes.iter().find(|volume| is_for(volume, claim)) {
+    match index.volume_of(claim) {
         Some(volume) => Some(point(claim, &volume.name_any())),
-        None => call_provisioner(claim, &cluster.classes, settings),
+        None => call_provisioner(claim, index.classes, settings),
     }
 }
 
 /// A claim that names its volume becomes `Bound` or `Lost`.
-fn about_bound(claim: &PersistentVolumeClaim, name: &str, cluster: &Cluster) -> Option<Action> {
+fn about_bound(claim: &PersistentVolumeClaim, name: &str, index: &Index<'_>) -> Option<Action> {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    let volume = cluster.volumes.iter().find(|volume| volume.name_any() == name);
-    match (volume, phase) {
+    match (index.volumes.get(name).copied(), phase) {
         (Some(volume), phase) if phase != Some("Bound") && is_for(volume, claim) => {
             let spec = volume.spec.as_ref();
             let status = json!({
@@ -200,7 +252,7 @@ fn at_version(mut patch: Value, version: Option<String>) -> Value {
 /// Annotates a claim for its class's provisioner; of a late-binding class once it has a node.
 fn call_provisioner(
     claim: &PersistentVolumeClaim,
-    classes: &[StorageClass],
+    classes: &[Arc<StorageClass>],
     settings: &Settings,
 ) -> Option<Action> {
     let wanted = claim.spec.as_ref()?.storage_class_name.as_deref()?;
@@ -228,12 +280,11 @@ fn call_provisioner(
 }
 
 /// A volume follows its claim: `Bound` with it, `Released` without it.
-fn about_volume(volume: &PersistentVolume, cluster: &Cluster) -> Option<Action> {
+fn about_volume(volume: &PersistentVolume, index: &Index<'_>) -> Option<Action> {
     let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
     reference.uid.as_ref()?;
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-    let claim = cluster.claims.iter().find(|claim| is_for(volume, claim));
-    match (claim, phase) {
+    match (index.claim_of(volume), phase) {
         (Some(_), Some("Bound")) | (None, Some("Released" | "Failed")) => None,
         (Some(claim), _) => {
             // A claim that found another volume leaves this one to its fate.
@@ -263,15 +314,20 @@ pub async fn run(client: Client, settings: Settings) {
     loop {
         // Without a change in time everything is looked at anyway.
         let _ = timeout(AGAIN, changes.next()).await;
-        while let Ok(Some(())) = timeout(GATHER, changes.next()).await {}
+        // Not until it is quiet: under load it never is.
+        let _ = timeout(GATHER, async { while changes.next().await.is_some() {} }).await;
         let cluster =
             Cluster { claims: all(&claims), volumes: all(&volumes), classes: all(&classes) };
-        for action in plan(&cluster, &settings) {
-            if let Err(error) = carry_out(&client, &action).await {
-                // A later look decides anew.
-                tracing::debug!(?action, %error, "not done");
+        let carried_out = stream::iter(plan(&cluster, &settings)).map(|action| {
+            let client = &client;
+            async move {
+                if let Err(error) = carry_out(client, &action).await {
+                    // A later look decides anew.
+                    tracing::debug!(?action, %error, "not done");
+                }
             }
-        }
+        });
+        carried_out.buffer_unordered(AT_ONCE).for_each(|()| std::future::ready(())).await;
     }
 }
 
@@ -295,12 +351,15 @@ fn looked_at<T>(changes: impl Stream<Item = T> + Send + 'static) -> impl Stream<
 }
 
 /// A store's objects, in order of their keys.
-fn all<K>(store: &Store<K>) -> Vec<K>
+fn all<K>(store: &Store<K>) -> Vec<Arc<K>>
 where
     K: kube::Resource<DynamicType = ()> + Clone + 'static,
 {
-    let mut objects: Vec<K> = store.state().iter().map(|object| (**object).clone()).collect();
-    objects.sort_by_key(|object| (object.namespace(), object.name_any()));
+    let mut objects = store.state();
+    objects.sort_by(|a, b| {
+        let (a, b) = (a.meta(), b.meta());
+        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
+    });
     objects
 }
 

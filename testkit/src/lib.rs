@@ -8,6 +8,7 @@
 //! | room | what lives there |
 //! |---|---|
 //! | `main.rs` | the program `testkit`: `serve`, `play`, `driver`, `binder` |
+//! | [`load`] | the load bench, whose program is `bin/load.rs` |
 //! | [`player`] | replays `tests/conformance/*.yaml` on a provisioner's binary and judges what comes of it |
 //! | [`control_plane`] | a real or in-memory API server, whichever the surroundings offer, laid out in a directory |
 //! | [`binder`] | binds claims to volumes, as kube-controller-manager does: an ordinary client |
@@ -34,4 +35,5 @@ pub mod apiserver;
 pub mod binder;
 pub mod control_plane;
 pub mod driver;
+pub mod load;
 pub mod player;

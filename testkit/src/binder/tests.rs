@@ -7,11 +7,12 @@ use super::*;
 use crate::apiserver::{ApiServer, Options, User};
 
 fn cluster(claims: Value, volumes: Value, classes: Value) -> Cluster {
-    Cluster {
-        claims: serde_json::from_value(claims).unwrap(),
-        volumes: serde_json::from_value(volumes).unwrap(),
-        classes: serde_json::from_value(classes).unwrap(),
-    }
+    Cluster { claims: shared(claims), volumes: shared(volumes), classes: shared(classes) }
+}
+
+fn shared<K: serde::de::DeserializeOwned>(objects: Value) -> Vec<Arc<K>> {
+    let objects: Vec<K> = serde_json::from_value(objects).unwrap();
+    objects.into_iter().map(Arc::new).collect()
 }
 
 /// A claim `a` with UID `u`, changed by a merge of `change`.

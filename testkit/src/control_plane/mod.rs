@@ -273,10 +273,14 @@ async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::
 
 /// A directory of its own, removed when dropped.
 #[derive(Debug)]
-struct TemporaryDirectory(PathBuf);
+pub(crate) struct TemporaryDirectory(PathBuf);
 
 impl TemporaryDirectory {
-    fn new() -> io::Result<Self> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("testkit-{}-{number}", std::process::id());

@@ -24,7 +24,7 @@ mod runner;
 mod scenario;
 mod verdict;
 mod wait;
-mod web;
+pub(crate) mod web;
 mod yaml;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::{net::TcpStream, time::timeout};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// GETs a path from this host; status and body, or `None` when there is no answer.
-pub(super) async fn get(port: u16, path: &str) -> Option<(u16, String)> {
+pub(crate) async fn get(port: u16, path: &str) -> Option<(u16, String)> {
     timeout(PATIENCE, fetch(port, path)).await.ok()?
 }
 

@@ -1,0 +1,372 @@
+//! The cluster that a run works in: an embedded one of its own, or a namespace of somebody's.
+//!
+//! Owns what stands around claims there (class, foreign objects) and, in somebody else's cluster,
+//! taking everything away again. Promises to touch there only what carries the run's label or
+//! name. Leaves the run's claims to `traffic`.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use k8s_openapi::api::{
+    core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim},
+    storage::v1::StorageClass,
+};
+use kube::{
+    Api, Client, Config, Resource, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::{
+    task::{JoinSet, yield_now},
+    time::sleep,
+};
+
+use super::{
+    error::LoadError,
+    objects::{Family, IN_USE},
+    options::Options,
+    requests::Requests,
+    watches::claim_of,
+};
+use crate::{
+    apiserver::serve::{Served, Settings, layout::CLIENTS},
+    binder,
+    control_plane::TemporaryDirectory,
+};
+
+/// The label of everything a run makes.
+const LABEL: &str = "load.testkit/run";
+
+/// The kubeconfig of the embedded server that the measured program gets.
+const MEASURED: &str = "sa";
+
+/// The namespace of an embedded cluster's claims.
+const NAMESPACE: &str = "load";
+
+/// How often what is to go away is looked at.
+const GLANCE: Duration = Duration::from_millis(500);
+
+/// How many looks the last claims and volumes get to go away: a minute.
+const LOOKS: usize = 120;
+
+/// Objects on a page of a list.
+const PAGE: u32 = 500;
+
+// === Names ===
+
+/// What everything of a run is called.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    run: String,
+}
+
+impl Names {
+    /// Names that no other run has.
+    #[allow(clippy::disallowed_methods)] // a name in a real cluster, no part of a simulation
+    pub(super) fn new() -> Self {
+        let now = jiff::Timestamp::now().as_millisecond();
+        Self { run: format!("load-{now:x}-{:x}", std::process::id()) }
+    }
+
+    /// The run's own driver.
+    pub(super) fn driver(&self) -> String {
+        format!("{}.csi.example.com", self.run)
+    }
+
+    /// The label selector of everything of the run.
+    pub(super) fn selector(&self) -> String {
+        format!("{LABEL}={}", self.run)
+    }
+
+    /// What the names of all claims begin with.
+    fn prefix(&self) -> String {
+        format!("{}-", self.run)
+    }
+}
+
+/// The class of the claims.
+#[derive(Debug)]
+struct Class {
+    name: String,
+    /// The driver it names.
+    driver: String,
+    /// Whether both are the run's own.
+    is_ours: bool,
+}
+
+impl Class {
+    /// The run's own class, or the cluster's class called `name`.
+    async fn find(name: Option<&str>, names: &Names, client: &Client) -> Result<Self, LoadError> {
+        let Some(name) = name else {
+            return Ok(Self { name: names.run.clone(), driver: names.driver(), is_ours: true });
+        };
+        let classes: Api<StorageClass> = Api::all(client.clone());
+        let class = classes.get_opt(name).await?;
+        let class = class.ok_or_else(|| LoadError::NoClass(name.to_owned()))?;
+        if class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer") {
+            return Err(LoadError::ClassWaits(name.to_owned()));
+        }
+        Ok(Self { name: name.to_owned(), driver: class.provisioner, is_ours: false })
+    }
+}
+
+// === Cluster ===
+
+/// Where a run works.
+pub(super) struct Cluster {
+    pub(super) names: Names,
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    class: Class,
+    /// How the measured program finds it.
+    pub(super) kubeconfig: PathBuf,
+    served: Option<Served>,
+    _binder: JoinSet<()>,
+    /// Last, so that the server has ended before its files go.
+    pub(super) directory: TemporaryDirectory,
+}
+
+impl Cluster {
+    /// The cluster that the options name. Nothing is made in somebody else's yet.
+    pub(super) async fn open(options: &Options) -> Result<Self, LoadError> {
+        let directory = TemporaryDirectory::new().map_err(LoadError::Directory)?;
+        let theirs = options.kubeconfig.clone().zip(options.namespace.clone());
+        let (served, kubeconfig, namespace) = if let Some((kubeconfig, namespace)) = theirs {
+            (None, kubeconfig, namespace)
+        } else {
+            let served = Served::start(Settings::new(directory.path())).await?;
+            served.api().namespace(NAMESPACE);
+            let kubeconfig = served.layout().kubeconfig(MEASURED);
+            (Some(served), kubeconfig, NAMESPACE.to_owned())
+        };
+        let ours = served.as_ref().map(|served| served.layout().kubeconfig("admin"));
+        let client = client(ours.as_ref().unwrap_or(&kubeconfig)).await?;
+        let names = Names::new();
+        let mut binder = JoinSet::new();
+        if served.is_some() || options.binder {
+            binder.spawn(binder::run(client.clone(), binder::Settings::default()));
+        }
+        let cluster = Self {
+            class: Class::find(options.class.as_deref(), &names, &client).await?,
+            names,
+            client,
+            namespace,
+            kubeconfig,
+            served,
+            _binder: binder,
+            directory,
+        };
+        cluster.check_namespace().await?;
+        Ok(cluster)
+    }
+
+    async fn check_namespace(&self) -> Result<(), LoadError> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        match namespaces.get_opt(&self.namespace).await {
+            Ok(None) => Err(LoadError::NoNamespace(self.namespace.clone())),
+            // One who may not read it will be told by the first claim.
+            Ok(Some(_)) | Err(kube::Error::Api(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The claims of the run that are called after `what`, and their volumes.
+    pub(super) fn family(&self, what: &str) -> Family {
+        Family {
+            driver: self.class.driver.clone(),
+            class: self.class.name.clone(),
+            namespace: self.namespace.clone(),
+            prefix: format!("{}{what}-", self.names.prefix()),
+            labels: BTreeMap::from([(LABEL.to_owned(), self.names.run.clone())]),
+        }
+    }
+
+    /// Somebody else's claims and volumes, which nobody has any work with.
+    fn foreign(&self) -> Family {
+        Family {
+            driver: "foreign.csi.example.com".to_owned(),
+            class: "foreign".to_owned(),
+            ..self.family("foreign")
+        }
+    }
+
+    pub(super) fn claims(&self) -> Api<PersistentVolumeClaim> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn volumes(&self) -> Api<PersistentVolume> {
+        Api::all(self.client.clone())
+    }
+
+    /// The server's version, as the report tells it.
+    pub(super) async fn version(&self) -> Result<String, LoadError> {
+        let version = self.client.apiserver_version().await?.git_version;
+        Ok(if self.served.is_some() { format!("{version} (embedded)") } else { version })
+    }
+
+    /// What the measured program has asked of an embedded server.
+    pub(super) fn requests(&self) -> Option<Requests> {
+        let user = CLIENTS.iter().find(|client| client.kubeconfig == MEASURED)?.user().name;
+        Some(Requests::of(&self.served.as_ref()?.api().requests().all(), &user))
+    }
+
+    // === Before ===
+
+    /// Makes the run's class, unless it uses the cluster's own, and the foreign objects.
+    pub(super) async fn furnish(&self, foreign: usize) -> Result<(), LoadError> {
+        if self.class.is_ours {
+            let class = self.family("").storage_class(0);
+            let classes: Api<StorageClass> = Api::all(self.client.clone());
+            classes.create(&PostParams::default(), &for_creation(class)?).await?;
+        }
+        let family = self.foreign();
+        for number in 0..foreign {
+            match &self.served {
+                Some(served) => {
+                    preload(served, &family, number)?;
+                    // Whoever interrupts a long preload is heard.
+                    yield_now().await;
+                }
+                None => self.create_pair(&family, number).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn create_pair(&self, family: &Family, number: usize) -> Result<(), LoadError> {
+        let parameters = PostParams::default();
+        let claim = for_creation(family.bound_claim(number))?;
+        let claim: PersistentVolumeClaim = self.claims().create(&parameters, &claim).await?;
+        let uid = claim.uid().unwrap_or_default();
+        let mut volume: PersistentVolume = for_creation(family.volume(number, &uid, IN_USE))?;
+        if let Some(spec) = &mut volume.spec {
+            spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
+        }
+        self.volumes().create(&parameters, &volume).await?;
+        Ok(())
+    }
+
+    // === After ===
+
+    /// Takes away what the run has made in somebody else's cluster; the provisioner must still be
+    /// there. Events are left to the server, which drops them by itself.
+    pub(super) async fn clean_up(&self) -> Result<(), LoadError> {
+        if self.served.is_some() {
+            return Ok(());
+        }
+        let ours = ListParams::default().labels(&self.names.selector());
+        let claims = self.empty_of_claims(&ours).await;
+        let volumes = self.last_volumes().await;
+        self.volumes().delete_collection(&DeleteParams::default(), &ours).await?;
+        if self.class.is_ours {
+            let classes: Api<StorageClass> = Api::all(self.client.clone());
+            classes.delete_collection(&DeleteParams::default(), &ours).await?;
+        }
+        claims.and(volumes)
+    }
+
+    /// Deletes claims until there are none, twice in a row: requests that were cut may still
+    /// arrive.
+    async fn empty_of_claims(&self, ours: &ListParams) -> Result<(), LoadError> {
+        let (mut empty, mut left) = (0, 0);
+        for _ in 0..LOOKS {
+            self.claims().delete_collection(&DeleteParams::default(), ours).await?;
+            sleep(GLANCE).await;
+            left = self.claims().list_metadata(ours).await?.items.len();
+            empty = if left == 0 { empty + 1 } else { 0 };
+            if empty == 2 {
+                return Ok(());
+            }
+        }
+        Err(self.left_behind(left, "PersistentVolumeClaims"))
+    }
+
+    fn left_behind(&self, left: usize, kind: &'static str) -> LoadError {
+        LoadError::LeftBehind { left, kind, prefix: self.names.prefix() }
+    }
+
+    /// Waits until the provisioner has deleted the claims' volumes. Those of the run's own driver,
+    /// which keeps nothing, are removed by force in the end.
+    async fn last_volumes(&self) -> Result<(), LoadError> {
+        let mut left = self.volumes_of_claims().await?;
+        for _ in 0..LOOKS {
+            if left.is_empty() {
+                return Ok(());
+            }
+            sleep(GLANCE).await;
+            left = self.volumes_of_claims().await?;
+        }
+        if !self.class.is_ours {
+            return Err(self.left_behind(left.len(), "PersistentVolumes"));
+        }
+        for volume in left {
+            self.remove(&volume).await?;
+        }
+        Ok(())
+    }
+
+    /// The names of the PersistentVolumes for the run's claims that a provisioner has made.
+    async fn volumes_of_claims(&self) -> Result<Vec<String>, LoadError> {
+        let (mut names, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        let prefix = self.names.prefix();
+        loop {
+            let volumes = self.volumes().list(&page).await?;
+            let ours = volumes.items.iter().filter(|volume| {
+                // Foreign volumes of the run carry its label and nobody deletes them.
+                claim_of(volume, &self.namespace).is_some_and(|claim| claim.starts_with(&prefix))
+                    && !volume.labels().contains_key(LABEL)
+            });
+            names.extend(ours.map(kube::ResourceExt::name_any));
+            match volumes.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(names),
+            }
+        }
+    }
+
+    async fn remove(&self, volume: &str) -> Result<(), LoadError> {
+        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        match self.volumes().patch(volume, &PatchParams::default(), &bare).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        match self.volumes().delete(volume, &DeleteParams::default()).await {
+            Err(error) if !matches!(&error, kube::Error::Api(s) if s.is_not_found()) => {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn client(kubeconfig: &PathBuf) -> Result<Client, LoadError> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
+}
+
+/// Puts a claim and its volume into the embedded server, status and all.
+fn preload(served: &Served, family: &Family, number: usize) -> Result<(), LoadError> {
+    let create = |object: &Value| served.api().create(object).map_err(LoadError::Refused);
+    let claim = create(&without_identity(family.bound_claim(number)))?;
+    let uid = claim.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    create(&without_identity(family.volume(number, uid, IN_USE)))?;
+    Ok(())
+}
+
+/// The object as a client creates it.
+pub(super) fn for_creation<K: Resource + DeserializeOwned>(object: Value) -> Result<K, LoadError> {
+    Ok(serde_json::from_value(without_identity(object))?)
+}
+
+/// The object without what only the server and its controllers give it.
+fn without_identity(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["uid", "resourceVersion", "creationTimestamp", "finalizers"] {
+            metadata.remove(field);
+        }
+    }
+    object
+}

@@ -1,0 +1,308 @@
+//! The load bench: provisions and deletes claims, and says what that cost.
+//!
+//! Owns the order of a run ([`run`]): a cluster, a driver and the measured program are started or
+//! found; a first claim shows that all of it works; then all claims are made, and all deleted.
+//! Promises that nothing it has made in somebody else's cluster is left behind, also when the run
+//! fails or is interrupted. What the parts do:
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | [`options`] | the command line |
+//! | `cluster` | the embedded server or somebody's namespace; class, foreign objects, cleaning up |
+//! | [`objects`] | claims and volumes as large as real ones |
+//! | `program`, `driver` | the measured process; what it calls |
+//! | `traffic`, `watches` | making and deleting claims; seeing how far they come |
+//! | [`progress`], [`latency`] | when what happened, and how long it took |
+//! | [`usage`], [`requests`] | processor and memory from `/proc`; requests from audit or metrics |
+//! | [`report`] | the line that is printed |
+
+mod cluster;
+mod driver;
+mod error;
+pub mod latency;
+pub mod objects;
+pub mod options;
+mod program;
+pub mod progress;
+pub mod report;
+pub mod requests;
+mod traffic;
+pub mod usage;
+mod watches;
+
+use std::{collections::BTreeMap, future::Future, sync::OnceLock, time::Duration};
+
+use futures::{FutureExt as _, future};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
+
+pub use self::error::LoadError;
+use self::{
+    cluster::Cluster,
+    driver::Driver,
+    latency::rounded,
+    options::Options,
+    program::{Launch, Program},
+    progress::{Milestone, Progress},
+    report::{Cost, Delete, MemoryUse, Provision, Report, Setting},
+    requests::Requests,
+    traffic::Traffic,
+    usage::{Cpu, Memory},
+    watches::Shared,
+};
+
+/// How often progress is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How often progress is told.
+const TELL: Duration = Duration::from_secs(5);
+
+/// Does a whole run. Progress is told on stderr.
+///
+/// # Errors
+/// Why it came to nothing; or, of a run that succeeded, what could not be cleaned up.
+pub async fn run(options: Options) -> Result<Report, LoadError> {
+    let mut interrupts = Interrupts::new()?;
+    let bench = tokio::select! {
+        bench = Bench::open(options) => bench?,
+        () = interrupts.next() => return Err(LoadError::Interrupted),
+    };
+    let outcome = tokio::select! {
+        outcome = bench.measure() => outcome,
+        () = interrupts.next() => Err(LoadError::Interrupted),
+    };
+    let cleaned = tokio::select! {
+        cleaned = bench.clean_up() => cleaned,
+        // Whoever asks twice means it.
+        () = interrupts.next() => Err(LoadError::Interrupted),
+    };
+    if let Some(program) = bench.program.get() {
+        program.stop().await;
+    }
+    match (outcome, cleaned) {
+        (Ok(report), Ok(())) => Ok(report),
+        (Ok(_), Err(error)) => Err(error),
+        (Err(error), cleaned) => {
+            if let Err(left) = cleaned {
+                eprintln!("load: cleaning up: {left}");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The signals that end a run early.
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    fn new() -> Result<Self, LoadError> {
+        let listen = |kind| signal(kind).map_err(LoadError::Signals);
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        future::select(self.interrupt.recv().boxed(), self.terminate.recv().boxed()).await;
+    }
+}
+
+// === Bench ===
+
+/// Everything that takes part in a run.
+struct Bench {
+    options: Options,
+    cluster: Cluster,
+    /// Where the provisioner is not the cluster's own.
+    driver: Option<Driver>,
+    /// The same, from when it was started.
+    program: OnceLock<Program>,
+    progress: Shared,
+}
+
+/// What had been used at one time.
+struct Reading {
+    cpu: Option<Cpu>,
+    requests: Option<Requests>,
+    driver_calls: BTreeMap<&'static str, usize>,
+}
+
+impl Bench {
+    /// Starts or finds everybody but the program; makes nothing in somebody else's cluster yet.
+    async fn open(options: Options) -> Result<Self, LoadError> {
+        let cluster = Cluster::open(&options).await?;
+        let directory = cluster.directory.path();
+        let serve = || Driver::serve(&options, &cluster.names.driver(), directory);
+        let driver = options.class.is_none().then(serve).transpose().map_err(LoadError::Driver)?;
+        let (program, progress) = (OnceLock::new(), Shared::default());
+        Ok(Self { options, cluster, driver, program, progress })
+    }
+
+    /// The run, from an empty cluster to an empty cluster.
+    async fn measure(&self) -> Result<Report, LoadError> {
+        self.cluster.furnish(self.options.foreign).await?;
+        let mut watches = JoinSet::new();
+        for watch in watches::follow(&self.cluster, &self.progress) {
+            watches.spawn(watch);
+        }
+        let first_volume_seconds = self.warm_up().await?;
+        let idle = self.memory()?;
+        let traffic = self.traffic("claim", self.options.claims);
+        let cost = self.half(&traffic, traffic.create(), Milestone::Bound).await?;
+        let provision = Provision::of(&self.progress.lock(), cost);
+        let provisioned = self.memory()?;
+        let cost = self.half(&traffic, traffic.delete(), Milestone::Gone).await?;
+        let delete = Delete::of(&self.progress.lock(), cost);
+        let program = self.program.get().map(|program| program.path().display().to_string());
+        Ok(Report {
+            setting: Setting::new(&self.options, self.cluster.version().await?, program),
+            first_volume_seconds,
+            provision,
+            delete,
+            memory: MemoryUse::of(idle, provisioned, self.memory()?),
+            volumes_left_at_driver: self.left_at_driver()?,
+        })
+    }
+
+    /// Starts the program while a first claim waits, and lets that claim come and go: then every
+    /// cache is filled and every connection made. Gives the seconds from the start to its volume.
+    async fn warm_up(&self) -> Result<Option<f64>, LoadError> {
+        let first = self.traffic("first", 1);
+        first.create().await?;
+        let started = Instant::now();
+        self.launch()?;
+        self.reached(Milestone::Bound, first.count).await?;
+        let saved = self.progress.lock().last(Milestone::Saved);
+        first.delete().await?;
+        self.reached(Milestone::Gone, first.count).await?;
+        sleep(self.options.settle()).await;
+        *self.progress.lock() = Progress::default();
+        let seconds = |saved: Instant| rounded(saved.duration_since(started).as_secs_f64());
+        Ok(saved.filter(|_| self.program.get().is_some()).map(seconds))
+    }
+
+    /// Starts the program, unless the cluster's own is measured.
+    fn launch(&self) -> Result<(), LoadError> {
+        let Some(driver) = &self.driver else { return Ok(()) };
+        let program = Program::start(Launch {
+            program: self.options.program.as_deref(),
+            kubeconfig: &self.cluster.kubeconfig,
+            socket: driver.socket(),
+            counts_requests: self.options.kubeconfig.is_some(),
+            arguments: &self.options.arguments,
+            log: self.cluster.directory.path().join("provisioner.log"),
+        })?;
+        // Nothing else starts one.
+        let _ = self.program.set(program);
+        Ok(())
+    }
+
+    fn traffic(&self, what: &str, count: usize) -> Traffic {
+        Traffic {
+            claims: self.cluster.claims(),
+            family: self.cluster.family(what),
+            progress: Shared::clone(&self.progress),
+            count,
+            rate: self.options.rate,
+            concurrency: self.options.concurrency,
+        }
+    }
+
+    /// Sends one half's requests, waits until all claims have come so far and the rest has
+    /// settled, and says what that cost.
+    async fn half(
+        &self,
+        traffic: &Traffic,
+        requests: impl Future<Output = Result<(), LoadError>>,
+        end: Milestone,
+    ) -> Result<Cost, LoadError> {
+        let before = self.reading().await?;
+        future::try_join(requests, self.reached(end, traffic.count)).await?;
+        sleep(self.options.settle()).await;
+        let after = self.reading().await?;
+        Ok(after.since(before, self.driver.is_some()))
+    }
+
+    /// Waits until so many claims have come so far, for as long as the program lives.
+    async fn reached(&self, milestone: Milestone, all: usize) -> Result<(), LoadError> {
+        let arriving = async {
+            let mut told = Instant::now();
+            loop {
+                let done = self.progress.lock().count(milestone);
+                if done >= all {
+                    return Ok(());
+                }
+                if told.elapsed() > TELL {
+                    eprintln!("load: {done} of {all} are {milestone:?}");
+                    told = Instant::now();
+                }
+                self.program.get().map_or(Ok(()), Program::check)?;
+                sleep(GLANCE).await;
+            }
+        };
+        let in_time = timeout(self.options.timeout(), arriving).await;
+        in_time.unwrap_or_else(|_| Err(self.stalled(milestone, all)))
+    }
+
+    fn stalled(&self, milestone: Milestone, all: usize) -> LoadError {
+        let done = self.progress.lock().count(milestone);
+        let log = self.program.get().map(Program::last_words);
+        let log = log.map(|log| format!("; the end of the provisioner's log:\n{log}"));
+        let (seconds, log) = (self.options.timeout, log.unwrap_or_default());
+        LoadError::Stalled { milestone, done, all, seconds, log }
+    }
+
+    // === Readings ===
+
+    async fn reading(&self) -> Result<Reading, LoadError> {
+        let program = self.program.get();
+        let requests = match self.cluster.requests() {
+            None => match program {
+                Some(program) => program.requests().await,
+                None => None,
+            },
+            counted => counted,
+        };
+        Ok(Reading {
+            cpu: program.map(Program::cpu).transpose()?,
+            requests,
+            driver_calls: self.driver.as_ref().map(Driver::calls).unwrap_or_default(),
+        })
+    }
+
+    fn memory(&self) -> Result<Option<Memory>, LoadError> {
+        self.program.get().map(Program::memory).transpose()
+    }
+
+    fn left_at_driver(&self) -> Result<Option<usize>, LoadError> {
+        let left = self.driver.as_ref().map(Driver::volumes);
+        left.transpose().map_err(LoadError::Driver)
+    }
+
+    /// Takes away what was made in somebody else's cluster.
+    async fn clean_up(&self) -> Result<(), LoadError> {
+        self.cluster.clean_up().await
+    }
+}
+
+impl Reading {
+    /// What was used since `earlier`.
+    fn since(self, earlier: Self, has_driver: bool) -> Cost {
+        let before = |method: &str| earlier.driver_calls.get(method).copied().unwrap_or_default();
+        let calls =
+            self.driver_calls.iter().map(|(method, calls)| (*method, calls - before(method)));
+        let calls = calls.filter(|(_, calls)| *calls > 0).collect();
+        Cost {
+            cpu: self.cpu.zip(earlier.cpu).map(|(now, before)| now - before),
+            api: self.requests.zip(earlier.requests).map(|(now, before)| now.since(&before)),
+            driver_calls: has_driver.then_some(calls),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What is asked of a run, on the command line.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum, value_parser};
+
+/// Provisions and deletes claims, and prints one line of JSON that says how that went.
+///
+/// Without `--kubeconfig` it starts an API server in memory, binds claims as
+/// kube-controller-manager does, and measures the program beside it.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "load")]
+pub struct Options {
+    /// How many claims to provision and delete.
+    #[arg(long, default_value_t = 1000, value_parser = at_most_20_000)]
+    pub claims: usize,
+    /// Claims a second, created and later deleted; without it as many as the server takes.
+    #[arg(long, value_parser = positive)]
+    pub rate: Option<f64>,
+    /// How many requests that create or delete claims run at once.
+    #[arg(long, default_value_t = 32, value_parser = at_least_1)]
+    pub concurrency: usize,
+    /// Claims and volumes of somebody else that stand in the cluster from the start, in pairs.
+    #[arg(long, default_value_t = 0)]
+    pub foreign: usize,
+    /// Where the driver keeps its volumes.
+    #[arg(long, value_enum, default_value_t = Store::Memory)]
+    pub driver: Store,
+    /// How long the driver takes to create or delete a volume, in milliseconds.
+    #[arg(long, default_value_t = 0, value_name = "MS")]
+    pub driver_latency: u64,
+    /// The cluster to run against; what was made there is removed at the end.
+    #[arg(long, requires = "namespace")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace for claims. It must exist.
+    #[arg(long, requires = "kubeconfig")]
+    pub namespace: Option<String>,
+    /// Measure the cluster's own provisioner, by claims of this class; no program is started.
+    #[arg(long, requires = "kubeconfig", conflicts_with_all = ["program", "driver", "driver_latency", "arguments"])]
+    pub class: Option<String>,
+    /// Bind claims, for a cluster that has no kube-controller-manager.
+    #[arg(long, requires = "kubeconfig")]
+    pub binder: bool,
+    /// The provisioner to measure; by default `csi-provisioner` beside this program.
+    #[arg(long)]
+    pub program: Option<PathBuf>,
+    /// Seconds without anything to do before memory is read and after each half.
+    #[arg(long, default_value_t = 2, value_name = "SECONDS")]
+    pub settle: u64,
+    /// Seconds that each half may take before the run is given up.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    /// More arguments for the provisioner.
+    #[arg(last = true)]
+    pub arguments: Vec<String>,
+}
+
+/// Where a driver keeps its volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Store {
+    /// Nowhere but in memory: answers at once, or after `--driver-latency`.
+    Memory,
+    /// As directories, written through to the disk.
+    Disk,
+}
+
+impl Store {
+    /// As on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+}
+
+impl Options {
+    /// `--settle`
+    pub fn settle(&self) -> Duration {
+        Duration::from_secs(self.settle)
+    }
+
+    /// `--timeout`
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+/// The embedded server remembers 250 000 requests, of which a claim costs about ten.
+fn at_most_20_000(text: &str) -> Result<usize, String> {
+    let claims = at_least_1(text)?;
+    if claims > 20_000 { Err("at most 20000".to_owned()) } else { Ok(claims) }
+}
+
+fn at_least_1(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    // Also refuses what is no number at all; a pause of more than 1000 s is a mistake.
+    if (0.001..=1e6).contains(&rate) {
+        Ok(rate)
+    } else {
+        Err("between 0.001 and 1000000".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, ErrorKind> {
+        let words = std::iter::once("load").chain(line.split_whitespace());
+        Options::try_parse_from(words).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn without_options_a_thousand_claims_go_to_the_embedded_server() {
+        let options = parse("").unwrap();
+        assert_eq!((options.claims, options.rate, options.foreign), (1000, None, 0));
+        assert!(options.kubeconfig.is_none() && options.program.is_none());
+    }
+
+    #[test]
+    fn what_follows_two_dashes_is_the_programs() {
+        let options = parse("--claims 20 -- -v=5 --worker-threads=10").unwrap();
+        assert_eq!(options.arguments, ["-v=5", "--worker-threads=10"]);
+    }
+
+    #[test]
+    fn a_cluster_is_never_touched_outside_a_named_namespace() {
+        assert_eq!(parse("--kubeconfig f").unwrap_err(), ErrorKind::MissingRequiredArgument);
+        for needs_cluster in ["--namespace n", "--class c", "--binder"] {
+            let refused = parse(needs_cluster).unwrap_err();
+            assert_eq!(refused, ErrorKind::MissingRequiredArgument, "{needs_cluster}");
+        }
+        assert!(parse("--kubeconfig f --namespace n").is_ok());
+    }
+
+    #[test]
+    fn the_clusters_own_provisioner_takes_neither_program_nor_driver() {
+        let own = "--kubeconfig f --namespace n --class c";
+        assert!(parse(own).is_ok());
+        for more in ["--program p", "--driver disk", "--driver-latency 3", "-- -v=5"] {
+            let refused = parse(&format!("{own} {more}")).unwrap_err();
+            assert_eq!(refused, ErrorKind::ArgumentConflict, "{more}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_are_refused() {
+        for line in [
+            "--claims 0",
+            "--claims 20001",
+            "--concurrency 0",
+            "--rate 0",
+            "--rate NaN",
+            "--rate -1",
+            "--timeout 0",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert_eq!(parse("--rate 0.5").unwrap().rate, Some(0.5));
+    }
+}

@@ -1,0 +1,139 @@
+//! How often what was asked of the API server, and how much was said.
+//!
+//! Owns the counts, from the embedded server's record or, where the server is somebody else's,
+//! from the metrics of the program itself. Promises that the difference of two readings is what
+//! happened between them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::apiserver::audit::Recorded;
+
+/// The program's own count of its requests.
+const METRIC: &str = "provisioner_api_requests_total";
+
+/// Requests to the API server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Requests {
+    /// How many of each `verb resource/subresource`.
+    pub calls: BTreeMap<String, u64>,
+    /// Bytes of their bodies; only where the server is ours.
+    pub bytes_written: Option<u64>,
+    /// Bytes of the answers' bodies, watches included; only where the server is ours.
+    pub bytes_read: Option<u64>,
+}
+
+impl Requests {
+    /// The requests of `user` among those recorded.
+    pub fn of<'a>(recorded: impl IntoIterator<Item = &'a Recorded>, user: &str) -> Self {
+        let (mut calls, mut written, mut read) = (BTreeMap::new(), 0, 0);
+        for request in recorded.into_iter().filter(|request| request.user.name == user) {
+            *calls.entry(request.what()).or_default() += 1;
+            written += request.bytes_in;
+            read += request.sent();
+        }
+        Self { calls, bytes_written: Some(written), bytes_read: Some(read) }
+    }
+
+    /// The requests that the program's metrics page counts; `None` where it counts none.
+    pub fn in_metrics(page: &str) -> Option<Self> {
+        let mut calls = BTreeMap::new();
+        for line in page.lines() {
+            let Some((verb, resource, count)) = sample(line) else { continue };
+            *calls.entry(format!("{verb} {resource}")).or_default() += count;
+        }
+        (!calls.is_empty()).then_some(Self { calls, bytes_written: None, bytes_read: None })
+    }
+
+    /// What came after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |what: &str| earlier.calls.get(what).copied().unwrap_or_default();
+        let new = self.calls.iter().map(|(what, count)| (what, count.saturating_sub(before(what))));
+        let bytes = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        Self {
+            calls: new.filter(|(_, new)| *new > 0).map(|(what, new)| (what.clone(), new)).collect(),
+            bytes_written: bytes(self.bytes_written, earlier.bytes_written),
+            bytes_read: bytes(self.bytes_read, earlier.bytes_read),
+        }
+    }
+}
+
+/// Verb, resource and count of a line like `METRIC{code="200",resource="r",verb="v"} 3`.
+fn sample(line: &str) -> Option<(&str, &str, u64)> {
+    let (labels, count) = line.strip_prefix(METRIC)?.strip_prefix('{')?.split_once("} ")?;
+    let label = |name: &str| {
+        labels
+            .split(',')
+            .find_map(|pair| pair.strip_prefix(name)?.strip_prefix("=\"")?.strip_suffix('"'))
+    };
+    Some((label("verb")?, label("resource")?, count.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::apiserver::{User, request_info::RequestInfo};
+
+    fn recorded(user: &str, method: &str, uri: &str, bytes: u64) -> Recorded {
+        Recorded {
+            user: User::new(user),
+            info: RequestInfo::parse(&method.parse().unwrap(), &uri.parse().unwrap()),
+            code: 200,
+            bytes_in: bytes,
+            bytes_out: Arc::new((2 * bytes).into()),
+            received: jiff::Timestamp::UNIX_EPOCH,
+            answered: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn calls(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        of.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn only_the_measured_users_requests_count() {
+        let volumes = "/api/v1/persistentvolumes";
+        let all = [
+            recorded("measured", "POST", volumes, 100),
+            recorded("measured", "POST", volumes, 10),
+            recorded("somebody", "POST", volumes, 1),
+            recorded("measured", "PATCH", "/api/v1/persistentvolumes/x/status", 1000),
+        ];
+        let requests = Requests::of(&all, "measured");
+        let expected =
+            calls(&[("create persistentvolumes", 2), ("patch persistentvolumes/status", 1)]);
+        assert_eq!(requests.calls, expected);
+        assert_eq!((requests.bytes_written, requests.bytes_read), (Some(1110), Some(2220)));
+    }
+
+    #[test]
+    fn a_metrics_page_is_summed_over_codes() {
+        let page = "# TYPE provisioner_api_requests_total counter\n\
+            provisioner_api_requests_total{code=\"201\",resource=\"events\",verb=\"create\"} 40\n\
+            provisioner_api_requests_total{code=\"409\",resource=\"events\",verb=\"create\"} 2\n\
+            provisioner_api_requests_total{code=\"200\",resource=\"leases\",verb=\"update\"} 7\n\
+            provisioner_api_requests_total_other{verb=\"x\",resource=\"y\"} 7\n\
+            workqueue_adds_total{name=\"claims\"} 1\n";
+        let requests = Requests::in_metrics(page).unwrap();
+        assert_eq!(requests.calls, calls(&[("create events", 42), ("update leases", 7)]));
+        assert_eq!(requests.bytes_read, None);
+        assert_eq!(Requests::in_metrics("rest_client_requests_total{code=\"200\"} 3\n"), None);
+    }
+
+    #[test]
+    fn the_difference_leaves_out_what_did_not_happen() {
+        let reading = |of: &[(&str, u64)], bytes| Requests {
+            calls: calls(of),
+            bytes_written: Some(bytes),
+            bytes_read: None,
+        };
+        let earlier = reading(&[("list pods", 1), ("get secrets", 2)], 10);
+        let later = reading(&[("list pods", 1), ("get secrets", 5), ("create events", 1)], 15);
+        let between = reading(&[("get secrets", 3), ("create events", 1)], 5);
+        assert_eq!(later.since(&earlier), between);
+    }
+}

@@ -1,0 +1,141 @@
+//! The load bench with the real program: what its line says is what happened.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{collections::BTreeMap, env, fs, path::Path};
+
+use clap::Parser as _;
+use serde_json::{Value, json};
+use testkit::{
+    apiserver::serve::{Served, Settings},
+    load::{self, options::Options},
+};
+
+const CLAIMS: u64 = 20;
+
+/// Runs the bench on this package's program; its line.
+async fn line(arguments: &[&str]) -> Value {
+    let program = ["load", "--program", env!("CARGO_BIN_EXE_csi-provisioner")];
+    let few = ["--claims", "20", "--settle", "1"];
+    let words = [&program[..], &few, arguments].concat();
+    let options = Options::try_parse_from(words).unwrap();
+    let report = load::run(options).await.unwrap_or_else(|error| panic!("{error}"));
+    serde_json::to_value(report).unwrap()
+}
+
+fn number(line: &Value, path: &str) -> f64 {
+    let value = line.pointer(path).and_then(Value::as_f64);
+    value.unwrap_or_else(|| panic!("no number {path} in {line}"))
+}
+
+fn is_latency(line: &Value, path: &str) {
+    let [p50, p99, max] =
+        ["p50_ms", "p99_ms", "max_ms"].map(|field| number(line, &format!("{path}/{field}")));
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{path}: {p50} {p99} {max}");
+}
+
+fn is_pace(line: &Value, path: &str) {
+    let [seconds, rate] =
+        ["seconds", "per_second"].map(|field| number(line, &format!("{path}/{field}")));
+    let claims = seconds * rate;
+    assert!((claims - 20.0).abs() < 0.5, "{path}: {seconds} s at {rate}");
+}
+
+/// A claim costs one call, one PersistentVolume and two events; a deletion one call, one DELETE
+/// and one PATCH. Whatever else was asked for is not the ordinary path's.
+fn costs_what_it_must(line: &Value) {
+    let calls = |half: &str| line.pointer(&format!("/{half}/driver_calls")).cloned();
+    assert_eq!(calls("provision"), Some(json!({"CreateVolume": CLAIMS})));
+    assert_eq!(calls("delete"), Some(json!({"DeleteVolume": CLAIMS})));
+    let requests = |half: &str| line.pointer(&format!("/{half}/api/calls")).cloned();
+    let created = json!({"create persistentvolumes": CLAIMS, "create events": 2 * CLAIMS});
+    assert_eq!(requests("provision"), Some(created));
+    let deleted = json!({"delete persistentvolumes": CLAIMS, "patch persistentvolumes": CLAIMS});
+    assert_eq!(requests("delete"), Some(deleted));
+    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
+}
+
+#[tokio::test]
+async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
+    let line = line(&["--foreign", "30", "--driver", "disk"]).await;
+    assert_eq!(line.pointer("/setting/claims"), Some(&json!(CLAIMS)));
+    assert_eq!(line.pointer("/setting/foreign"), Some(&json!(30)));
+    assert_eq!(line.pointer("/setting/driver"), Some(&json!("disk")));
+    costs_what_it_must(&line);
+    for pace in ["/provision/bound", "/provision/saved", "/delete/gone"] {
+        is_pace(&line, pace);
+    }
+    for latency in [
+        "/provision/claim_to_saved",
+        "/provision/claim_to_bound",
+        "/delete/claim_to_gone",
+        "/delete/released_to_gone",
+    ] {
+        is_latency(&line, latency);
+    }
+    assert!(number(&line, "/first_volume_seconds") > 0.0);
+    for half in ["provision", "delete"] {
+        let cpu = number(&line, &format!("/{half}/cpu/user_seconds"));
+        assert!((0.0..60.0).contains(&cpu), "{half}: {cpu} s");
+        // Bodies of a claim's requests; the watches show at least each volume.
+        assert!(number(&line, &format!("/{half}/api/bytes_written")) > 20.0 * 100.0);
+        assert!(number(&line, &format!("/{half}/api/bytes_read")) > 20.0 * 500.0);
+    }
+    let memory = |field: &str| number(&line, &format!("/memory/{field}"));
+    assert!(memory("idle/anonymous_kib") < memory("idle/rss_kib"));
+    assert!(memory("peak_rss_kib") >= memory("end/rss_kib").max(memory("idle/rss_kib")));
+}
+
+/// A cluster that the bench knows only by a kubeconfig.
+struct Somebodys(Served);
+
+impl Somebodys {
+    async fn cluster() -> Self {
+        let directory = env::temp_dir().join(format!("load-{}", std::process::id()));
+        let served = Served::start(Settings::new(directory)).await.unwrap();
+        served.api().namespace("theirs");
+        Self(served)
+    }
+
+    fn root(&self) -> &Path {
+        self.0.layout().root()
+    }
+
+    /// Creations and deletions of volumes and events that were answered well.
+    fn writes(&self) -> BTreeMap<String, u64> {
+        let mut writes = BTreeMap::new();
+        for request in self.0.api().requests().all() {
+            let what = request.what();
+            let counts = ["create persistentvolumes", "create events", "delete persistentvolumes"];
+            if counts.contains(&what.as_str()) && request.code < 300 {
+                *writes.entry(what).or_default() += 1;
+            }
+        }
+        writes
+    }
+}
+
+impl Drop for Somebodys {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.root());
+    }
+}
+
+#[tokio::test]
+async fn in_somebodys_cluster_the_programs_own_counts_are_told_and_nothing_is_left() {
+    let somebodys = Somebodys::cluster().await;
+    let kubeconfig = somebodys.0.layout().kubeconfig("admin");
+    let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "theirs"];
+    let line = line(&[&cluster[..], &["--binder", "--foreign", "5"]].concat()).await;
+    costs_what_it_must(&line);
+    assert_eq!(line.pointer("/provision/api/bytes_read"), Some(&Value::Null));
+    // The run's claims and the one before them.
+    let writes = somebodys.writes();
+    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 1 + 5)));
+    assert_eq!(writes.get("create events"), Some(&(2 * (CLAIMS + 1))));
+    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 1)));
+    for kind in ["PersistentVolumeClaim", "PersistentVolume", "StorageClass"] {
+        assert_eq!(somebodys.0.api().count(kind), 0, "{kind}");
+    }
+}

@@ -1,0 +1,246 @@
+//! What the program holds in memory for each object in the cluster: nothing for those it has no
+//! work with, little for the others. Live bytes, counted by the allocator, so that neither the
+//! machine nor the time of day matters.
+//!
+//! The whole program runs as a standby, which watches everything and does nothing, on an API
+//! server that makes its objects up while it sends them: all that stays in memory is the program's.
+//! One test and a binary of its own, because whatever else ran would be counted as well.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "memory/cluster.rs"]
+mod cluster;
+
+use std::{alloc::System, collections::BTreeMap, fmt::Write as _, io, sync::Arc, time::Duration};
+
+use cluster::{Maker, Show};
+use csi_provisioner::{
+    app::{self, Host, World},
+    csi::{BoxedIo, Connector},
+    flags::Flags,
+    runtime::{Clock, Generator, Spawner},
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
+use serde_json::Value;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use testkit::{
+    driver::{self, Script, Scripted},
+    load::objects::{Family, IN_USE, Standing},
+};
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Objects of a kind in the cluster: enough for the maps' slack to average out.
+const OBJECTS: usize = 1_000;
+
+/// Bytes an object that is not kept may cost on average, for buffers that have grown.
+const NOTHING: u64 = 16;
+
+/// Simulated time within which the program has taken everything in.
+const SETTLES: Duration = Duration::from_secs(30);
+
+const DRIVER: &str = "rbd.csi.ceph.com";
+
+/// Live bytes on the heap.
+fn live() -> u64 {
+    let stats = ALLOCATOR.stats();
+    (stats.bytes_allocated - stats.bytes_deallocated) as u64
+}
+
+// === What is in the cluster ===
+
+/// One kind of objects, and what one of them may cost.
+struct Load {
+    name: &'static str,
+    plural: &'static str,
+    at_most: u64,
+    /// Events before the list is whole, and all, of one object.
+    events: (usize, usize),
+    event: Maker,
+}
+
+impl Load {
+    /// Objects that are there from the start.
+    fn listed(
+        name: &'static str,
+        plural: &'static str,
+        at_most: u64,
+        object: impl Fn(usize) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let event: Maker = Arc::new(move |number| ("ADDED", object(number)));
+        Self { name, plural, at_most, events: (1, 1), event }
+    }
+
+    /// Objects that are there from the start, and then all change or go.
+    fn changing(
+        name: &'static str,
+        plural: &'static str,
+        before: impl Fn(usize) -> Value + Send + Sync + 'static,
+        then: &'static str,
+        after: impl Fn(usize) -> Value + Send + Sync + 'static,
+    ) -> Self {
+        let event: Maker = Arc::new(move |number| match number.checked_sub(OBJECTS) {
+            None => ("ADDED", before(number)),
+            Some(number) => (then, after(number)),
+        });
+        Self { name, plural, at_most: NOTHING, events: (1, 2), event }
+    }
+
+    fn show(&self, objects: usize) -> Show {
+        let (listed, total) = self.events;
+        Show { listed: listed * objects, total: total * objects, event: Arc::clone(&self.event) }
+    }
+}
+
+fn family(driver: &str, prefix: &str) -> Family {
+    Family {
+        driver: driver.to_owned(),
+        class: "fast".to_owned(),
+        namespace: "shop".to_owned(),
+        prefix: prefix.to_owned(),
+        labels: BTreeMap::new(),
+    }
+}
+
+fn ours() -> Family {
+    family(DRIVER, "ours-")
+}
+
+fn foreign() -> Family {
+    family("ebs.csi.aws.com", "foreign-")
+}
+
+fn volume(family: &Family, number: usize, standing: Standing) -> Value {
+    family.volume(number, &family.uid("claim", number), standing)
+}
+
+const RELEASED: Standing = Standing { phase: "Released", policy: "Delete" };
+const ARCHIVED: Standing = Standing { phase: "Released", policy: "Retain" };
+
+/// Everything that a cluster can be full of.
+fn loads() -> Vec<Load> {
+    let (claims, volumes) = ("persistentvolumeclaims", "persistentvolumes");
+    vec![
+        Load::listed("foreign claims, waiting", claims, NOTHING, |n| foreign().waiting_claim(n)),
+        Load::listed("foreign claims, bound", claims, NOTHING, |n| foreign().bound_claim(n)),
+        Load::listed("foreign volumes, in use", volumes, NOTHING, |n| {
+            volume(&foreign(), n, IN_USE)
+        }),
+        Load::listed("foreign volumes, released", volumes, NOTHING, |n| {
+            volume(&foreign(), n, RELEASED)
+        }),
+        Load::listed("our claims, bound", claims, NOTHING, |n| ours().bound_claim(n)),
+        Load::listed("our volumes, in use", volumes, NOTHING, |n| volume(&ours(), n, IN_USE)),
+        Load::listed("our volumes, archived", volumes, NOTHING, |n| volume(&ours(), n, ARCHIVED)),
+        Load::changing(
+            "our claims, waiting then bound",
+            claims,
+            |n| ours().waiting_claim(n),
+            "MODIFIED",
+            |n| ours().bound_claim(n),
+        ),
+        Load::changing(
+            "our volumes, released then gone",
+            volumes,
+            |n| volume(&ours(), n, RELEASED),
+            "DELETED",
+            |n| volume(&ours(), n, RELEASED),
+        ),
+        Load::listed("our claims, waiting", claims, 4_500, |n| ours().waiting_claim(n)),
+        Load::listed("our volumes, to be deleted", volumes, 3_000, |n| {
+            volume(&ours(), n, RELEASED)
+        }),
+        Load::listed("attachments", "volumeattachments", 300, |n| foreign().attachment(n)),
+        Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
+    ]
+}
+
+// === The program ===
+
+/// Runs tasks that all end with it.
+#[derive(Clone, Default)]
+struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+impl Spawner for Tasks {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.lock().spawn(task);
+    }
+}
+
+struct SimulatedClock(Instant);
+
+impl Clock for SimulatedClock {
+    fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_second(1_767_225_600).unwrap()
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(1000) + self.0.elapsed()
+    }
+}
+
+/// A driver that attaches volumes, so that attachments are watched.
+fn attaching_driver() -> driver::Host<Scripted> {
+    let capabilities = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"];
+    driver::Host::new(Scripted::new(Script {
+        name: Some(DRIVER.to_owned()),
+        controller_capabilities: Some(capabilities.map(str::to_owned).into()),
+        ..Script::default()
+    }))
+}
+
+fn connector(driver: Arc<driver::Host<Scripted>>) -> Connector {
+    Arc::new(move |_| {
+        let stream: io::Result<BoxedIo> =
+            driver.connect().map(|stream| Box::new(stream) as BoxedIo);
+        async move { stream }.boxed()
+    })
+}
+
+/// The bytes that the program holds once it has taken in `objects` of a load.
+async fn held(load: &Load, objects: usize) -> u64 {
+    let before = live();
+    let arguments = ["csi-provisioner", "--leader-election", "--leader-election-lease-duration=1h"];
+    let flags = Flags::parse(arguments.into_iter().map(Into::into), |_| None).unwrap().flags;
+    let tasks = Tasks::default();
+    let world = World {
+        transport: cluster::transport([(load.plural, load.show(objects))].into()),
+        connector: connector(Arc::new(attaching_driver())),
+        clock: Arc::new(SimulatedClock(Instant::now())),
+        random: Arc::new(Generator::from_seed(1)),
+        spawner: Arc::new(tasks.clone()),
+        host: Host { name: "standby".to_owned(), ..Host::default() },
+    };
+    let mut program = app::run(flags, world, CancellationToken::new()).boxed();
+    // It has settled when this time is over, and must not have ended by itself.
+    tokio::time::timeout(SETTLES, &mut program).await.expect_err("a standby goes on");
+    let held = live() - before;
+    drop(program);
+    tasks.0.lock().abort_all();
+    while tasks.0.lock().join_next().now_or_never().flatten().is_some() {
+        tokio::task::yield_now().await;
+    }
+    held
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_follows_the_work_and_not_the_cluster() {
+    let mut table = String::new();
+    let mut fat = Vec::new();
+    for load in loads() {
+        let (none, all) = (held(&load, 0).await, held(&load, OBJECTS).await);
+        let each = all.saturating_sub(none) / OBJECTS as u64;
+        let Load { name, at_most, .. } = load;
+        writeln!(table, "{name:34} {each:6} bytes each, at most {at_most}").unwrap();
+        if each > at_most {
+            fat.push(name);
+        }
+    }
+    println!("{table}");
+    assert!(fat.is_empty(), "these cost more than they may: {fat:?}\n{table}");
+}
