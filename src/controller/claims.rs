@@ -141,6 +141,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(&self, uid: &str) -> Verdict {
         let Some(key) = self.book.key(uid) else { return Verdict::Done };
         let _held = self.exclusive.hold(&key).await;
+        let audited = self.book.take_audited(uid);
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
@@ -150,7 +151,12 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.tell_blocked(&glance.claim, &why);
                 Verdict::Retry
             }
-            Plan::Provision(class) => self.take(uid, glance, class).await,
+            Plan::Provision(class) => {
+                if audited {
+                    self.metrics.audit_found("claims");
+                }
+                self.take(uid, glance, class).await
+            }
         }
     }
 

@@ -135,6 +135,8 @@ impl<P: Provisioner> Controller<P> {
         let exclusive = Exclusive::default();
         let naming = Arc::clone(&provisioner);
         let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
+        let (counted, gauges) = (book.clone(), metrics.controller.clone());
+        metrics.before_scrape(move || gauges.in_work(&counted.census()));
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -343,9 +345,31 @@ impl<P: Provisioner> Controller<P> {
     async fn audit(&self) {
         loop {
             tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
-            self.claims.book.all().into_iter().for_each(|uid| self.queues.claims.add(uid));
-            self.volumes.book.all().into_iter().for_each(|name| self.queues.volumes.add(name));
-            self.claims.store.all().into_iter().for_each(|uid| self.queues.unsaved.add(uid));
+            self.audit_once();
+        }
+    }
+
+    /// Queues everything in work, and counts what no queue held although it had to.
+    fn audit_once(&self) {
+        let Queues { claims, volumes, unsaved } = &self.queues;
+        for uid in self.claims.book.all() {
+            // Whether anything is due for a claim shows when it is looked at.
+            if !claims.holds(&uid) {
+                self.claims.book.audited(&uid);
+            }
+            claims.add(uid);
+        }
+        for name in self.volumes.book.all() {
+            if !volumes.holds(&name) && !self.volumes.book.is_removed(&name) {
+                self.metrics.controller.audit_found("volumes");
+            }
+            volumes.add(name);
+        }
+        for uid in self.claims.store.all() {
+            if !unsaved.holds(&uid) {
+                self.metrics.controller.audit_found("unsavedpvs");
+            }
+            unsaved.add(uid);
         }
     }
 }

@@ -231,7 +231,7 @@ async fn every_call_is_counted_with_its_code() {
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
     create(&driver).await.unwrap_err();
     driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err();
-    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    let text = metrics.text();
     for (driver, code, method) in [
         ("unknown-driver", "OK", PROBE),
         ("unknown-driver", "OK", INFO),
@@ -349,7 +349,7 @@ async fn a_call_is_cut_when_the_gate_shuts() {
     });
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     assert_eq!(error.unwrap_err().word(), Word::Local);
-    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    let text = metrics.text();
     assert!(text.contains(
         "grpc_status_code=\"Unavailable\",method_name=\"/csi.v1.Controller/CreateVolume\""
     ));
