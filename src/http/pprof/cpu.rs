@@ -6,9 +6,10 @@
 //! frame pointers, for which `.cargo/config.toml` has everything compiled. Leaves the unsafe part
 //! to the crate `pprof`.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use pprof::{Error as PprofError, ProfilerGuard, Report};
+use tokio::sync::Semaphore;
 
 use super::format::Profile;
 use crate::runtime::aside;
@@ -23,7 +24,7 @@ pub(super) enum Error {
     /// Somebody else takes one; Go's words.
     #[error("cpu profiling already in use")]
     Busy,
-    /// There is nowhere to put samples that memory is not kept for.
+    /// There is nowhere to put the samples that memory has no room for.
     #[error(
         "no folder for temporary files can be written to: mount an emptyDir at /tmp, or set TMPDIR"
     )]
@@ -36,32 +37,50 @@ pub(super) enum Error {
 impl From<PprofError> for Error {
     fn from(error: PprofError) -> Self {
         match error {
+            // The one before was given up, and is still being taken down.
             PprofError::Running => Self::Busy,
             other => Self::Failed(other.to_string()),
         }
     }
 }
 
-/// Takes a profile for this long; the file.
-pub(super) async fn take(time: Duration) -> Result<Vec<u8>, Error> {
-    find_folder()?;
-    let guard = ProfilerGuard::new(FREQUENCY)?;
+/// Takes profiles, one at a time.
+#[derive(Debug)]
+pub(super) struct Sampler(Semaphore);
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
+impl Sampler {
+    /// Takes a profile for this long; the file.
+    pub(super) async fn take(&self, time: Duration) -> Result<Vec<u8>, Error> {
+        let _turn = self.0.try_acquire().map_err(|_| Error::Busy)?;
+        sample(time).await
+    }
+}
+
+async fn sample(time: Duration) -> Result<Vec<u8>, Error> {
+    // Setting up and finding the functions' names takes a while: the work goes on meanwhile.
+    let guard = aside(start).await.map_err(Error::Failed)??;
     tokio::time::sleep(time).await;
-    // Finding the functions' names takes a while; the work must not stand still meanwhile.
-    aside(move || guard.report().build().map(|report| encode(&report)))
-        .await
-        .map_err(Error::Failed)?
-        .map_err(Error::from)
+    let report = aside(move || guard.report().build().map(|report| encode(&report)));
+    Ok(report.await.map_err(Error::Failed)??)
+}
+
+fn start() -> Result<ProfilerGuard<'static>, Error> {
+    find_folder()?;
+    Ok(ProfilerGuard::new(FREQUENCY)?)
 }
 
 /// Sees to it that samples can be written somewhere: an image without /tmp has /dev/shm.
 fn find_folder() -> Result<(), Error> {
     let folders = [tempfile::env::temp_dir(), PathBuf::from("/dev/shm")];
-    let writable = |folder: &&PathBuf| -> bool {
-        let file: io::Result<_> = tempfile::tempfile_in(folder);
-        file.is_ok()
-    };
-    let folder = folders.iter().find(writable).ok_or(Error::NoFolder)?;
+    let mut folders = folders.iter();
+    let folder = folders.find(|folder| tempfile::tempfile_in(folder).is_ok());
+    let folder = folder.ok_or(Error::NoFolder)?;
     // Told once is enough: an error says that it was told before.
     let _ = tempfile::env::override_temp_dir(folder);
     Ok(())
@@ -80,8 +99,8 @@ fn encode(report: &Report) -> Vec<u8> {
 }
 
 /// The stacks by the names of their functions, the innermost first, and how often each was met.
-fn stacks(report: &Report) -> std::collections::BTreeMap<Vec<String>, i64> {
-    let mut stacks = std::collections::BTreeMap::new();
+fn stacks(report: &Report) -> BTreeMap<Vec<String>, i64> {
+    let mut stacks = BTreeMap::new();
     for (frames, count) in &report.data {
         let stack = frames.frames.iter().flatten().map(pprof::Symbol::name).collect();
         *stacks.entry(stack).or_default() += i64::try_from(*count).unwrap_or(0);

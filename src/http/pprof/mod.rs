@@ -43,12 +43,13 @@ const MOMENTS: [(&str, &str); 6] = [
 /// Serves profiles.
 pub(super) struct Profiles {
     tasks: Tasks,
+    cpu: cpu::Sampler,
 }
 
 impl Profiles {
     /// Of the process whose tasks these are.
     pub(super) fn new(tasks: Tasks) -> Self {
-        Self { tasks }
+        Self { tasks, cpu: cpu::Sampler::default() }
     }
 
     /// What stands at `name` below [`PATH`].
@@ -56,7 +57,7 @@ impl Profiles {
         match name {
             "" => ok(HTML, index()),
             "cmdline" => ok(TEXT, command_line()),
-            "profile" => cpu_profile(query).await,
+            "profile" => self.cpu_profile(query).await,
             // Names are in the profiles already; the answer tells pprof not to ask.
             "symbol" => ok(TEXT, "num_symbols: 1\n"),
             "trace" => failure(
@@ -64,6 +65,20 @@ impl Profiles {
                 "this program is not written in Go and has no execution trace; try profile or goroutine",
             ),
             _ => self.moment(name, query),
+        }
+    }
+
+    async fn cpu_profile(&self, query: &str) -> Answer {
+        let seconds = match parameter(query, "seconds").unwrap_or(0) {
+            0 => DEFAULT_SECONDS,
+            seconds => seconds.min(MAX_SECONDS),
+        };
+        match self.cpu.take(Duration::from_secs(seconds)).await {
+            Ok(profile) => download("profile", profile),
+            Err(error) => failure(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                &format!("Could not enable CPU profiling: {error}"),
+            ),
         }
     }
 
@@ -109,20 +124,6 @@ fn counted<N: ToString>(
         profile.sample(&[name.to_string()], &[i64::try_from(*count).unwrap_or(i64::MAX)]);
     }
     profile
-}
-
-async fn cpu_profile(query: &str) -> Answer {
-    let seconds = match parameter(query, "seconds").unwrap_or(0) {
-        0 => DEFAULT_SECONDS,
-        seconds => seconds.min(MAX_SECONDS),
-    };
-    match cpu::take(Duration::from_secs(seconds)).await {
-        Ok(profile) => download("profile", profile),
-        Err(error) => failure(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            &format!("Could not enable CPU profiling: {error}"),
-        ),
-    }
 }
 
 /// A number among the query's parameters.

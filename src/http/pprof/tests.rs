@@ -1,6 +1,9 @@
 //! Profiles as other programs read them: the shapes below are from pprof's own profile.proto.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use prost::Message;
 
@@ -173,10 +176,9 @@ fn parameters_are_found_whole() {
 
 /// Uses CPU time under a name that a profile can show.
 #[inline(never)]
-fn spin_for_the_profile(time: Duration) -> u64 {
-    let start = tokio::time::Instant::now();
+fn spin_for_the_profile(end: &AtomicBool) -> u64 {
     let mut state = 1_u64;
-    while start.elapsed() < time {
+    while !end.load(Ordering::Relaxed) {
         for _ in 0..1000 {
             state = std::hint::black_box(state.wrapping_mul(6_364_136_223_846_793_005) + 1);
         }
@@ -184,12 +186,23 @@ fn spin_for_the_profile(time: Duration) -> u64 {
     state
 }
 
+/// Ends the busy task, also when the test fails: its runtime waits for it.
+#[derive(Default)]
+struct End(Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
     let (profiles, tasks) = profiles();
-    let (profiles, busy) = (Arc::new(profiles), Duration::from_millis(1500));
+    let end = End::default();
+    let busy = Arc::clone(&end.0);
     tasks.passing("busy", async move {
-        spin_for_the_profile(busy);
+        spin_for_the_profile(&busy);
     });
     let (first, second) = tokio::join!(
         read(&profiles, "profile", "seconds=1"),
@@ -199,6 +212,7 @@ async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
         second,
         (500, "Could not enable CPU profiling: cpu profiling already in use\n".to_owned())
     );
+    drop(end);
     assert_eq!(first.kinds(), [("samples", "count"), ("cpu", "nanoseconds")]);
     let period = first.period_type.as_ref().unwrap();
     assert_eq!((first.text(period.kind), first.text(period.unit)), ("cpu", "nanoseconds"));
@@ -213,7 +227,11 @@ async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
         nanos += sample.value[1];
     }
     // A busy machine gives less than the whole second.
-    assert!((10..=150).contains(&samples) && nanos == samples * first.period, "{samples} {nanos}");
+    assert!(
+        (10..=150).contains(&samples) && nanos == samples * first.period,
+        "{samples} {nanos} in {:?}",
+        first.sample.iter().map(|it| (first.stack(it), it.value.clone())).collect::<Vec<_>>()
+    );
     // And once more: what was set up was taken down.
     assert_eq!(answer(&profiles, "profile", "seconds=1").await.0, 200);
 }
