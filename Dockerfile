@@ -4,7 +4,8 @@ FROM rust:1.89-bookworm AS build
 WORKDIR /source
 COPY . .
 # The target is named so that build scripts and macros are not linked statically too.
-RUN RUSTFLAGS="-C target-feature=+crt-static" \
+# RUSTFLAGS replaces those of .cargo/config.toml: the frame pointers are named again.
+RUN RUSTFLAGS="-C target-feature=+crt-static -C force-frame-pointers=yes" \
     cargo build --release --locked --bin csi-provisioner --target x86_64-unknown-linux-gnu
 
 FROM scratch
