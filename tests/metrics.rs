@@ -1,5 +1,8 @@
 //! docs/metrics.md tells of every metric what the code makes of it, and of nothing else.
 
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 
 use csi_provisioner::metrics::{Definition, Metrics};

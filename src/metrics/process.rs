@@ -218,7 +218,7 @@ mod tests {
     fn a_stat_line_is_read_behind_the_last_bracket() {
         let stat =
             "7 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 150 50 0 0 20 0 3 0 500 4096000 25 184467";
-        let page = rustix::param::page_size() as f64;
+        let page = float(rustix::param::page_size() as u64);
         let expected = Stat {
             cpu_seconds: 2.0,
             started_seconds: 5.0,

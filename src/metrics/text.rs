@@ -24,10 +24,10 @@ fn write_family(text: &mut String, family: &MetricFamily) {
     for metric in family.get_metric() {
         let labels = metric.get_label();
         match kind {
-            MetricType::COUNTER => {
-                sample(text, name, labels, None, metric.get_counter().get_value())
-            }
             MetricType::HISTOGRAM => write_histogram(text, name, labels, metric.get_histogram()),
+            MetricType::COUNTER => {
+                sample(text, name, labels, None, metric.get_counter().get_value());
+            }
             _ => sample(text, name, labels, None, metric.get_gauge().get_value()),
         }
     }
