@@ -264,13 +264,16 @@ impl<'a> Program<'a> {
     async fn serve(&self, tasks: &Tasks, stop: &CancellationToken) -> Result<(), Error> {
         let Some(http) = &self.flags.http else { return Ok(()) };
         let (metrics, health) = (self.metrics.clone(), self.health.clone());
-        let scrape = move || metrics.text().map_err(|error| error.to_string());
-        let mut routes = Routes::new(&http.metrics_path, scrape)
+        let scrapes = metrics.serve()?;
+        let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
             .check("/healthz", || Ok(()))
             .check("/readyz", self.controller.readiness());
         if http.leader_election_check && self.flags.leader_election.is_some() {
             let check = move || health.check().map_err(|error| error.to_string());
             routes = routes.check(http::LEADER_ELECTION_CHECK, check);
+        }
+        if http.pprof {
+            routes = routes.profiles(tasks.clone());
         }
         let server = http::Server::bind(&http.address, routes).await?;
         let (server, stop) = (server.run(tasks.clone(), stop.clone()), stop.clone());

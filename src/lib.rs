@@ -16,7 +16,7 @@
 //! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
 //! | [`workqueue`] | client-go's rate-limited work queue |
-//! | [`http`], [`logging`] | metrics and health pages; klog-shaped logs |
+//! | [`http`], [`logging`] | metrics, health checks and profiles; klog-shaped logs |
 //! | `go_text` | quoting as users know it from Go |
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |

@@ -6,7 +6,9 @@
 //! the same seed and the same answers from outside, a run repeats itself. Sleeping and time-outs
 //! are tokio's own (`tokio::time`), which tests pause. Leaves to others what the tasks do.
 
-use std::{fmt, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
+};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
@@ -139,6 +141,30 @@ pub struct TaskEnded {
 pub struct Tasks {
     spawner: Arc<dyn Spawner>,
     ended: mpsc::UnboundedSender<TaskEnded>,
+    alive: Alive,
+}
+
+/// How many tasks of each name there are.
+type Alive = Arc<Mutex<BTreeMap<&'static str, u64>>>;
+
+/// Counts a task until it is dropped, at its end or with its spawner.
+struct Counted(Alive, &'static str);
+
+impl Counted {
+    fn new(alive: &Alive, name: &'static str) -> Self {
+        *alive.lock().entry(name).or_default() += 1;
+        Self(Arc::clone(alive), name)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut alive = self.0.lock();
+        if let Some(count) = alive.get_mut(self.1) {
+            *count = count.saturating_sub(1);
+        }
+        alive.retain(|_, count| *count > 0);
+    }
 }
 
 impl fmt::Debug for Tasks {
@@ -151,15 +177,21 @@ impl Tasks {
     /// Tasks that run on `spawner`, and the receiver on which the end of a vital one is told.
     pub fn new(spawner: Arc<dyn Spawner>) -> (Self, mpsc::UnboundedReceiver<TaskEnded>) {
         let (ended, watch) = mpsc::unbounded_channel();
-        (Self { spawner, ended }, watch)
+        (Self { spawner, ended, alive: Alive::default() }, watch)
+    }
+
+    /// How many tasks of each name are running.
+    pub fn alive(&self) -> BTreeMap<&'static str, u64> {
+        self.alive.lock().clone()
     }
 
     /// Starts a task that must run as long as the process; its end, by return or by panic, is
     /// told to the receiver that [`Tasks::new`] gave, which ends the process.
     pub fn vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let ended = self.ended.clone();
+        let (ended, counted) = (self.ended.clone(), Counted::new(&self.alive, name));
         self.spawner.spawn(
             async move {
+                let _counted = counted;
                 let panic = caught(task).await.err();
                 // Nobody listens any more once the process is on its way out.
                 let _ = ended.send(TaskEnded { name, panic });
@@ -170,8 +202,10 @@ impl Tasks {
 
     /// Starts a task that ends by itself. A panic in it is logged and costs nothing else.
     pub fn passing(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let counted = Counted::new(&self.alive, name);
         self.spawner.spawn(
             async move {
+                let _counted = counted;
                 if let Err(panic) = caught(task).await {
                     tracing::error!(task = name, panic, "a task panicked; this is a bug");
                 }
@@ -191,6 +225,16 @@ pub async fn caught<T>(task: impl Future<Output = T>) -> Result<T, String> {
         text.or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".to_owned())
     })
+}
+
+/// Runs `work`, which takes long without waiting, on a thread of its own.
+///
+/// # Errors
+/// A sentence, when the work panicked or the runtime ends.
+pub async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
 }
 
 // === Gate ===
@@ -320,6 +364,27 @@ mod tests {
             end.to_string(),
             "background task \"panics\" ended unexpectedly: it panicked: boom 1"
         );
+    }
+
+    #[tokio::test]
+    async fn tasks_are_counted_by_name_until_they_end() {
+        let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        tasks.passing("short", async move { drop(ended.await) });
+        tasks.passing("panics", async { panic!("counted no longer") });
+        tasks.vital("long", std::future::pending());
+        assert_eq!(tasks.alive(), BTreeMap::from([("long", 1), ("panics", 1), ("short", 1)]));
+        end.send(()).unwrap();
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tasks.alive(), BTreeMap::from([("long", 1)]));
+    }
+
+    #[tokio::test]
+    async fn work_aside_gives_its_result_or_says_that_it_panicked() {
+        assert_eq!(aside(|| 7).await, Ok(7));
+        assert!(aside(|| -> () { panic!("boom") }).await.unwrap_err().contains("boom"));
     }
 
     #[test]

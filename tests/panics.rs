@@ -91,8 +91,8 @@ impl Provisioner for Panicking {
     }
 }
 
-/// Starts a controller on `api` that works until the test ends.
-fn start(api: &ApiServer, provisioner: Arc<Panicking>) {
+/// Starts a controller on `api` that works until the test ends; what it counts.
+fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
     let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let random: Arc<dyn Random> = Arc::new(Generator::from_seed(1));
@@ -110,7 +110,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) {
         client: lanes.objects,
         classes: Classes::default(),
         events: recorder.from("test"),
-        metrics,
+        metrics: metrics.clone(),
         random,
         tasks: tasks.clone(),
         settings: Settings {
@@ -121,6 +121,13 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) {
     });
     controller.watch();
     tasks.passing("controller", async move { controller.work(CancellationToken::new()).await });
+    metrics
+}
+
+/// The value of one series; none where it is not served.
+fn value(metrics: &Metrics, series: &str) -> Option<f64> {
+    let text = metrics.text();
+    text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
 }
 
 fn has_event(api: &ApiServer, namespace: &str, reason: &str) -> bool {
@@ -138,7 +145,7 @@ async fn a_panic_is_told_and_costs_the_claim_and_its_volume_some_time_only() {
                        "metadata": {"name": "fast"}, "provisioner": DRIVER}))
         .unwrap();
     let provisioner = Arc::new(Panicking::default());
-    start(&api, Arc::clone(&provisioner));
+    let metrics = start(&api, Arc::clone(&provisioner));
     sleep(Duration::from_secs(1)).await;
     let claim = api
         .create(&json!({
@@ -152,12 +159,23 @@ async fn a_panic_is_told_and_costs_the_claim_and_its_volume_some_time_only() {
     sleep(Duration::from_secs(10 * 60)).await;
     assert_eq!(provisioner.provisioned.load(Ordering::Relaxed), 1, "set aside");
     assert!(has_event(&api, "sc", "ProvisioningFailed"));
+    assert_eq!(value(&metrics, "provisioner_panics_total{queue=\"claims\"}"), Some(1.0));
+    assert_eq!(value(&metrics, "provisioner_claims{state=\"background\"}"), Some(1.0));
+    let oldest = value(&metrics, "provisioner_oldest_claim_age_seconds").unwrap();
+    assert!((599.0..=601.0).contains(&oldest), "{oldest}");
 
     // Its call may have made a volume: deleting the claim wakes it, and it is asked for again.
     api.delete("PersistentVolumeClaim", "sc", "data").unwrap();
     sleep(Duration::from_secs(10)).await;
     let name = format!("pvc-{}", claim["metadata"]["uid"].as_str().unwrap());
     assert!(api.get("PersistentVolume", "", &name).is_some());
+    let sum =
+        |family: &str| value(&metrics, &format!("{family}_sum{{class=\"fast\",source=\"\"}}"));
+    let waited = sum("provisioner_claim_wait_seconds").unwrap();
+    assert!((600.0..=611.0).contains(&waited), "all attempts: {waited}");
+    let attempt = sum("controller_persistentvolumeclaim_provision_duration_seconds").unwrap();
+    assert!(attempt < 1.0, "the last attempt only: {attempt}");
+    assert_eq!(value(&metrics, "provisioner_oldest_claim_age_seconds"), Some(0.0));
 
     let released = json!({"status": {"phase": "Released"}});
     api.merge("PersistentVolume", "", &name, &released).unwrap();
@@ -166,4 +184,6 @@ async fn a_panic_is_told_and_costs_the_claim_and_its_volume_some_time_only() {
     sleep(Duration::from_secs(20 * 60)).await;
     assert_eq!(provisioner.deleted.load(Ordering::Relaxed), 2, "the audit brings it back");
     assert!(api.get("PersistentVolume", "", &name).is_none());
+    assert_eq!(value(&metrics, "provisioner_audit_found_total{queue=\"volumes\"}"), Some(1.0));
+    assert_eq!(value(&metrics, "provisioner_audit_found_total{queue=\"claims\"}"), None);
 }

@@ -22,10 +22,13 @@ use super::{
     ownership::Identity,
     provisioner::{Order, Outcome},
 };
-use crate::kube_api::{
-    cache::{Cache, Change},
-    reflector::Sighting,
-    views::{Claim, View as _, Volume},
+use crate::{
+    kube_api::{
+        cache::{Cache, Change},
+        reflector::Sighting,
+        views::{Claim, View as _, Volume},
+    },
+    metrics::Census,
 };
 
 /// Every claim in work. Clones share it.
@@ -78,6 +81,10 @@ struct Entry {
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
     shown: bool,
     existence: Existence,
+    /// When the claim was first seen.
+    since: Option<Instant>,
+    /// Whether the audit queued it when nothing else had.
+    audited: bool,
 }
 
 /// Whether a claim still exists, bound or not; known beyond the end of its entry.
@@ -305,6 +312,42 @@ impl ClaimBook {
         inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
     }
 
+    /// How long ago the claim was first seen; none when nothing is known of it.
+    pub fn waited(&self, uid: &str) -> Option<Duration> {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid)?.since.map(|since| since.elapsed())
+    }
+
+    /// Counts the claims in work by where they stand.
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        for entry in self.0.inner.lock().entries.values() {
+            let count = match entry.state {
+                ClaimState::Waiting => &mut census.waiting,
+                ClaimState::InFlight { .. } => &mut census.in_flight,
+                ClaimState::Background(_) => &mut census.background,
+                ClaimState::Saving(_) => &mut census.saving,
+                ClaimState::Unusable(_) => &mut census.unusable,
+                ClaimState::Suspect => &mut census.suspect,
+                ClaimState::Done => continue,
+            };
+            *count += 1;
+            let age = entry.since.map(|since| since.elapsed()).unwrap_or_default();
+            census.oldest = census.oldest.max(age);
+        }
+        census
+    }
+
+    /// The audit queues this claim, and nothing else has.
+    pub fn audited(&self, uid: &str) {
+        self.change(uid, |entry| entry.audited = true);
+    }
+
+    /// Whether the claim comes from the audit alone; asked once, when it is taken from its queue.
+    pub fn take_audited(&self, uid: &str) -> bool {
+        self.change(uid, |entry| std::mem::take(&mut entry.audited)).unwrap_or(false)
+    }
+
     /// Whether the claim's volume still waits to be saved.
     pub fn is_saving(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
@@ -438,7 +481,9 @@ impl Inner {
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
-        self.entries.insert(uid.to_owned(), Entry { volume_name, doubt, ..Entry::default() });
+        let since = Some(Instant::now());
+        self.entries
+            .insert(uid.to_owned(), Entry { volume_name, doubt, since, ..Entry::default() });
     }
 
     /// The claim is there, but no longer of interest (bound, handed to another driver).

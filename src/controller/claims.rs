@@ -147,6 +147,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(&self, uid: &str) -> Verdict {
         let Some(key) = self.book.key(uid) else { return Verdict::Done };
         let _held = self.exclusive.hold(&key).await;
+        let audited = self.book.take_audited(uid);
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
@@ -156,13 +157,26 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.tell_blocked(&glance.claim, &why);
                 Verdict::Retry
             }
-            Plan::Provision(class) => self.take(uid, glance, class).await,
-            Plan::Discard(order, leftover) => self.discard(uid, &order, &leftover).await,
+            Plan::Provision(class) => {
+                self.count_audit(audited);
+                self.take(uid, glance, class).await
+            }
+            Plan::Discard(order, leftover) => {
+                self.count_audit(audited);
+                self.discard(uid, &order, &leftover).await
+            }
         }
     }
 
     /// The claim waits: its user is told once in a while, and each look counts as a failure, as
     /// in the original.
+    /// Something was due for a claim that no queue held until the audit found it.
+    fn count_audit(&self, audited: bool) {
+        if audited {
+            self.metrics.audit_found("claims");
+        }
+    }
+
     fn tell_blocked(&self, claim: &Claim, why: &str) {
         self.count_failure(claim);
         if self.book.tells(claim.uid(), why) {

@@ -146,6 +146,8 @@ impl<P: Provisioner> Controller<P> {
         let exclusive = Exclusive::default();
         let naming = Arc::clone(&provisioner);
         let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
+        let (counted, gauges) = (book.clone(), metrics.controller.clone());
+        metrics.before_scrape(move || gauges.in_work(&counted.census()));
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -352,8 +354,27 @@ impl<P: Provisioner> Controller<P> {
     async fn audit(&self) {
         loop {
             tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
-            self.wake_all();
+            self.audit_once();
         }
+    }
+
+    /// Queues everything in work, and counts what no queue held although it had to.
+    fn audit_once(&self) {
+        let Queues { claims, volumes, unsaved, .. } = &self.queues;
+        for uid in self.claims.book.all() {
+            // Whether anything is due for a claim shows when it is looked at.
+            if !claims.holds(&uid) {
+                self.claims.book.audited(&uid);
+            }
+        }
+        let forgotten = |name: &String| !volumes.holds(name) && !self.volumes.book.is_removed(name);
+        for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {
+            self.metrics.controller.audit_found("volumes");
+        }
+        for _ in self.claims.store.all().iter().filter(|uid| !unsaved.holds(uid)) {
+            self.metrics.controller.audit_found("unsavedpvs");
+        }
+        self.wake_all();
     }
 
     /// Queues everything in work.

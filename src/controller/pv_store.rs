@@ -254,6 +254,9 @@ impl PvStore {
     fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
         tracing::info!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), "volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
+        if let Some(waited) = self.book.waited(uid) {
+            self.metrics.served(unsaved.class(), unsaved.source, waited);
+        }
         // Nobody reads of success on a claim that is gone; the original is silent then, too.
         if !unsaved.existence.is_over() {
             self.events.provisioned(&unsaved.claim, unsaved.name());

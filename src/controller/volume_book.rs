@@ -174,6 +174,13 @@ impl VolumeBook {
         }
     }
 
+    /// Whether the volume's PersistentVolume is removed, and only its echo awaited.
+    pub fn is_removed(&self, name: &str) -> bool {
+        let inner = self.0.inner.lock();
+        let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
+        deletion == Some(&Deletion::Removed)
+    }
+
     /// Every volume in work.
     pub fn all(&self) -> Vec<String> {
         self.0.inner.lock().volumes.iter().map(|(name, _)| name.to_owned()).collect()

@@ -106,6 +106,7 @@ impl Calls {
     {
         tracing::trace!(method, ?request, "GRPC call");
         let start = Instant::now();
+        let _in_flight = self.metrics.begin(method);
         let answer = exchange(request).await;
         let code = answer.as_ref().err().map_or(Code::Ok, CallError::code);
         self.metrics.observe(&self.driver, method, code_name(code), start.elapsed());

@@ -231,7 +231,7 @@ async fn every_call_is_counted_with_its_code() {
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
     create(&driver).await.unwrap_err();
     driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err();
-    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    let text = metrics.text();
     for (driver, code, method) in [
         ("unknown-driver", "OK", PROBE),
         ("unknown-driver", "OK", INFO),
@@ -349,7 +349,7 @@ async fn a_call_is_cut_when_the_gate_shuts() {
     });
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     assert_eq!(error.unwrap_err().word(), Word::Local);
-    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    let text = metrics.text();
     assert!(text.contains(
         "grpc_status_code=\"Unavailable\",method_name=\"/csi.v1.Controller/CreateVolume\""
     ));
@@ -617,7 +617,7 @@ async fn a_call_that_cannot_be_sent_is_counted_and_says_what_grpc_go_says() {
     assert!(!error.is_final(), "nothing was sent: what was sent before is as open as it was");
     assert!(!fake.paths().contains(&CREATE_VOLUME.to_owned()));
     let counted = r#"driver_name="disk.example.com",grpc_status_code="Internal",method_name="/csi.v1.Controller/CreateVolume"} 1"#;
-    assert!(String::from_utf8(metrics.text().unwrap()).unwrap().contains(counted));
+    assert!(metrics.text().contains(counted));
 }
 
 #[tokio::test(start_paused = true)]

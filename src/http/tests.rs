@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    time::{Instant, sleep},
+};
 
 use super::*;
 use crate::runtime::TokioSpawner;
@@ -18,16 +21,21 @@ struct Running {
 }
 
 async fn start(metrics_path: &str) -> Running {
+    start_with(metrics_path, Limits::USUAL).await
+}
+
+async fn start_with(metrics_path: &str, limits: Limits) -> Running {
     let healthy = Arc::new(AtomicBool::new(true));
     let health = Arc::clone(&healthy);
-    let routes = Routes::new(metrics_path, || Ok(b"metric 1\n".to_vec()))
+    let routes = Routes::new(metrics_path, || "metric 1\n".to_owned())
         .check("/healthz", || Ok(()))
         .check("/readyz", || Err("not synced".to_owned()))
         .check(LEADER_ELECTION_CHECK, move || {
             let lost = "failed election to renew leadership on lease ".to_owned();
             if health.load(Ordering::Relaxed) { Ok(()) } else { Err(lost) }
         });
-    let server = Server::bind("127.0.0.1:0", routes).await.unwrap();
+    let mut server = Server::bind("127.0.0.1:0", routes).await.unwrap();
+    server.limits = limits;
     let address = server.listener.local_addr().unwrap();
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let (stop, (done, stopped)) = (CancellationToken::new(), tokio::sync::oneshot::channel());
@@ -41,11 +49,22 @@ async fn start(metrics_path: &str) -> Running {
 
 /// The answer's status line, headers and body.
 async fn get(address: SocketAddr, path: &str) -> (String, String, String) {
+    ask(address, "GET", path, "").await
+}
+
+async fn ask(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+) -> (String, String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let (status, headers) = head.split_once("\r\n").unwrap();
     (status.to_owned(), headers.to_ascii_lowercase(), body.to_owned())
@@ -90,16 +109,92 @@ async fn other_paths_are_not_found_in_gos_words() {
     assert_eq!(get(server.address, "/m").await.2, "metric 1\n");
 }
 
-#[test]
-fn a_path_that_ends_in_a_slash_stands_for_all_below() {
-    assert!(is_at("/m/", "/m/x") && is_at("/", "/anything") && is_at("/m", "/m"));
-    assert!(!is_at("/m", "/m/x") && !is_at("/m/", "/m"));
+#[tokio::test]
+async fn a_path_that_ends_in_a_slash_stands_for_all_below() {
+    let server = start("/m/").await;
+    assert_eq!(get(server.address, "/m/x/y").await.2, "metric 1\n");
+    let (status, headers, _) = get(server.address, "/m?a=b").await;
+    assert_eq!(status, "HTTP/1.1 301 Moved Permanently");
+    assert!(headers.contains("location: /m/?a=b\r\n"), "{headers}");
+    let everywhere = start("/").await;
+    assert_eq!(get(everywhere.address, "/anything").await.2, "metric 1\n");
+    assert_eq!(get(everywhere.address, "/healthz").await.2, "ok", "the longer path counts");
 }
 
 #[tokio::test]
-async fn metrics_that_cannot_be_read_are_told() {
-    let routes = Routes::new("/metrics", || Err("broken".to_owned()));
-    assert_eq!(routes.answer("/metrics").status(), StatusCode::INTERNAL_SERVER_ERROR);
+async fn the_method_does_not_matter_and_head_has_no_body() {
+    let server = start("/metrics").await;
+    for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS"] {
+        let (status, _, body) = ask(server.address, method, "/metrics", "").await;
+        assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "metric 1\n"), "{method}");
+    }
+    let (status, headers, body) = ask(server.address, "HEAD", "/metrics", "").await;
+    assert_eq!((status.as_str(), body.as_str()), ("HTTP/1.1 200 OK", ""));
+    assert!(headers.contains("content-length: 9"), "{headers}");
+}
+
+#[tokio::test]
+async fn scrapers_that_could_take_more_get_plain_text() {
+    let server = start("/metrics").await;
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\nAccept-Encoding: gzip\r\n";
+    let (_, headers, body) = ask(server.address, "GET", "/metrics", accept).await;
+    assert_eq!(body, "metric 1\n");
+    assert!(headers.contains("text/plain; version=0.0.4") && !headers.contains("content-encoding"));
+}
+
+#[tokio::test]
+async fn too_long_a_header_is_refused() {
+    let server = start("/metrics").await;
+    let long = |length: usize| format!("X: {}\r\n", "x".repeat(length));
+    assert_eq!(ask(server.address, "GET", "/healthz", &long(8000)).await.2, "ok");
+    let (status, ..) = ask(server.address, "GET", "/healthz", &long(17_000)).await;
+    assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
+}
+
+fn short() -> Limits {
+    let header = Duration::from_millis(200);
+    Limits { connections: 2, header, life: Duration::from_millis(600), ..Limits::USUAL }
+}
+
+/// How long the server leaves the connection open; what it still sends is read.
+async fn open_for(stream: &mut TcpStream) -> Duration {
+    let start = Instant::now();
+    let mut rest = Vec::new();
+    let _ = timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await.unwrap();
+    start.elapsed()
+}
+
+#[tokio::test]
+async fn who_says_nothing_or_goes_on_saying_nothing_is_cut() {
+    let server = start_with("/metrics", short()).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    silent.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    assert!(open_for(&mut silent).await >= Duration::from_millis(150));
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(open_for(&mut idle).await >= Duration::from_millis(150), "kept for a while");
+}
+
+#[tokio::test]
+async fn a_client_that_trickles_bytes_is_cut_too() {
+    let server = start_with("/metrics", short()).await;
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    let start = Instant::now();
+    while slow.write_all(b"x").await.is_ok() && start.elapsed() < Duration::from_secs(10) {
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn more_clients_than_places_wait_until_one_is_free() {
+    let server = start_with("/metrics", short()).await;
+    let _first = TcpStream::connect(server.address).await.unwrap();
+    let _second = TcpStream::connect(server.address).await.unwrap();
+    sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    assert_eq!(get(server.address, "/healthz").await.2, "ok");
+    assert!(start.elapsed() >= Duration::from_millis(100), "it waited for a place");
 }
 
 #[tokio::test]
@@ -119,7 +214,7 @@ async fn stopping_ends_the_server_and_idle_connections() {
 async fn a_server_that_cannot_listen_says_so_in_the_originals_words() {
     let server = start("/metrics").await;
     let address = server.address.to_string();
-    let routes = || Routes::new("/m", || Ok(vec![]));
+    let routes = || Routes::new("/m", String::new);
     let error = Server::bind(&address, routes()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -137,6 +232,6 @@ async fn a_server_that_cannot_listen_says_so_in_the_originals_words() {
 
 #[tokio::test]
 async fn an_address_without_host_takes_all_interfaces() {
-    let server = Server::bind(":0", Routes::new("/m", || Ok(vec![]))).await.unwrap();
+    let server = Server::bind(":0", Routes::new("/m", String::new)).await.unwrap();
     assert!(server.listener.local_addr().unwrap().ip().is_unspecified());
 }

@@ -103,7 +103,7 @@ struct Common {
 impl Common {
     /// A bucket of a lane's own, where there is a rate.
     fn bucket(&self) -> Option<Throttle> {
-        self.settings.qps.map(Throttle::new)
+        self.settings.qps.map(|qps| Throttle::new(qps, Some(self.metrics.clone())))
     }
 
     /// Puts the rules before the transport, the innermost first.
@@ -113,7 +113,7 @@ impl Common {
         let service = layer_if(rules.gate, service);
         let service = layer_if(rules.in_flight, service);
         let service = layer_if(rules.throttle, service);
-        let service = layer(RetryAfter, service);
+        let service = layer(RetryAfter(self.metrics.clone()), service);
         let service = layer(UserAgent::default(), service);
         Client::new(service, Arc::clone(&self.random))
     }
@@ -230,6 +230,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn waits_before_the_sending_are_told_by_reason() {
+        let House { lanes, metrics, .. } = house(slow_rate(), |number| match number {
+            0 => Answer::status(429).header("retry-after", "3"),
+            _ => object(),
+        });
+        write(&lanes.objects).await.unwrap();
+        let text = metrics.text();
+        for line in [
+            "provisioner_api_wait_seconds_sum{reason=\"retry_after\"} 3",
+            // The repetition's token is there ten seconds after the first one.
+            "provisioner_api_wait_seconds_sum{reason=\"rate\"} 7",
+            "provisioner_api_wait_seconds_count{reason=\"rate\"} 2",
+        ] {
+            assert!(text.lines().any(|l| l == line), "missing {line} in {text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn writes_of_objects_are_bounded_and_events_go_one_by_one() {
         let settings = LaneSettings { max_writes: 3, ..LaneSettings::default() };
         let House { server, lanes, .. } = house(settings, |_| object().after(1));
@@ -266,7 +284,7 @@ mod tests {
                 .iter()
                 .all(|seen| seen.header("user-agent").starts_with("csi-provisioner/"))
         );
-        let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+        let text = metrics.text();
         assert!(
             text.contains("{code=\"200\",resource=\"persistentvolumes\",verb=\"get\"} 2"),
             "{text}"

@@ -129,6 +129,13 @@ impl<K: Ord + Clone> Core<K> {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
+    /// Whether the key is ready, waits for its time, or is being worked on.
+    pub(super) fn holds(&self, key: &K) -> bool {
+        self.dirty.contains_key(key)
+            || self.processing.contains_key(key)
+            || self.waiting.by_key.contains_key(key)
+    }
+
     /// How many keys are ready.
     pub(super) fn ready(&self) -> usize {
         self.ready.len()

@@ -99,6 +99,11 @@ impl<K: Ord + Clone> Queue<K> {
         self.0.core.lock().ready()
     }
 
+    /// Whether the key is ready, waits for its time, or is being worked on.
+    pub fn holds(&self, key: &K) -> bool {
+        self.0.core.lock().holds(key)
+    }
+
     /// Whether no key is ready to be worked on.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

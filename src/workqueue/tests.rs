@@ -503,3 +503,15 @@ async fn work_ends_when_the_queue_is_shut_and_the_last_piece_has_ended() {
     tokio::join!(working, closing);
     assert_eq!(began.elapsed(), secs(7));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_holds_what_is_ready_waits_or_is_worked_on() {
+    let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics());
+    queue.add("a");
+    queue.add_after("b", secs(5));
+    assert!(queue.holds(&"a") && queue.holds(&"b") && !queue.holds(&"c"));
+    let item = queue.get().await.unwrap();
+    assert!(queue.holds(&"a"));
+    drop(item);
+    assert!(!queue.holds(&"a"));
+}

@@ -297,3 +297,36 @@ fn a_strangers_volume_that_goes_leaves_a_claim_with_a_volume_alone() {
     book.volume_gone(&volume("pvc-u", "stranger"));
     assert!(!book.glance("u").unwrap().may_call);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_census_counts_claims_by_where_they_stand_and_finds_the_oldest() {
+    let book = with_claim();
+    tokio::time::advance(Duration::from_secs(30)).await;
+    for uid in ["v", "w"] {
+        book.observe(Sighting::Applied(claim(uid)));
+    }
+    assert!(book.called("v", &order("v")));
+    let expected =
+        Census { waiting: 2, in_flight: 1, oldest: Duration::from_secs(30), ..Census::default() };
+    assert_eq!(book.census(), expected);
+    assert_eq!(book.waited("u"), Some(Duration::from_secs(30)));
+    assert_eq!(book.waited("nobody"), None);
+
+    book.answered("v", &background());
+    // Another watch event is no first sight.
+    book.observe(Sighting::Applied(claim("u")));
+    book.observe(Sighting::Applied(bound("u")));
+    assert_eq!(book.census(), Census { waiting: 1, background: 1, ..Census::default() });
+    book.volume_passes(&volume("pv", "v"));
+    assert_eq!(book.census(), Census { waiting: 1, ..Census::default() }, "done is out of work");
+}
+
+#[test]
+fn what_the_audit_queued_is_told_once() {
+    let book = with_claim();
+    assert!(!book.take_audited("u"));
+    book.audited("u");
+    assert!(book.take_audited("u") && !book.take_audited("u"));
+    book.audited("nobody");
+    assert!(!book.take_audited("nobody"));
+}

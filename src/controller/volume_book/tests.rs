@@ -110,3 +110,14 @@ async fn a_deletion_is_remembered_while_nothing_is_due() {
     book.observe(Sighting::Applied(released("pv")));
     assert_eq!(book.glance("pv").unwrap().deletion, Deletion::AtDriver);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_removed_once_only_its_echo_is_awaited() {
+    let (book, _) = books();
+    book.observe(Sighting::Applied(released("pv")));
+    book.deletion_begins(&released("pv"));
+    book.deletion_reached(&released("pv"), Deletion::AtDriver);
+    assert!(!book.is_removed("pv") && !book.is_removed("unknown"));
+    book.deletion_reached(&released("pv"), Deletion::Removed);
+    assert!(book.is_removed("pv"));
+}

@@ -27,7 +27,7 @@ pub(crate) struct Pace(Throttle);
 impl Pace {
     /// The pace of a new watcher.
     pub(crate) fn new() -> Self {
-        Self(Throttle::new(PACE))
+        Self(Throttle::new(PACE, None))
     }
 }
 

@@ -71,7 +71,7 @@ mod tests {
         let sending = service.oneshot(request(method, url));
         // What is still under way after a second is given up.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
-        let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+        let text = metrics.text();
         text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned()
     }
 

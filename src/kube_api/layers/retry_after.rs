@@ -13,7 +13,10 @@ use http::{StatusCode, header};
 use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
-use crate::kube_api::transport::{Request, Response, Transport, read};
+use crate::{
+    kube_api::transport::{Request, Response, Transport, read},
+    metrics::{ApiMetrics, WaitReason},
+};
 
 /// How often one request is repeated, as in client-go.
 const MAX_RETRIES: usize = 10;
@@ -25,7 +28,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const MAX_DRAINED: usize = 2048;
 
 /// Repeats requests when the server asks for it.
-pub(crate) struct RetryAfter;
+pub(crate) struct RetryAfter(pub(crate) ApiMetrics);
 
 impl Rule for RetryAfter {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
@@ -37,6 +40,7 @@ impl Rule for RetryAfter {
                 let Some(wait) = wait(&response) else { return Ok(response) };
                 // Only for the connection's sake: what cannot be read is closed with it.
                 drop(read(response.into_body(), MAX_DRAINED).await);
+                self.0.waited(WaitReason::RetryAfter, wait);
                 tokio::time::sleep(wait).await;
                 request = again;
             }
@@ -78,12 +82,16 @@ mod tests {
         testing::{Answer, Server},
     };
 
+    fn rule() -> RetryAfter {
+        RetryAfter(crate::metrics::Metrics::new().unwrap().api)
+    }
+
     /// Sends one POST; gives the final status and when the server was asked.
     async fn post(
         answer: impl Fn(usize) -> Answer + Send + Sync + 'static,
     ) -> (u16, Vec<u64>, Vec<String>) {
         let server = Server::new(move |number, _| answer(number));
-        let service = layer(RetryAfter, server.transport.clone());
+        let service = layer(rule(), server.transport.clone());
         let request = http::Request::post("/api/v1/persistentvolumes")
             .header("x", "y")
             .body(Body::from(b"{}".to_vec()));
@@ -131,7 +139,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_broken_connection_is_not_repeated() {
         let server = Server::new(|_, _| Answer::none());
-        let service = layer(RetryAfter, server.transport.clone());
+        let service = layer(rule(), server.transport.clone());
         let request = crate::kube_api::testing::request(Method::GET, "/api/v1/nodes");
         assert!(service.oneshot(request).await.is_err());
         assert_eq!(server.seen().len(), 1);

@@ -13,9 +13,12 @@ use tokio::time::Instant;
 use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
-use crate::kube_api::{
-    target::{Target, Verb},
-    transport::{Request, Transport},
+use crate::{
+    kube_api::{
+        target::{Target, Verb},
+        transport::{Request, Transport},
+    },
+    metrics::{ApiMetrics, WaitReason},
 };
 
 /// A rate with a burst.
@@ -31,19 +34,25 @@ pub struct RateLimit {
 pub(crate) struct Throttle {
     start: Instant,
     bucket: Mutex<Bucket>,
+    /// Where waits are told.
+    metrics: Option<ApiMetrics>,
 }
 
 impl Throttle {
     /// A full bucket.
-    pub(crate) fn new(limit: RateLimit) -> Self {
-        Self { start: Instant::now(), bucket: Mutex::new(Bucket::new(limit)) }
+    pub(crate) fn new(limit: RateLimit, metrics: Option<ApiMetrics>) -> Self {
+        Self { start: Instant::now(), bucket: Mutex::new(Bucket::new(limit)), metrics }
     }
 
     /// Takes a token and waits until it exists.
     pub(crate) async fn wait(&self) {
         let now = self.start.elapsed();
-        let mut reservation =
-            Reservation { throttle: self, due: self.bucket.lock().take(now), used: false };
+        let mut reservation = Reservation {
+            throttle: self,
+            from: now,
+            due: self.bucket.lock().take(now),
+            used: false,
+        };
         let wait = reservation.due.saturating_sub(now);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -55,14 +64,20 @@ impl Throttle {
 /// A token on its way; given back when nobody waits for it any more.
 struct Reservation<'a> {
     throttle: &'a Throttle,
+    /// When it was asked for.
+    from: Duration,
     due: Duration,
     used: bool,
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
+        let now = self.throttle.start.elapsed();
         if !self.used {
-            self.throttle.bucket.lock().give_back(self.due, self.throttle.start.elapsed());
+            self.throttle.bucket.lock().give_back(self.due, now);
+        }
+        if let Some(metrics) = &self.throttle.metrics {
+            metrics.waited(WaitReason::Rate, now.saturating_sub(self.from));
         }
     }
 }
@@ -156,7 +171,7 @@ mod tests {
     async fn a_burst_goes_at_once_and_the_rest_in_order_at_the_rate() {
         let server = Server::new(|_, _| Answer::status(200));
         let service =
-            layer(Throttle::new(RateLimit { qps: 0.5, burst: 2 }), server.transport.clone());
+            layer(Throttle::new(RateLimit { qps: 0.5, burst: 2 }, None), server.transport.clone());
         let urls = (0..5).map(|number| format!("/api/v1/nodes/{number}"));
         join_all(urls.map(|url| service.clone().oneshot(request(Method::GET, &url)))).await;
         assert_eq!(server.times(), [0, 0, 2, 4, 6]);
@@ -168,7 +183,7 @@ mod tests {
     async fn watches_take_no_token_and_do_not_wait() {
         let server = Server::new(|_, _| Answer::watch());
         let service =
-            layer(Throttle::new(RateLimit { qps: 1.0, burst: 1 }), server.transport.clone());
+            layer(Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None), server.transport.clone());
         for url in [
             "/api/v1/nodes?watch=true",
             "/api/v1/nodes?watch=true",
@@ -182,7 +197,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_given_up_gives_its_token_back() {
-        let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 });
+        let throttle = Throttle::new(RateLimit { qps: 1.0, burst: 1 }, None);
         throttle.wait().await;
         for _ in 0..10 {
             assert!(

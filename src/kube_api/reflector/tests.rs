@@ -344,7 +344,7 @@ async fn an_object_that_cannot_be_read_costs_only_itself() {
         ]
     );
     assert_eq!(run.server.seen().len(), 1);
-    let text = String::from_utf8(run.metrics.text().unwrap()).unwrap();
+    let text = run.metrics.text();
     assert!(
         text.contains(
             "provisioner_unreadable_objects_total{resource=\"persistentvolumeclaims\"} 3"

@@ -108,7 +108,7 @@ async fn drained(recorder: &Recorder) {
 }
 
 fn dropped(metrics: &Metrics, reason: &str) -> bool {
-    let text = String::from_utf8(metrics.text().unwrap()).unwrap();
+    let text = metrics.text();
     text.contains(&format!("provisioner_events_dropped_total{{reason=\"{reason}\"}}"))
 }
 

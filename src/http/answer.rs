@@ -1,0 +1,40 @@
+//! Answers as Go's HTTP server gives them.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::Full;
+
+/// What is sent back.
+pub(super) type Answer = Response<Full<Bytes>>;
+
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// 200 with a body of this type.
+pub(super) fn ok(content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    respond(StatusCode::OK, content_type, body)
+}
+
+/// As Go's `http.Error` answers.
+pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
+    let mut answer = respond(status, TEXT, format!("{text}\n"));
+    let headers: &mut HeaderMap = answer.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// As Go sends somebody who left the last slash out.
+pub(super) fn moved(to: &str) -> Answer {
+    let body = format!("<a href=\"{to}\">Moved Permanently</a>.\n\n");
+    let mut answer = respond(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8", body);
+    if let Ok(location) = HeaderValue::from_str(to) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}

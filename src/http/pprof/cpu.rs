@@ -1,0 +1,109 @@
+//! CPU profiles.
+//!
+//! Owns the sampling: a timer that counts CPU time interrupts whatever runs, a hundred times a
+//! second, and the interrupted stack is noted. Signals are sent only while a profile is taken, of
+//! which there is one at a time, and stop when the one who asked goes away. Stacks are walked by
+//! frame pointers, for which `.cargo/config.toml` has everything compiled. Leaves the unsafe part
+//! to the crate `pprof`.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use pprof::{Error as PprofError, ProfilerGuard, Report};
+use tokio::sync::Semaphore;
+
+use super::format::Profile;
+use crate::runtime::aside;
+
+/// Samples a second of CPU time, as in Go.
+const FREQUENCY: i32 = 100;
+const PERIOD_NANOS: i64 = 1_000_000_000 / FREQUENCY as i64;
+
+/// No profile was taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// Somebody else takes one; Go's words.
+    #[error("cpu profiling already in use")]
+    Busy,
+    /// There is nowhere to put the samples that memory has no room for.
+    #[error(
+        "no folder for temporary files can be written to: mount an emptyDir at /tmp, or set TMPDIR"
+    )]
+    NoFolder,
+    /// The signals could not be set up, or the samples not read.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<PprofError> for Error {
+    fn from(error: PprofError) -> Self {
+        match error {
+            // The one before was given up, and is still being taken down.
+            PprofError::Running => Self::Busy,
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+/// Takes profiles, one at a time.
+#[derive(Debug)]
+pub(super) struct Sampler(Semaphore);
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Self(Semaphore::new(1))
+    }
+}
+
+impl Sampler {
+    /// Takes a profile for this long; the file.
+    pub(super) async fn take(&self, time: Duration) -> Result<Vec<u8>, Error> {
+        let _turn = self.0.try_acquire().map_err(|_| Error::Busy)?;
+        sample(time).await
+    }
+}
+
+async fn sample(time: Duration) -> Result<Vec<u8>, Error> {
+    // Setting up and finding the functions' names takes a while: the work goes on meanwhile.
+    let guard = aside(start).await.map_err(Error::Failed)??;
+    tokio::time::sleep(time).await;
+    let report = aside(move || guard.report().build().map(|report| encode(&report)));
+    Ok(report.await.map_err(Error::Failed)??)
+}
+
+fn start() -> Result<ProfilerGuard<'static>, Error> {
+    find_folder()?;
+    Ok(ProfilerGuard::new(FREQUENCY)?)
+}
+
+/// Sees to it that samples can be written somewhere: an image without /tmp has /dev/shm.
+fn find_folder() -> Result<(), Error> {
+    let folders = [tempfile::env::temp_dir(), PathBuf::from("/dev/shm")];
+    let mut folders = folders.iter();
+    let folder = folders.find(|folder| tempfile::tempfile_in(folder).is_ok());
+    let folder = folder.ok_or(Error::NoFolder)?;
+    // Told once is enough: an error says that it was told before.
+    let _ = tempfile::env::override_temp_dir(folder);
+    Ok(())
+}
+
+fn encode(report: &Report) -> Vec<u8> {
+    let mut profile = Profile::new(&[("samples", "count"), ("cpu", "nanoseconds")], "");
+    let began = report.timing.start_time.duration_since(std::time::UNIX_EPOCH);
+    let times = [began.unwrap_or_default(), report.timing.duration];
+    let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+    profile.timed("cpu", "nanoseconds", PERIOD_NANOS, times.map(nanos));
+    for (stack, count) in stacks(report) {
+        profile.sample(&stack, &[count, count.saturating_mul(PERIOD_NANOS)]);
+    }
+    profile.encode()
+}
+
+/// The stacks by the names of their functions, the innermost first, and how often each was met.
+fn stacks(report: &Report) -> BTreeMap<Vec<String>, i64> {
+    let mut stacks = BTreeMap::new();
+    for (frames, count) in &report.data {
+        let stack = frames.frames.iter().flatten().map(pprof::Symbol::name).collect();
+        *stacks.entry(stack).or_default() += i64::try_from(*count).unwrap_or(0);
+    }
+    stacks
+}

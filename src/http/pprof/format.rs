@@ -1,0 +1,159 @@
+//! pprof's file format: <https://github.com/google/pprof/blob/main/proto/profile.proto>.
+//!
+//! Owns the few messages of it that are written here. Promises a file that `go tool pprof` and
+//! `pprof` read, uncompressed, which both allow.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use prost::Message;
+
+/// A profile that is being made.
+#[derive(Debug, Clone)]
+pub(super) struct Profile {
+    file: File,
+    /// Where each text stands in the table of texts.
+    texts: BTreeMap<String, i64>,
+    /// The location of each function, by name.
+    locations: BTreeMap<String, u64>,
+    /// The stacks, innermost function first, with their values.
+    stacks: Vec<(Vec<String>, Vec<i64>)>,
+}
+
+impl Profile {
+    /// An empty profile whose samples have these values: what is counted, and its unit.
+    pub(super) fn new(kinds: &[(&str, &str)], comment: &str) -> Self {
+        let mut profile = Self {
+            file: File::default(),
+            texts: BTreeMap::new(),
+            locations: BTreeMap::new(),
+            stacks: Vec::new(),
+        };
+        // The format wants the empty text first.
+        profile.text_index("");
+        profile.file.sample_type =
+            kinds.iter().map(|(kind, unit)| profile.value_type(kind, unit)).collect();
+        profile.file.comment = vec![profile.text_index(comment)];
+        profile
+    }
+
+    /// Says what a sample stands for, when the profile began (since 1970) and how long it took.
+    pub(super) fn timed(&mut self, kind: &str, unit: &str, period: i64, times: [i64; 2]) {
+        self.file.period_type = Some(self.value_type(kind, unit));
+        self.file.period = period;
+        [self.file.time_nanos, self.file.duration_nanos] = times;
+    }
+
+    /// Adds a stack, the innermost function first, with one value of each kind.
+    pub(super) fn sample(&mut self, stack: &[String], values: &[i64]) {
+        let location_id = stack.iter().map(|name| self.location(name)).collect();
+        self.file.sample.push(Sample { location_id, value: values.to_vec() });
+        self.stacks.push((stack.to_vec(), values.to_vec()));
+    }
+
+    /// The file.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        self.file.encode_to_vec()
+    }
+
+    /// The same for people, as Go's `?debug=1` shows it.
+    pub(super) fn text(&self, name: &str) -> String {
+        let first = |values: &[i64]| values.first().copied().unwrap_or(0);
+        let total: i64 = self.stacks.iter().map(|(_, values)| first(values)).sum();
+        let mut text = format!("{name} profile: total {total}\n");
+        for (stack, values) in &self.stacks {
+            let _ = writeln!(text, "{} @ {}", first(values), stack.join(" < "));
+        }
+        text
+    }
+
+    fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType { r#type: self.text_index(kind), unit: self.text_index(unit) }
+    }
+
+    fn text_index(&mut self, text: &str) -> i64 {
+        let next = i64::try_from(self.texts.len()).unwrap_or(i64::MAX);
+        *self.texts.entry(text.to_owned()).or_insert_with(|| {
+            self.file.string_table.push(text.to_owned());
+            next
+        })
+    }
+
+    /// The location of a function; where in it is not told, since the binary holds no lines.
+    fn location(&mut self, name: &str) -> u64 {
+        if let Some(known) = self.locations.get(name) {
+            return *known;
+        }
+        // Zero means none in the format.
+        let id = self.locations.len() as u64 + 1;
+        let text = self.text_index(name);
+        self.file.function.push(Function { id, name: text, system_name: text });
+        self.file.location.push(Location { id, line: vec![Line { function_id: id }] });
+        self.locations.insert(name.to_owned(), id);
+        id
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct File {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    comment: Vec<i64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    r#type: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "3")]
+    system_name: i64,
+}

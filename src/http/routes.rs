@@ -1,0 +1,122 @@
+//! Which path is answered how.
+//!
+//! Promises the original's content types, bodies and texts of failure (`ok` and `internal server
+//! error: ...` for checks, Go's 404 elsewhere), whatever the method: Go's handlers do not look at
+//! it either.
+
+use std::{collections::BTreeMap, fmt};
+
+use http::{StatusCode, Uri};
+
+use super::{
+    answer::{Answer, TEXT, failure, moved, ok},
+    pprof::{self, Profiles},
+};
+use crate::runtime::Tasks;
+
+/// Where the original serves the health check of leader election.
+pub const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
+
+/// The Prometheus client's content type; `escaping` tells scrapers that names are plain.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
+
+/// A health check: `Err` with what is wrong.
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// Gives the metrics in the Prometheus text format.
+type Scrape = Box<dyn Fn() -> String + Send + Sync>;
+
+/// What is served where.
+pub struct Routes {
+    metrics_path: String,
+    scrape: Scrape,
+    checks: BTreeMap<&'static str, Check>,
+    profiles: Option<Profiles>,
+}
+
+impl fmt::Debug for Routes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let checks: Vec<_> = self.checks.keys().collect();
+        f.debug_struct("Routes")
+            .field("metrics", &self.metrics_path)
+            .field("checks", &checks)
+            .field("profiles", &self.profiles.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Routes {
+    /// Metrics at `path`, and nothing else.
+    pub fn new(path: &str, scrape: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self {
+            metrics_path: path.to_owned(),
+            scrape: Box::new(scrape),
+            checks: BTreeMap::new(),
+            profiles: None,
+        }
+    }
+
+    /// A health check at `path` as well.
+    #[must_use]
+    pub fn check(
+        mut self,
+        path: &'static str,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.checks.insert(path, Box::new(check));
+        self
+    }
+
+    /// Profiles of this process, whose tasks these are, below `/debug/pprof/` as well.
+    #[must_use]
+    pub fn profiles(mut self, tasks: Tasks) -> Self {
+        self.profiles = Some(Profiles::new(tasks));
+        self
+    }
+
+    pub(super) fn metrics_path(&self) -> &str {
+        &self.metrics_path
+    }
+
+    pub(super) async fn answer(&self, uri: &Uri) -> Answer {
+        let path = uri.path();
+        if let Some(check) = self.checks.get(path) {
+            return checked(check());
+        }
+        // As in Go, the longest pattern that fits counts.
+        let below = self.profiles.as_ref().zip(path.strip_prefix(pprof::PATH));
+        if let Some((profiles, name)) = below {
+            return profiles.answer(name, uri.query().unwrap_or_default()).await;
+        }
+        if is_at(&self.metrics_path, path) {
+            return ok(METRICS, (self.scrape)());
+        }
+        if self.lacks_slash(path) {
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            return moved(&format!("{path}/{query}"));
+        }
+        failure(StatusCode::NOT_FOUND, "404 page not found")
+    }
+
+    /// Whether a slash at its end makes the path one that is served.
+    fn lacks_slash(&self, path: &str) -> bool {
+        let profiles = self.profiles.as_ref().map(|_| pprof::PATH);
+        [Some(self.metrics_path.as_str()), profiles]
+            .into_iter()
+            .flatten()
+            .any(|served| served.strip_suffix('/') == Some(path))
+    }
+}
+
+/// Go's rule: a pattern that ends in a slash stands for all that is below.
+fn is_at(pattern: &str, path: &str) -> bool {
+    path == pattern || pattern.ends_with('/') && path.starts_with(pattern)
+}
+
+fn checked(result: Result<(), String>) -> Answer {
+    match result {
+        Ok(()) => ok(TEXT, "ok"),
+        Err(why) => {
+            failure(StatusCode::INTERNAL_SERVER_ERROR, &format!("internal server error: {why}"))
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Requests to the API server, and events.
+
+use std::time::Duration;
+
+use prometheus::{Error, HistogramVec, IntCounterVec, IntGaugeVec};
+
+use super::families::Families;
+
+/// From what nobody notices to what the server may ask for at most.
+const WAIT_BUCKETS: [f64; 10] = [0.005, 0.05, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// What the API server was asked, and what became of events.
+#[derive(Debug, Clone)]
+pub struct ApiMetrics {
+    requests: IntCounterVec,
+    events_dropped: IntCounterVec,
+    unreadable: IntCounterVec,
+    wait_seconds: HistogramVec,
+    missing_permissions: IntGaugeVec,
+}
+
+/// Why a request waits before it is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitReason {
+    /// `--kube-api-qps`.
+    Rate,
+    /// The server said "later" (`Retry-After`).
+    RetryAfter,
+}
+
+impl WaitReason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::RetryAfter => "retry_after",
+        }
+    }
+}
+
+/// A right that an enabled feature needs and this process has not got, in RBAC's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingPermission<'a> {
+    /// As in `list`.
+    pub verb: &'a str,
+    /// As in `storage.k8s.io`; empty for core.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+}
+
+impl ApiMetrics {
+    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+        Ok(Self {
+            requests: families.counter(
+                "provisioner_api_requests_total",
+                "Requests to the API server by verb, resource and status code (`error`: no answer).",
+                &["verb", "resource", "code"],
+            )?,
+            events_dropped: families.counter(
+                "provisioner_events_dropped_total",
+                "Events that were not written, by why.",
+                &["reason"],
+            )?,
+            unreadable: families.counter(
+                "provisioner_unreadable_objects_total",
+                "Objects in a list or watch that could not be read and were skipped, by resource.",
+                &["resource"],
+            )?,
+            wait_seconds: families.histogram(
+                "provisioner_api_wait_seconds",
+                "Seconds that requests to the API server waited before they were sent, by reason: rate (--kube-api-qps), retry_after (the server said later).",
+                &["reason"],
+                &WAIT_BUCKETS,
+            )?,
+            missing_permissions: families.int_gauge(
+                "provisioner_missing_permissions",
+                "1 for each right that an enabled feature needs and the ServiceAccount lacks, as a rule of RBAC.",
+                &["verb", "group", "resource"],
+            )?,
+        })
+    }
+
+    /// A request was answered with `code`, or with nothing (`error`).
+    pub fn requested(&self, verb: &str, resource: &str, code: &str) {
+        self.requests.with_label_values(&[verb, resource, code]).inc();
+    }
+
+    /// An event was not written.
+    pub fn event_dropped(&self, reason: &str) {
+        self.events_dropped.with_label_values(&[reason]).inc();
+    }
+
+    /// An object was skipped because it could not be read.
+    pub fn unreadable(&self, resource: &str) {
+        self.unreadable.with_label_values(&[resource]).inc();
+    }
+
+    /// A request waited this long before it was sent, or given up.
+    pub fn waited(&self, reason: WaitReason, wait: Duration) {
+        self.wait_seconds.with_label_values(&[reason.as_str()]).observe(wait.as_secs_f64());
+    }
+
+    /// These rights are missing, and no others: replaces what was said before.
+    pub fn missing_permissions<'a>(
+        &self,
+        missing: impl IntoIterator<Item = MissingPermission<'a>>,
+    ) {
+        self.missing_permissions.reset();
+        for MissingPermission { verb, group, resource } in missing {
+            self.missing_permissions.with_label_values(&[verb, group, resource]).set(1);
+        }
+    }
+}

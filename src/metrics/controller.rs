@@ -1,0 +1,182 @@
+//! Claims and volumes.
+
+use std::time::Duration;
+
+use prometheus::{Error, Gauge, HistogramVec, IntCounterVec, IntGaugeVec};
+
+use super::families::Families;
+
+/// `client_golang`'s default buckets, in seconds.
+const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Up to half an hour: what a claim's user sees, over all attempts.
+const WAIT_BUCKETS: [f64; 14] =
+    [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0];
+
+/// `controller_persistentvolume*` and what is told about single claims.
+#[derive(Debug, Clone)]
+pub struct ControllerMetrics {
+    provision_total: IntCounterVec,
+    provision_failed_total: IntCounterVec,
+    provision_seconds: HistogramVec,
+    delete_total: IntCounterVec,
+    delete_failed_total: IntCounterVec,
+    delete_seconds: HistogramVec,
+    wait_seconds: HistogramVec,
+    claims: IntGaugeVec,
+    oldest_claim: Gauge,
+    audit_found: IntCounterVec,
+    suspected_leaks: IntCounterVec,
+    panics: IntCounterVec,
+}
+
+/// The claims in work at one moment, by where they stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Census {
+    /// No call is open.
+    pub waiting: usize,
+    /// A CreateVolume is under way.
+    pub in_flight: usize,
+    /// A CreateVolume may still run at the driver.
+    pub background: usize,
+    /// The volume is made, and its PersistentVolume not saved yet.
+    pub saving: usize,
+    /// Claims whose volume cannot be used and is removed again.
+    pub unusable: usize,
+    /// Claims left alone because the volume made for them may be somebody's.
+    pub suspect: usize,
+    /// How long ago the claim was first seen that has waited longest; zero when none waits.
+    pub oldest: Duration,
+}
+
+impl ControllerMetrics {
+    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+        let by_claim = ["class", "source"];
+        Ok(Self {
+            provision_total: families.counter(
+                "controller_persistentvolumeclaim_provision_total",
+                "Total number of persistent volumes provisioned succesfully. Broken down by storage class name and source of the claim.",
+                &by_claim,
+            )?,
+            provision_failed_total: families.counter(
+                "controller_persistentvolumeclaim_provision_failed_total",
+                "Total number of persistent volume provision failed attempts. Broken down by storage class name and source of the claim.",
+                &by_claim,
+            )?,
+            provision_seconds: families.histogram(
+                "controller_persistentvolumeclaim_provision_duration_seconds",
+                "Latency in seconds to provision persistent volumes. Failed provisioning attempts are ignored. Broken down by storage class name and source of the claim.",
+                &by_claim,
+                &DEFAULT_BUCKETS,
+            )?,
+            delete_total: families.counter(
+                "controller_persistentvolume_delete_total",
+                "Total number of persistent volumes deleted succesfully. Broken down by storage class name.",
+                &["class"],
+            )?,
+            delete_failed_total: families.counter(
+                "controller_persistentvolume_delete_failed_total",
+                "Total number of persistent volume delete failed attempts. Broken down by storage class name.",
+                &["class"],
+            )?,
+            delete_seconds: families.histogram(
+                "controller_persistentvolume_delete_duration_seconds",
+                "Latency in seconds to delete persistent volumes. Failed deletion attempts are ignored. Broken down by storage class name.",
+                &["class"],
+                &DEFAULT_BUCKETS,
+            )?,
+            wait_seconds: families.histogram(
+                "provisioner_claim_wait_seconds",
+                "Seconds from the first sight of a claim to its saved PersistentVolume, over all attempts, by class and source.",
+                &by_claim,
+                &WAIT_BUCKETS,
+            )?,
+            claims: families.int_gauge(
+                "provisioner_claims",
+                "Claims in work, by state: waiting, in_flight (CreateVolume under way), background (its end is not known), saving, unusable (its volume is removed again), suspect (its volume may be somebody's).",
+                &["state"],
+            )?,
+            oldest_claim: {
+                let gauge = Gauge::new(
+                    "provisioner_oldest_claim_age_seconds",
+                    "Seconds since the first sight of the claim that has waited longest for its volume; 0 when none waits.",
+                )?;
+                families.register("gauge", &gauge)?;
+                gauge
+            },
+            audit_found: families.counter(
+                "provisioner_audit_found_total",
+                "Keys for which the regular audit, not an event, started work that was due, by queue. Anything but zero is a lost wake-up.",
+                &["queue"],
+            )?,
+            suspected_leaks: families.counter(
+                "provisioner_suspected_leaks_total",
+                "Volumes that may exist at the driver without a PersistentVolume, by why they are suspected.",
+                &["reason"],
+            )?,
+            panics: families.counter(
+                "provisioner_panics_total",
+                "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
+                &["queue"],
+            )?,
+        })
+    }
+
+    /// A claim's volume was provisioned after `took`, measured over the last attempt.
+    pub fn provisioned(&self, class: &str, source: &str, took: Duration) {
+        self.provision_total.with_label_values(&[class, source]).inc();
+        self.provision_seconds.with_label_values(&[class, source]).observe(took.as_secs_f64());
+    }
+
+    /// An attempt to provision failed.
+    pub fn provision_failed(&self, class: &str, source: &str) {
+        self.provision_failed_total.with_label_values(&[class, source]).inc();
+    }
+
+    /// A volume was deleted after `took`, measured over the last attempt.
+    pub fn deleted(&self, class: &str, took: Duration) {
+        self.delete_total.with_label_values(&[class]).inc();
+        self.delete_seconds.with_label_values(&[class]).observe(took.as_secs_f64());
+    }
+
+    /// An attempt to delete failed.
+    pub fn delete_failed(&self, class: &str) {
+        self.delete_failed_total.with_label_values(&[class]).inc();
+    }
+
+    /// A claim has its PersistentVolume, `waited` after it was first seen.
+    pub fn served(&self, class: &str, source: &str, waited: Duration) {
+        self.wait_seconds.with_label_values(&[class, source]).observe(waited.as_secs_f64());
+    }
+
+    /// The claims in work now.
+    #[allow(clippy::cast_possible_wrap)] // counts of things in memory
+    pub fn in_work(&self, census: &Census) {
+        for (state, count) in [
+            ("waiting", census.waiting),
+            ("in_flight", census.in_flight),
+            ("background", census.background),
+            ("saving", census.saving),
+            ("unusable", census.unusable),
+            ("suspect", census.suspect),
+        ] {
+            self.claims.with_label_values(&[state]).set(count as i64);
+        }
+        self.oldest_claim.set(census.oldest.as_secs_f64());
+    }
+
+    /// The audit started work on a key that nothing else had brought up.
+    pub fn audit_found(&self, queue: &str) {
+        self.audit_found.with_label_values(&[queue]).inc();
+    }
+
+    /// A volume may exist that no PersistentVolume names (safety rule 14).
+    pub fn suspected_leak(&self, reason: &str) {
+        self.suspected_leaks.with_label_values(&[reason]).inc();
+    }
+
+    /// A piece of work panicked.
+    pub fn panicked(&self, queue: &str) {
+        self.panics.with_label_values(&[queue]).inc();
+    }
+}

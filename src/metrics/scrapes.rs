@@ -1,0 +1,41 @@
+//! The scrapes themselves, as Go's client counts them.
+
+use prometheus::{Error, IntCounterVec, IntGauge};
+
+use super::families::Families;
+
+/// `promhttp_metric_handler_*`.
+#[derive(Debug, Clone)]
+pub struct ScrapeMetrics {
+    requests: IntCounterVec,
+    in_flight: IntGauge,
+}
+
+impl ScrapeMetrics {
+    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+        let requests = families.counter(
+            "promhttp_metric_handler_requests_total",
+            "Total number of scrapes by HTTP status code.",
+            &["code"],
+        )?;
+        // Present from the start, as the original's.
+        for code in ["200", "500", "503"] {
+            requests.with_label_values(&[code]);
+        }
+        let in_flight = IntGauge::new(
+            "promhttp_metric_handler_requests_in_flight",
+            "Current number of scrapes being served.",
+        )?;
+        families.register("gauge", &in_flight)?;
+        Ok(Self { requests, in_flight })
+    }
+
+    /// Serves one scrape: `scrape` makes the body, which finds itself counted as under way.
+    pub fn count<T>(&self, scrape: impl FnOnce() -> T) -> T {
+        self.in_flight.inc();
+        let body = scrape();
+        self.in_flight.dec();
+        self.requests.with_label_values(&["200"]).inc();
+        body
+    }
+}

@@ -1,0 +1,171 @@
+use std::time::Duration;
+
+use super::*;
+
+fn metrics() -> Metrics {
+    Metrics::new().unwrap()
+}
+
+/// Whether a scrape has each of these lines.
+fn assert_lines(metrics: &Metrics, lines: &[&str]) {
+    let text = metrics.text();
+    for line in lines {
+        assert!(text.lines().any(|l| l == *line), "missing: {line}\nin:\n{text}");
+    }
+}
+
+#[test]
+fn families_with_labels_are_absent_until_first_used() {
+    let text = metrics().text();
+    let names = text.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(names.collect::<Vec<_>>(), ["provisioner_oldest_claim_age_seconds 0"]);
+}
+
+#[test]
+fn names_and_labels_are_the_originals() {
+    let metrics = metrics();
+    let create = "/csi.v1.Controller/CreateVolume";
+    metrics.csi.observe("d", create, "OK", Duration::from_millis(150));
+    metrics.controller.provisioned("sc", "", Duration::from_millis(1));
+    metrics.controller.provision_failed("sc", "VolumeSnapshot");
+    metrics.controller.deleted("sc", Duration::from_millis(1));
+    metrics.workqueue.queue("claims").adds.inc();
+    metrics.leader.leads(true);
+    assert_lines(
+        &metrics,
+        &[
+            "# HELP csi_sidecar_operations_seconds [ALPHA] Container Storage Interface operation duration with gRPC error code status total",
+            "csi_sidecar_operations_seconds_bucket{driver_name=\"d\",grpc_status_code=\"OK\",method_name=\"/csi.v1.Controller/CreateVolume\",le=\"0.1\"} 0",
+            "csi_sidecar_operations_seconds_bucket{driver_name=\"d\",grpc_status_code=\"OK\",method_name=\"/csi.v1.Controller/CreateVolume\",le=\"0.25\"} 1",
+            "controller_persistentvolumeclaim_provision_total{class=\"sc\",source=\"\"} 1",
+            "controller_persistentvolumeclaim_provision_failed_total{class=\"sc\",source=\"VolumeSnapshot\"} 1",
+            "controller_persistentvolume_delete_duration_seconds_count{class=\"sc\"} 1",
+            "workqueue_adds_total{name=\"claims\"} 1",
+            "leader_election_master_status{name=\"\"} 1",
+        ],
+    );
+}
+
+#[test]
+fn the_work_queues_buckets_are_spelled_as_the_originals() {
+    let metrics = metrics();
+    metrics.workqueue.queue("claims");
+    let text = metrics.text();
+    let prefix = "workqueue_queue_duration_seconds_bucket{name=\"claims\",le=\"";
+    let bounds: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix(prefix)?.strip_suffix("\"} 0")).collect();
+    // As Go's ExponentialBuckets(10e-9, 10, 10) multiplies, with its rounding.
+    assert_eq!(
+        bounds,
+        [
+            "1e-08",
+            "1e-07",
+            "1e-06",
+            "9.999999999999999e-06",
+            "9.999999999999999e-05",
+            "0.001",
+            "0.01",
+            "0.1",
+            "1",
+            "10",
+            "+Inf"
+        ]
+    );
+}
+
+#[test]
+fn with_migration_only_calls_that_say_whether_are_served() {
+    let metrics = metrics();
+    metrics.csi.observe("d", "m", "OK", Duration::ZERO);
+    let migrating = metrics.csi.with_migration(false);
+    migrating.observe("d", "m", "OK", Duration::ZERO);
+    migrating.with_migration(true).observe("d", "m", "Internal", Duration::ZERO);
+    let text = metrics.text();
+    let counts = text.lines().filter(|line| line.contains("_count"));
+    assert_eq!(
+        counts.collect::<Vec<_>>(),
+        [
+            "csi_sidecar_operations_seconds_count{driver_name=\"d\",grpc_status_code=\"Internal\",method_name=\"m\",migrated=\"true\"} 1",
+            "csi_sidecar_operations_seconds_count{driver_name=\"d\",grpc_status_code=\"OK\",method_name=\"m\",migrated=\"false\"} 1",
+        ]
+    );
+}
+
+#[test]
+fn a_call_is_in_flight_until_it_is_dropped() {
+    let metrics = metrics();
+    let (first, second) = (metrics.csi.begin("m"), metrics.csi.begin("m"));
+    assert_lines(&metrics, &["provisioner_csi_calls_in_flight{method_name=\"m\"} 2"]);
+    drop((first, second));
+    assert_lines(&metrics, &["provisioner_csi_calls_in_flight{method_name=\"m\"} 0"]);
+}
+
+#[test]
+fn what_is_told_of_permissions_replaces_what_was_told_before() {
+    let metrics = metrics();
+    let missing = |verb| MissingPermission { verb, group: "", resource: "secrets" };
+    metrics.api.missing_permissions([missing("get"), missing("list")]);
+    metrics.api.missing_permissions([missing("get")]);
+    assert_lines(
+        &metrics,
+        &["provisioner_missing_permissions{group=\"\",resource=\"secrets\",verb=\"get\"} 1"],
+    );
+    assert!(!metrics.text().contains("verb=\"list\""));
+}
+
+#[test]
+fn gauges_are_refreshed_before_each_scrape() {
+    let metrics = metrics();
+    let controller = metrics.controller.clone();
+    let scrapes = std::sync::atomic::AtomicUsize::new(0);
+    metrics.before_scrape(move || {
+        let waiting = scrapes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let oldest = Duration::from_millis(1500);
+        controller.in_work(&Census { waiting, saving: 7, oldest, ..Census::default() });
+    });
+    assert_lines(&metrics, &["provisioner_claims{state=\"waiting\"} 0"]);
+    assert_lines(
+        &metrics,
+        &[
+            "provisioner_claims{state=\"waiting\"} 1",
+            "provisioner_claims{state=\"in_flight\"} 0",
+            "provisioner_claims{state=\"background\"} 0",
+            "provisioner_claims{state=\"saving\"} 7",
+            "provisioner_oldest_claim_age_seconds 1.5",
+        ],
+    );
+}
+
+#[test]
+fn scrapes_are_counted_as_gos_client_counts_them() {
+    let metrics = metrics();
+    let scrapes = metrics.serve().unwrap();
+    let during = scrapes.count(|| metrics.text());
+    assert!(during.contains("promhttp_metric_handler_requests_in_flight 1\n"));
+    assert_lines(
+        &metrics,
+        &[
+            "promhttp_metric_handler_requests_in_flight 0",
+            "promhttp_metric_handler_requests_total{code=\"200\"} 1",
+            "promhttp_metric_handler_requests_total{code=\"500\"} 0",
+        ],
+    );
+}
+
+#[test]
+fn our_own_names_are_told_from_the_originals() {
+    let metrics = metrics();
+    metrics.serve().unwrap();
+    let originals = [
+        "controller_persistentvolume",
+        "csi_sidecar_",
+        "leader_election_",
+        "process_",
+        "promhttp_",
+        "workqueue_",
+    ];
+    for definition in metrics.definitions() {
+        let known = originals.iter().any(|prefix| definition.name.starts_with(prefix));
+        assert!(known || definition.name.starts_with("provisioner_"), "{}", definition.name);
+    }
+}

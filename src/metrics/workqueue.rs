@@ -1,0 +1,92 @@
+//! The work queues.
+
+use prometheus::{Error, GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, exponential_buckets};
+
+use super::families::Families;
+
+/// The families `workqueue_*`, labelled by the queue's name.
+#[derive(Debug, Clone)]
+pub struct WorkqueueMetrics {
+    depth: IntGaugeVec,
+    adds: IntCounterVec,
+    retries: IntCounterVec,
+    queue_seconds: HistogramVec,
+    work_seconds: HistogramVec,
+    unfinished_seconds: GaugeVec,
+    longest_running_seconds: GaugeVec,
+}
+
+/// The metrics of one queue.
+#[derive(Debug, Clone)]
+pub struct QueueMetrics {
+    /// Keys that wait to be worked on.
+    pub depth: prometheus::IntGauge,
+    /// Keys added, repeats of a waiting key not counted.
+    pub adds: prometheus::IntCounter,
+    /// Keys added again after a failure.
+    pub retries: prometheus::IntCounter,
+    /// Seconds a key waited.
+    pub queue_seconds: prometheus::Histogram,
+    /// Seconds a key was worked on.
+    pub work_seconds: prometheus::Histogram,
+    /// Seconds of work under way, summed.
+    pub unfinished_seconds: prometheus::Gauge,
+    /// Seconds the longest work under way has taken.
+    pub longest_running_seconds: prometheus::Gauge,
+}
+
+impl WorkqueueMetrics {
+    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+        let buckets = exponential_buckets(10e-9, 10.0, 10)?;
+        let name = ["name"];
+        Ok(Self {
+            depth: families.int_gauge("workqueue_depth", "[BETA] Current depth of workqueue", &name)?,
+            adds: families.counter(
+                "workqueue_adds_total",
+                "[BETA] Total number of adds handled by workqueue",
+                &name,
+            )?,
+            retries: families.counter(
+                "workqueue_retries_total",
+                "[BETA] Total number of retries handled by workqueue",
+                &name,
+            )?,
+            queue_seconds: families.histogram(
+                "workqueue_queue_duration_seconds",
+                "[BETA] How long in seconds an item stays in workqueue before being requested.",
+                &name,
+                &buckets,
+            )?,
+            work_seconds: families.histogram(
+                "workqueue_work_duration_seconds",
+                "[BETA] How long in seconds processing an item from workqueue takes.",
+                &name,
+                &buckets,
+            )?,
+            unfinished_seconds: families.gauge(
+                "workqueue_unfinished_work_seconds",
+                "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
+                &name,
+            )?,
+            longest_running_seconds: families.gauge(
+                "workqueue_longest_running_processor_seconds",
+                "[BETA] How many seconds has the longest running processor for workqueue been running.",
+                &name,
+            )?,
+        })
+    }
+
+    /// The metrics of the queue called `name`.
+    pub fn queue(&self, name: &str) -> QueueMetrics {
+        let label = [name];
+        QueueMetrics {
+            depth: self.depth.with_label_values(&label),
+            adds: self.adds.with_label_values(&label),
+            retries: self.retries.with_label_values(&label),
+            queue_seconds: self.queue_seconds.with_label_values(&label),
+            work_seconds: self.work_seconds.with_label_values(&label),
+            unfinished_seconds: self.unfinished_seconds.with_label_values(&label),
+            longest_running_seconds: self.longest_running_seconds.with_label_values(&label),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! docs/metrics.md tells of every metric what the code makes of it, and of nothing else.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use csi_provisioner::metrics::{Definition, Metrics};
+
+const PAGE: &str = include_str!("../docs/metrics.md");
+
+/// Everything that a served process has.
+fn definitions() -> Vec<Definition> {
+    let metrics = Metrics::new().unwrap();
+    metrics.serve().unwrap();
+    metrics.definitions()
+}
+
+/// How the page's tables tell of a metric.
+fn row(metric: &Definition) -> String {
+    let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+    format!("| `{}` | {} | {} | {} |", metric.name, metric.kind, labels.join(", "), metric.help)
+}
+
+/// The rows of the page's tables of metrics.
+fn rows() -> impl Iterator<Item = &'static str> {
+    let tables = PAGE.split("\n\n").filter(|block| block.starts_with("| metric | type |"));
+    tables.flat_map(|table| table.lines().skip(2))
+}
+
+#[test]
+fn the_page_has_each_metric_as_the_code_has_it_and_no_other() {
+    let made: BTreeSet<String> = definitions().iter().map(row).collect();
+    let told: BTreeSet<String> = rows().map(str::to_owned).collect();
+    let missing: Vec<_> = made.difference(&told).collect();
+    let extra: Vec<_> = told.difference(&made).collect();
+    assert!(missing.is_empty(), "docs/metrics.md lacks:\n{missing:#?}");
+    assert!(extra.is_empty(), "docs/metrics.md has what the code has not:\n{extra:#?}");
+}
+
+#[test]
+fn the_pages_rules_name_only_metrics_that_exist() {
+    let names: BTreeSet<String> = definitions().into_iter().map(|metric| metric.name).collect();
+    let rules = PAGE.split("```yaml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let prefixes = ["provisioner_", "controller_", "csi_sidecar_", "process_", "workqueue_"];
+    let mut found = 0;
+    for word in
+        rules.split(|c| !is_word(c)).filter(|word| prefixes.iter().any(|p| word.starts_with(p)))
+    {
+        let family = ["_bucket", "_count", "_sum"].iter().find_map(|end| word.strip_suffix(end));
+        assert!(names.contains(family.unwrap_or(word)) || names.contains(word), "{word}");
+        found += 1;
+    }
+    assert!(found >= 8, "the rules were not found: {found}");
+}
