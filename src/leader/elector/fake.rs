@@ -2,9 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{ElectionSettings, LeaseError, Leases, Surroundings};
 use crate::{
@@ -18,6 +25,9 @@ use crate::{
 pub(super) struct Store {
     pub(super) lease: Option<Value>,
     version: u64,
+    changed: Arc<Notify>,
+    /// Whether nobody may watch.
+    pub(super) watch_refused: bool,
     /// Every request that arrived, in order.
     pub(super) requests: Vec<&'static str>,
 }
@@ -41,6 +51,7 @@ impl Store {
 
     fn stamp(&mut self) -> Value {
         self.version += 1;
+        self.changed.notify_waiters();
         let version = self.version.to_string();
         match &mut self.lease {
             Some(lease) => {
@@ -127,6 +138,28 @@ impl Road {
     }
 }
 
+impl Road {
+    /// The first state after `version` that finds its way here; what passed before is not told.
+    async fn next_after(&self, version: u64) -> (Option<Value>, u64) {
+        loop {
+            let changed = self.store.lock().changed.clone();
+            let changed = changed.notified();
+            let (lease, newest) = {
+                let store = self.store.lock();
+                (store.lease.clone(), store.version)
+            };
+            let clear = *self.way.lock() == Way::Clear;
+            if clear && newest > version {
+                let half = *self.latency.lock() / 2;
+                sleep(half).await;
+                return (lease, newest);
+            }
+            // A way that is blocked is tried again.
+            let _ = timeout(Duration::from_secs(1), changed).await;
+        }
+    }
+}
+
 impl Leases for Road {
     async fn get(&self, _: &str, _: &str) -> Result<Value, LeaseError> {
         self.travel(Store::get).await
@@ -138,6 +171,24 @@ impl Leases for Road {
 
     async fn replace(&self, _: &str, _: &str, lease: &Value) -> Result<Value, LeaseError> {
         self.travel(|store| store.replace(lease)).await
+    }
+
+    fn watch(
+        &self,
+        _: &str,
+        _: &str,
+        version: &str,
+    ) -> BoxStream<'static, Result<Option<Value>, LeaseError>> {
+        if self.store.lock().watch_refused {
+            self.store.lock().requests.push("watch");
+            return stream::iter([Err(LeaseError::Forbidden("no".into()))]).boxed();
+        }
+        let (road, version) = (self.clone(), version.parse().unwrap());
+        stream::unfold((road, version), |(road, version)| async move {
+            let (seen, version) = road.next_after(version).await;
+            Some((Ok(seen), (road, version)))
+        })
+        .boxed()
     }
 }
 
