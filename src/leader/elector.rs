@@ -201,7 +201,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         let mut watch = self.leases.watch(namespace, lease_name, lease.resource_version());
         loop {
             let Step::Wait(until) = self.step() else { return true };
-            let silent = self.now().saturating_add(self.settings.retry_period.mul_f64(1.0 + JITTER));
+            let silent =
+                self.now().saturating_add(self.settings.retry_period.mul_f64(1.0 + JITTER));
             tokio::select! {
                 biased;
                 event = watch.next() => match event {

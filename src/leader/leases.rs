@@ -101,7 +101,8 @@ impl Leases for Client {
         }
         let api: Api<WholeLease> = Api::namespaced(self.kube(), namespace);
         let version = version.to_owned();
-        let only = WatchParams::default().fields(&format!("metadata.name={name}")).disable_bookmarks();
+        let only =
+            WatchParams::default().fields(&format!("metadata.name={name}")).disable_bookmarks();
         stream::once(async move { api.watch(&only, &version).await })
             .try_flatten()
             .map_err(LeaseError::from)

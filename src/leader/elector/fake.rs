@@ -28,6 +28,8 @@ pub(super) struct Store {
     changed: Arc<Notify>,
     /// Whether nobody may watch.
     pub(super) watch_refused: bool,
+    /// Whether watches tell nothing.
+    pub(super) watch_is_silent: bool,
     /// Every request that arrived, in order.
     pub(super) requests: Vec<&'static str>,
 }
@@ -149,7 +151,7 @@ impl Road {
                 (store.lease.clone(), store.version)
             };
             let clear = *self.way.lock() == Way::Clear;
-            if clear && newest > version {
+            if clear && newest > version && !self.store.lock().watch_is_silent {
                 let half = *self.latency.lock() / 2;
                 sleep(half).await;
                 return (lease, newest);
@@ -197,11 +199,17 @@ pub(super) struct Drifting {
     origin: Instant,
     rate: f64,
     wall_offset: i64,
+    suspended: Mutex<Duration>,
 }
 
 impl Drifting {
     pub(super) fn new(rate: f64, wall_offset: i64) -> Self {
-        Self { origin: Instant::now(), rate, wall_offset }
+        Self { origin: Instant::now(), rate, wall_offset, suspended: Mutex::default() }
+    }
+
+    /// The machine was suspended for so long.
+    pub(super) fn suspend(&self, time: Duration) {
+        *self.suspended.lock() += time;
     }
 }
 
@@ -215,7 +223,8 @@ impl Clock for Drifting {
     }
 
     fn boot(&self) -> Duration {
-        Duration::from_secs(1000) + self.origin.elapsed().mul_f64(self.rate)
+        let awake = self.origin.elapsed().mul_f64(self.rate);
+        Duration::from_secs(1000) + awake + *self.suspended.lock()
     }
 }
 
