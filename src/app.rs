@@ -339,8 +339,10 @@ impl<'a> Program<'a> {
         }
         let in_flight = self.gate.retire();
         self.tell_unfinished(in_flight);
-        // What is cut becomes an open call of its claim, as after any unclear end.
-        let _ = timeout(CUT, work).await;
+        if in_flight > 0 {
+            // What is cut becomes an open call of its claim, as after any unclear end.
+            let _ = timeout(CUT, work).await;
+        }
         in_flight
     }
 

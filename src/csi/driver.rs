@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tonic::Code;
 
 use super::{
@@ -224,11 +224,14 @@ impl Driver {
     /// driver is ready and reads its name and capabilities anew. Until then calls fail at once.
     /// Returns only when another driver answers; then the connection stays down.
     pub async fn watch(self) -> ConnectionEnded {
+        let mut up = Instant::now();
         loop {
             if let Ok(link) = self.link() {
                 link.lost().await;
                 *self.0.state.lock() = State::Down;
                 tracing::error!(address = %self.0.dialer.address, "Lost connection");
+                // One that comes and goes is not chased.
+                sleep_until(up + PROBE_INTERVAL).await;
             }
             let (link, identity) = self.find_again().await;
             if let Some(ended) = self.0.compare(identity) {
@@ -236,6 +239,7 @@ impl Driver {
             }
             tracing::info!(address = %self.0.dialer.address, "Connected to the CSI driver again");
             *self.0.state.lock() = State::Up(link);
+            up = Instant::now();
         }
     }
 
@@ -249,7 +253,7 @@ impl Driver {
                 Ok(found) => return found,
                 Err(error) => tracing::warn!(%error, "The CSI driver cannot be used yet"),
             }
-            tokio::time::sleep(PROBE_INTERVAL).await;
+            sleep(PROBE_INTERVAL).await;
         }
     }
 

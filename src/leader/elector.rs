@@ -235,6 +235,9 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         let mut next = self.next_renewal();
         loop {
             self.until(next.min(self.ends())).await;
+            if self.ends() <= self.now() {
+                return Loss::Deadline;
+            }
             next = match self.attempt_by(self.ends()).await {
                 Some(Ok(Tried::Held)) => self.next_renewal(),
                 Some(Ok(Tried::Lost(loss))) => return loss,
@@ -244,9 +247,6 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
                     self.next_try()
                 }
             };
-            if self.ends() <= self.now() {
-                return Loss::Deadline;
-            }
         }
     }
 
