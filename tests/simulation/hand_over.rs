@@ -170,11 +170,12 @@ async fn nothing_starts_after_the_cut() {
     simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
     simulation.create_claim("slow");
     simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
-    process.stop();
-    // Claims that are tried to be saved again and again, at many moments.
+    // Saves that fail and are tried again, at many moments.
     for number in 0..20 {
         simulation.create_claim(&format!("claim-{number}"));
+        sleep(Duration::from_millis(50)).await;
     }
+    process.stop();
     sleep(Duration::from_millis(1010)).await;
     let before = simulation.api_requests("create", "persistentvolumes");
     simulation.until("the process ended", |_| process.outcome().is_some()).await;
