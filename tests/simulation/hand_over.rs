@@ -167,14 +167,14 @@ async fn nothing_starts_after_the_cut() {
         "--leader-election-retry-period=100ms",
     ];
     let process = simulation.start_elected_with("a", &flags);
-    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
-    simulation.create_claim("slow");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     // Saves that fail and are tried again, at many moments.
     for number in 0..20 {
         simulation.create_claim(&format!("claim-{number}"));
         sleep(Duration::from_millis(50)).await;
     }
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    simulation.create_claim("slow");
+    simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
     process.stop();
     sleep(Duration::from_millis(1010)).await;
     let before = simulation.api_requests("create", "persistentvolumes");
