@@ -59,7 +59,9 @@ impl Calls {
         // A call that is not begun is neither logged nor counted.
         self.gate.check().map_err(shut)?;
         self.observed(method, request, |request| async {
-            self.gate.through(self.exchange(link, request, send)).await.map_err(shut)?
+            // Boxed: a call's future is large, and would be moved twice on its way in.
+            let exchange = Box::pin(self.exchange(link, request, send));
+            self.gate.through(exchange).await.map_err(shut)?
         })
         .await
     }
@@ -128,5 +130,5 @@ impl Calls {
 
 /// A call was not made, or not to its end, for want of the Lease.
 fn shut(error: GateShut) -> CallError {
-    CallError::local(Code::Unavailable, &error.to_string())
+    CallError::local(Code::Unavailable, error.to_string())
 }

@@ -10,7 +10,7 @@ use super::{
     Address, Connector,
     calls::{Calls, origin},
     identity::{self, Capabilities},
-    link::{Dialer, Link},
+    link::{Dialer, Link, Repeated},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
         GetCapacityRequest, GetCapacityResponse, NodeGetInfoRequest, NodeGetInfoResponse,
@@ -247,11 +247,15 @@ impl Driver {
     async fn find_again(&self) -> (Link, Identity) {
         let Shared { dialer, calls, .. } = &*self.0;
         let calls = calls.named(UNKNOWN_DRIVER);
+        let mut told = Repeated::default();
         loop {
             let link = dialer.dial_until_up().await;
             match identify(dialer, &calls, link).await {
                 Ok(found) => return found,
-                Err(error) => tracing::warn!(%error, "The CSI driver cannot be used yet"),
+                Err(error) if told.is_due() => {
+                    tracing::warn!(%error, "The CSI driver cannot be used yet");
+                }
+                Err(_) => {}
             }
             sleep(PROBE_INTERVAL).await;
         }
@@ -302,19 +306,26 @@ async fn identify(
 async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<Link, CallError> {
     let mut ticks = interval(PROBE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = Repeated::default();
     loop {
         ticks.tick().await;
         if link.is_lost() {
             link = dialer.dial_until_up().await;
         }
-        tracing::info!("Probing CSI driver for readiness");
-        match identity::probe(calls, &link).await {
+        let tells = told.is_due();
+        if tells {
+            tracing::info!("Probing CSI driver for readiness");
+        }
+        let why = match identity::probe(calls, &link).await {
             Ok(true) => return Ok(link),
-            Ok(false) => tracing::info!("CSI driver is not ready"),
+            Ok(false) => "it says so".to_owned(),
             Err(error) if matches!(error.code(), Code::DeadlineExceeded | Code::Unavailable) => {
-                tracing::info!(%error, "CSI driver probe got no answer");
+                error.to_string()
             }
             Err(error) => return Err(error),
+        };
+        if tells {
+            tracing::info!(why, "CSI driver is not ready");
         }
     }
 }

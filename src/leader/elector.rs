@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, Lease, LeaseError, Leases, Loss,
+    ElectionSettings, Health, Lease, LeaseError, Leases, Loss, Sight,
     decide::{Observation, Seen, Step, decide},
     record::{Record, micro_time},
     settings::JITTER,
@@ -187,9 +187,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         if self.may_watch && self.follow().await {
             return;
         }
-        match self.step() {
-            Step::Wait(until) => self.until(until.min(again)).await,
-            _ => {}
+        if let Step::Wait(until) = self.step() {
+            self.until(until.min(again)).await;
         }
     }
 
@@ -206,8 +205,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             tokio::select! {
                 biased;
                 event = watch.next() => match event {
-                    Some(Ok(Some(object))) => self.saw(Lease::new(object)),
-                    Some(Ok(None)) => self.saw_none(),
+                    Some(Ok(Sight::Lease(object))) => self.saw(Lease::new(object)),
+                    Some(Ok(Sight::Gone)) => self.saw_none(),
                     Some(Err(error)) => {
                         self.lost_sight(&error);
                         return false;

@@ -42,17 +42,25 @@ pub trait Leases: Send + Sync {
         lease: &Value,
     ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
 
-    /// Watches one Lease from a version on: each of its later states; `None` when it is deleted.
-    /// Ends at any time, with an error or without; what happens afterwards is not seen.
+    /// Watches one Lease from a version on: each of its later states. Ends at any time, with an error or without; what happens afterwards is not seen.
     fn watch(
         &self,
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<Option<Value>, LeaseError>>;
+    ) -> BoxStream<'static, Result<Sight, LeaseError>>;
 }
 
-/// A Lease could not be read or written.
+/// What a watch shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sight {
+    /// The Lease as it is now.
+    Lease(Value),
+    /// It was deleted.
+    Gone,
+}
+
+/// A Lease could not be read, watched or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     /// There is no such Lease.
@@ -95,7 +103,7 @@ impl Leases for Client {
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<Option<Value>, LeaseError>> {
+    ) -> BoxStream<'static, Result<Sight, LeaseError>> {
         if let Err(error) = Name::namespaced(namespace, name) {
             return stream::iter([Err(ApiError::from(error).into())]).boxed();
         }
@@ -112,10 +120,12 @@ impl Leases for Client {
 }
 
 /// What an event of a watch shows.
-fn seen(event: WatchEvent<WholeLease>) -> Result<Option<Option<Value>>, LeaseError> {
+fn seen(event: WatchEvent<WholeLease>) -> Result<Option<Sight>, LeaseError> {
     match event {
-        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => Ok(Some(Some(lease.object))),
-        WatchEvent::Deleted(_) => Ok(Some(None)),
+        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+            Ok(Some(Sight::Lease(lease.object)))
+        }
+        WatchEvent::Deleted(_) => Ok(Some(Sight::Gone)),
         WatchEvent::Bookmark(_) => Ok(None),
         WatchEvent::Error(status) => Err(LeaseError::Failed(status.message)),
     }

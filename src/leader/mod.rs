@@ -24,7 +24,7 @@ pub use self::{
         Identity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases},
+    leases::{LeaseError, Leases, Sight},
     record::Lease,
     settings::{ElectionSettings, SettingsError},
 };

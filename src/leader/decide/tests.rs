@@ -252,7 +252,8 @@ mod properties {
             if !record.holder.is_empty() {
                 prop_assert_ne!(&record.holder, case.me());
                 prop_assert_eq!(case.leads_at, None);
-                prop_assert!(case.now - since >= at(u64::try_from(record.seconds).unwrap_or(0)));
+                let stands_until = since.saturating_add(at(u64::try_from(record.seconds).unwrap_or(0)));
+                prop_assert!(stands_until <= case.now);
             }
         }
 

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{ElectionSettings, LeaseError, Leases, Surroundings};
 use crate::{
-    leader::{Health, Identity},
+    leader::{Health, Identity, Sight},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
@@ -142,7 +142,7 @@ impl Road {
 
 impl Road {
     /// The first state after `version` that finds its way here; what passed before is not told.
-    async fn next_after(&self, version: u64) -> (Option<Value>, u64) {
+    async fn next_after(&self, version: u64) -> (Sight, u64) {
         loop {
             let changed = self.store.lock().changed.clone();
             let changed = changed.notified();
@@ -154,7 +154,7 @@ impl Road {
             if clear && newest > version && !self.store.lock().watch_is_silent {
                 let half = *self.latency.lock() / 2;
                 sleep(half).await;
-                return (lease, newest);
+                return (lease.map_or(Sight::Gone, Sight::Lease), newest);
             }
             // A way that is blocked is tried again.
             let _ = timeout(Duration::from_secs(1), changed).await;
@@ -180,7 +180,7 @@ impl Leases for Road {
         _: &str,
         _: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<Option<Value>, LeaseError>> {
+    ) -> BoxStream<'static, Result<Sight, LeaseError>> {
         if self.store.lock().watch_refused {
             self.store.lock().requests.push("watch");
             return stream::iter([Err(LeaseError::Forbidden("no".into()))]).boxed();
