@@ -9,7 +9,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -183,10 +186,14 @@ impl<'a> Program<'a> {
         };
         program.serve(tasks, stop).await?;
         program.watch(tasks);
-        tokio::select! {
+        let outcome = tokio::select! {
             outcome = program.work(stop) => outcome,
             ended = program.driver.clone().watch() => Err(ended.into()),
-        }
+        };
+        // Whatever ended it: nothing more is begun, and what was told gets out.
+        program.gate.retire();
+        program.recorder.drain(LAST_EVENTS).await;
+        outcome
     }
 
     /// Connects to the driver and wires everything up. Nothing is watched or written yet.
@@ -292,38 +299,13 @@ impl<'a> Program<'a> {
         match self.election()? {
             None => {
                 self.lead_and_stop(stop).await;
+                Ok(())
             }
-            Some(settings) => self.elect(settings, stop).await?,
+            Some(settings) => self.elect(settings, stop).await,
         }
-        self.recorder.drain(LAST_EVENTS).await;
-        Ok(())
     }
 
-    /// Works once this process leads. Gives whether nothing is in flight at the end.
-    async fn lead_and_stop(&self, stop: &CancellationToken) -> bool {
-        let mut leads = self.leads.subscribe();
-        let work = async {
-            tokio::select! {
-                led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
-                () = stop.cancelled() => return,
-            }
-            self.controller.work(stop.clone()).await;
-        };
-        tokio::pin!(work);
-        tokio::select! {
-            () = &mut work => return true,
-            () = stop.cancelled() => {}
-        }
-        let patience = self.flags.safety.shutdown_timeout;
-        if timeout(patience, &mut work).await.is_ok() {
-            return true;
-        }
-        tracing::warn!(?patience, "calls still run at the end of --shutdown-timeout and are cut");
-        self.gate.close();
-        let _ = timeout(CUT, work).await;
-        false
-    }
-
+    /// Takes part in the election, works once it is won, and gives the Lease back at the end.
     async fn elect(
         &self,
         settings: ElectionSettings,
@@ -332,17 +314,71 @@ impl<'a> Program<'a> {
         let release = CancellationToken::new();
         let election = self.election_loop(settings, release.clone());
         tokio::pin!(election);
-        let idle = tokio::select! {
+        let in_flight = tokio::select! {
             ended = &mut election => return lost(&ended),
-            idle = self.lead_and_stop(stop) => idle,
+            in_flight = self.lead_and_stop(stop) => in_flight,
         };
-        if idle {
+        // A Lease whose holder has calls in flight runs out instead (safety rule 1).
+        if in_flight == 0 {
             release.cancel();
             let ended = election.await;
             tracing::info!(?ended, "leader election ended");
         }
-        // A Lease whose holder has calls in flight runs out instead (safety rule 1).
         Ok(())
+    }
+
+    /// Works once this process leads; after `stop` ends what is in hand. Then the gate is shut for
+    /// good. Gives how many calls and writes were still in flight.
+    async fn lead_and_stop(&self, stop: &CancellationToken) -> usize {
+        let patience = self.flags.safety.shutdown_timeout;
+        let overdue = async {
+            stop.cancelled().await;
+            sleep(patience).await;
+        };
+        let work = self.lead(stop);
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            () = &mut work => return self.gate.retire(),
+            () = overdue => {}
+        }
+        let in_flight = self.gate.retire();
+        self.tell_unfinished(in_flight);
+        if in_flight > 0 {
+            // What is cut becomes an open call of its claim, as after any unclear end.
+            let _ = timeout(CUT, work).await;
+        }
+        in_flight
+    }
+
+    /// Works from the moment this process leads until `stop`, and on until nothing is in hand.
+    async fn lead(&self, stop: &CancellationToken) {
+        let mut leads = self.leads.subscribe();
+        tokio::select! {
+            led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+        self.controller.work(stop.clone()).await;
+    }
+
+    /// Says what the end of `--shutdown-timeout` leaves undone.
+    fn tell_unfinished(&self, in_flight: usize) {
+        let patience = self.flags.safety.shutdown_timeout;
+        if in_flight > 0 {
+            tracing::warn!(
+                in_flight,
+                ?patience,
+                "Calls still run at the end of --shutdown-timeout and are cut; the Lease is left to run out"
+            );
+        }
+        let unsaved = self.controller.unsaved();
+        if !unsaved.is_empty() {
+            tracing::warn!(
+                claims = ?unsaved,
+                ?patience,
+                "PersistentVolumes could not be saved within --shutdown-timeout; the next leader asks the driver for them again"
+            );
+        }
     }
 
     async fn election_loop(&self, settings: ElectionSettings, release: CancellationToken) -> Ended {

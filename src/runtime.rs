@@ -12,7 +12,11 @@ use std::{
 
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::{sync::mpsc, time::sleep};
+
+mod gate;
+
+pub use self::gate::{Gate, GateShut};
 
 // === Clock ===
 
@@ -41,6 +45,22 @@ impl Clock for SystemClock {
         let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
         let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
         Duration::new(seconds, nanos)
+    }
+}
+
+/// How often whoever waits for a boot time looks at the clock: the sleep in between stands still
+/// while the machine is suspended.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// Waits until `until` on [`Clock::boot`], or at most a second longer where the machine was
+/// suspended meanwhile.
+pub async fn until_boot(clock: &dyn Clock, until: Duration) {
+    loop {
+        let left = until.saturating_sub(clock.boot());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(GLANCE)).await;
     }
 }
 
@@ -237,121 +257,9 @@ pub async fn aside<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
 }
 
-// === Gate ===
-
-/// Whether work may start now: no driver call and no write but the Lease's own goes out while
-/// the gate is shut (safety rule 1). Whoever holds the Lease opens it for a stretch of time;
-/// everyone who sends asks right before sending.
-#[derive(Clone)]
-pub struct Gate {
-    clock: Arc<dyn Clock>,
-    until: Arc<watch::Sender<Duration>>,
-}
-
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("open_until", &*self.until.borrow()).finish_non_exhaustive()
-    }
-}
-
-/// Work was not started because the Lease is not ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not started: this process does not hold the Lease")]
-pub struct GateShut;
-
-impl Gate {
-    /// A gate that is shut until [`Gate::open_until`] is called.
-    pub fn shut(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, until: Arc::new(watch::Sender::new(Duration::ZERO)) }
-    }
-
-    /// A gate that is always open: a process without leader election.
-    pub fn open(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, until: Arc::new(watch::Sender::new(Duration::MAX)) }
-    }
-
-    /// Opens the gate until `boot`, a time on [`Clock::boot`]; a time in the past shuts it.
-    pub fn open_until(&self, boot: Duration) {
-        self.until.send_replace(boot);
-    }
-
-    /// Shuts the gate at once.
-    pub fn close(&self) {
-        self.open_until(Duration::ZERO);
-    }
-
-    /// Says whether work may start now.
-    ///
-    /// # Errors
-    /// [`GateShut`] when it may not.
-    pub fn check(&self) -> Result<(), GateShut> {
-        if self.clock.boot() < *self.until.borrow() { Ok(()) } else { Err(GateShut) }
-    }
-
-    /// Waits until the gate is shut, by [`Gate::close`] or because its time ran out: what is
-    /// under way then must be cut.
-    pub async fn shuts(&self) {
-        let mut until = self.until.subscribe();
-        loop {
-            let left = until.borrow_and_update().saturating_sub(self.clock.boot());
-            if left.is_zero() {
-                return;
-            }
-            tokio::select! {
-                changed = until.changed() => if changed.is_err() { return },
-                // Looked at again at least once a second: a suspended machine's sleep stands still.
-                () = tokio::time::sleep(left.min(Duration::from_secs(1))) => {}
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Boot time follows tokio's (paused) clock.
-    struct Paused(tokio::time::Instant);
-
-    impl Clock for Paused {
-        fn wall(&self) -> jiff::Timestamp {
-            jiff::Timestamp::UNIX_EPOCH
-        }
-        fn boot(&self) -> Duration {
-            Duration::from_secs(100) + self.0.elapsed()
-        }
-    }
-
-    fn paused() -> Arc<dyn Clock> {
-        Arc::new(Paused(tokio::time::Instant::now()))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_gate_shuts_when_its_time_runs_out() {
-        let gate = Gate::shut(paused());
-        assert_eq!(gate.check(), Err(GateShut));
-        gate.open_until(Duration::from_secs(110));
-        assert_eq!(gate.check(), Ok(()));
-        let start = tokio::time::Instant::now();
-        gate.shuts().await;
-        assert_eq!(start.elapsed().as_secs(), 10);
-        assert_eq!(gate.check(), Err(GateShut));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn closing_a_gate_wakes_those_who_wait_for_it() {
-        let gate = Gate::open(paused());
-        let waiting = gate.clone();
-        let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
-        let (told, tell) = tokio::sync::oneshot::channel();
-        tasks.passing("waits", async move {
-            waiting.shuts().await;
-            let _ = told.send(());
-        });
-        tokio::task::yield_now().await;
-        gate.close();
-        tell.await.unwrap();
-    }
 
     #[tokio::test]
     async fn the_end_of_a_vital_task_is_told_with_its_panic() {

@@ -8,6 +8,11 @@
 #[path = "simulation/world.rs"]
 mod world;
 
+#[path = "simulation/driver_restarts.rs"]
+mod driver_restarts;
+#[path = "simulation/hand_over.rs"]
+mod hand_over;
+
 use std::time::Duration;
 
 use serde_json::json;

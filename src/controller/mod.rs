@@ -269,6 +269,11 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
+    /// The claims, by UID, whose volumes are made and have no PersistentVolume yet.
+    pub fn unsaved(&self) -> Vec<String> {
+        self.claims.store.all()
+    }
+
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
     /// every volume made is saved.
     pub async fn work(&self, stop: CancellationToken) {

@@ -13,7 +13,10 @@ use super::{
     status::{CallError, code_name},
     wire::{Heard, Wire},
 };
-use crate::{metrics::CsiMetrics, runtime::Gate};
+use crate::{
+    metrics::CsiMetrics,
+    runtime::{Gate, GateShut},
+};
 
 /// What all calls to one driver have in common.
 #[derive(Clone)]
@@ -61,17 +64,12 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
-        self.gate.check().map_err(|error| shut(&error.to_string()))?;
-        let cut = async {
-            self.gate.shuts().await;
-            Err(shut("cut: this process no longer holds the Lease"))
-        };
+        // A call that is not begun is neither logged nor counted.
+        self.gate.check().map_err(shut)?;
         self.observed(method, request, |request| async {
-            tokio::select! {
-                biased;
-                cut = cut => cut,
-                answer = self.exchange(link, request, send) => answer,
-            }
+            // Boxed: a call's future is large, and would be moved twice on its way in.
+            let exchange = Box::pin(self.exchange(link, request, send));
+            self.gate.through(exchange).await.map_err(shut)?
         })
         .await
     }
@@ -139,7 +137,7 @@ impl Calls {
     }
 }
 
-/// Why a call was not made, or not to its end, for want of the Lease.
-fn shut(text: &str) -> CallError {
-    CallError::local(Code::Unavailable, text)
+/// A call was not made, or not to its end, for want of the Lease.
+fn shut(error: GateShut) -> CallError {
+    CallError::local(Code::Unavailable, error.to_string())
 }

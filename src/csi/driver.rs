@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tonic::Code;
 
 use super::{
     Address, Connector,
     calls::{Calls, origin},
     identity::{self, Capabilities},
-    link::{Dialer, Link},
+    link::{Dialer, Link, Repeated},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
         GetCapacityRequest, GetCapacityResponse, NodeGetInfoRequest, NodeGetInfoResponse,
@@ -253,11 +253,14 @@ impl Driver {
     /// driver is ready and reads its name and capabilities anew. Until then calls fail at once.
     /// Returns only when another driver answers; then the connection stays down.
     pub async fn watch(self) -> ConnectionEnded {
+        let mut up = Instant::now();
         loop {
             if let Ok(link) = self.link() {
                 link.lost().await;
                 *self.0.state.lock() = State::Down;
                 tracing::error!(address = %self.0.dialer.address, "Lost connection");
+                // One that comes and goes is not chased.
+                sleep_until(up + PROBE_INTERVAL).await;
             }
             let (link, identity) = self.find_again().await;
             if let Some(ended) = self.0.compare(identity) {
@@ -265,6 +268,7 @@ impl Driver {
             }
             tracing::info!(address = %self.0.dialer.address, "Connected to the CSI driver again");
             *self.0.state.lock() = State::Up(link);
+            up = Instant::now();
         }
     }
 
@@ -272,13 +276,17 @@ impl Driver {
     async fn find_again(&self) -> (Link, Identity) {
         let Shared { dialer, calls, .. } = &*self.0;
         let calls = calls.named(UNKNOWN_DRIVER);
+        let mut told = Repeated::default();
         loop {
             let link = dialer.dial_until_up().await;
             match identify(dialer, &calls, link).await {
                 Ok(found) => return found,
-                Err(error) => tracing::warn!(%error, "The CSI driver cannot be used yet"),
+                Err(error) if told.is_due() => {
+                    tracing::warn!(%error, "The CSI driver cannot be used yet");
+                }
+                Err(_) => {}
             }
-            tokio::time::sleep(PROBE_INTERVAL).await;
+            sleep(PROBE_INTERVAL).await;
         }
     }
 
@@ -327,19 +335,26 @@ async fn identify(
 async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<Link, CallError> {
     let mut ticks = interval(PROBE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told = Repeated::default();
     loop {
         ticks.tick().await;
         if link.is_lost() {
             link = dialer.dial_until_up().await;
         }
-        tracing::info!("Probing CSI driver for readiness");
-        match identity::probe(calls, &link).await {
+        let tells = told.is_due();
+        if tells {
+            tracing::info!("Probing CSI driver for readiness");
+        }
+        let why = match identity::probe(calls, &link).await {
             Ok(true) => return Ok(link),
-            Ok(false) => tracing::info!("CSI driver is not ready"),
+            Ok(false) => "it says so".to_owned(),
             Err(error) if matches!(error.code(), Code::DeadlineExceeded | Code::Unavailable) => {
-                tracing::info!(%error, "CSI driver probe got no answer");
+                error.to_string()
             }
             Err(error) => return Err(error),
+        };
+        if tells {
+            tracing::info!(why, "CSI driver is not ready");
         }
     }
 }

@@ -26,8 +26,28 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after the first failed attempt; doubled after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often waiting for the socket is told.
-const STILL_CONNECTING: Duration = Duration::from_secs(10);
+/// How often waiting for the driver is told.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// When something that goes on and on was last told.
+#[derive(Debug, Default)]
+pub(super) struct Repeated(Option<Instant>);
+
+impl Repeated {
+    /// Something that need not be told at once.
+    fn later() -> Self {
+        Self(Some(Instant::now()))
+    }
+
+    /// Whether it is to be told again; then it counts as told.
+    pub(super) fn is_due(&mut self) -> bool {
+        let due = self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+        if due {
+            self.0 = Some(Instant::now());
+        }
+        due
+    }
+}
 
 /// An open connection. Dropping all clones closes it.
 #[derive(Clone)]
@@ -65,14 +85,13 @@ impl Dialer {
     /// Tries until it works, with pauses of up to [`MAX_PAUSE`].
     pub(super) async fn dial_until_up(&self) -> Link {
         let mut pause = FIRST_PAUSE;
-        let mut told = Instant::now();
+        let mut told = Repeated::later();
         loop {
             let error = match self.dial().await {
                 Ok(link) => return link,
                 Err(error) => error,
             };
-            if told.elapsed() >= STILL_CONNECTING {
-                told = Instant::now();
+            if told.is_due() {
                 tracing::info!(address = %self.address, %error, "Still connecting");
             }
             sleep(pause).await;

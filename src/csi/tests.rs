@@ -401,6 +401,33 @@ async fn waiting_for_the_socket_is_told_every_10_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn waiting_for_a_driver_that_is_not_ready_is_told_every_10_seconds() {
+    let (log, guard) = Log::start(tracing::Level::INFO);
+    let fake = Fake::new();
+    fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
+    assert!(timeout(Duration::from_secs(99), connect(&fake)).await.is_err());
+    drop(guard);
+    assert!(fake.paths().len() >= 99);
+    assert_eq!(log.text().matches("CSI driver is not ready").count(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_stays_broken_is_told_every_10_seconds() {
+    let (log, guard) = Log::start(tracing::Level::INFO);
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    fake.play(INFO, Play::status(13, "broken"));
+    watched(&driver, async {
+        fake.hang_up();
+        sleep(Duration::from_secs(99)).await;
+    })
+    .await;
+    drop(guard);
+    let told = log.text().matches("The CSI driver cannot be used yet").count();
+    assert!((9..=10).contains(&told), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_socket_for_30_seconds_ends_the_start() {
     let fake = Fake::new();
     fake.refuse(true);

@@ -41,7 +41,7 @@ pub enum ApiError {
         /// What is wrong with it, without any of its content.
         fault: String,
     },
-    /// Not sent, because this process does not hold the Lease.
+    /// Not sent, or not waited for, because this process does not hold the Lease.
     #[error(transparent)]
     GateShut(#[from] GateShut),
     /// The request could not be put together; nothing was sent.
@@ -115,7 +115,8 @@ impl ApiError {
         match self {
             Self::NoAnswer(_) | Self::DeadlineExceeded(_) | Self::Unreadable { .. } => true,
             Self::Refused(refusal) => refusal.code >= 500,
-            Self::BadName(_) | Self::GateShut(_) | Self::Unsendable(_) => false,
+            Self::GateShut(shut) => *shut == GateShut::Cut,
+            Self::BadName(_) | Self::Unsendable(_) => false,
         }
     }
 

@@ -133,6 +133,7 @@ mod tests {
             views::Volume,
         },
         metrics::Metrics,
+        runtime::GateShut,
     };
 
     struct House {
@@ -203,7 +204,9 @@ mod tests {
         let House { server, gate, lanes, .. } = house(settings, |_| object().after(10));
         gate.open_until(Duration::from_secs(105));
         let (first, second) = tokio::join!(write(&lanes.objects), write(&lanes.objects));
-        assert!(first.is_ok() && matches!(second, Err(ApiError::GateShut(_))));
+        // The first was on its way when the gate shut, the second still waited for its place.
+        assert!(matches!(first, Err(ApiError::GateShut(GateShut::Cut))));
+        assert!(matches!(second, Err(ApiError::GateShut(GateShut::NotStarted))));
         assert_eq!(server.times(), [0]);
     }
 

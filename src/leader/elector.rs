@@ -2,18 +2,19 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use futures::StreamExt as _;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, Lease, LeaseError, Leases, Loss,
+    ElectionSettings, Health, Lease, LeaseError, Leases, Loss, Sight,
     decide::{Observation, Seen, Step, decide},
     record::{Record, micro_time},
     settings::JITTER,
 };
 use crate::{
     metrics::LeaderMetrics,
-    runtime::{Clock, Gate, Random},
+    runtime::{Clock, Gate, Random, until_boot},
 };
 
 /// How many tries a failing renewal gets in one retry period. A term ends a renew deadline after
@@ -99,6 +100,7 @@ pub async fn lead(
         seen: Seen::Absent,
         written: Vec::new(),
         term: None,
+        may_watch: true,
     };
     elector.surroundings.metrics.leads(false);
     let ended = tokio::select! {
@@ -129,6 +131,8 @@ struct Elector<L, C> {
     written: Vec<Record>,
     /// While leading.
     term: Option<Term>,
+    /// Whether watching was not refused yet.
+    may_watch: bool,
 }
 
 /// A time of leading.
@@ -144,8 +148,8 @@ struct Term {
 enum Tried {
     /// The Lease was written: it is ours.
     Held,
-    /// It is another's, at least until this time on the boot clock.
-    Waits(Duration),
+    /// It is another's.
+    Waits,
     /// It is ours no longer.
     Lost(Loss),
 }
@@ -164,37 +168,94 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     async fn acquire(&mut self) {
         tracing::info!(lease = self.settings.lease_name, "Attempting to acquire leader lease...");
         loop {
-            let pause = self.jittered_period();
-            let pause = match timeout(self.settings.renew_deadline, self.attempt()).await {
+            let again = self.now().saturating_add(self.jittered_period());
+            match timeout(self.settings.renew_deadline, self.attempt()).await {
                 Ok(Ok(Tried::Held)) => return,
-                Ok(Ok(Tried::Waits(until))) => pause.min(until.saturating_sub(self.now())),
-                Ok(Ok(Tried::Lost(_))) | Err(_) => pause,
+                Ok(Ok(Tried::Waits)) => self.stand_by(again).await,
+                Ok(Ok(Tried::Lost(_))) | Err(_) => self.until(again).await,
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be acquired");
-                    pause
+                    self.until(again).await;
                 }
-            };
-            sleep(pause).await;
+            }
+        }
+    }
+
+    /// Waits while the Lease is another's: as long as a watch shows that it is; without a watch
+    /// until `again`, or until it runs out.
+    async fn stand_by(&mut self, again: Duration) {
+        if self.may_watch && self.follow().await {
+            return;
+        }
+        if let Step::Wait(until) = self.step() {
+            self.until(until.min(again)).await;
+        }
+    }
+
+    /// Follows the Lease by a watch until there is something to try, or nothing has been heard
+    /// for so long that it is time to look. Says whether it came to that, or the watch broke.
+    async fn follow(&mut self) -> bool {
+        let Some(lease) = &self.lease else { return false };
+        let ElectionSettings { namespace, lease_name, .. } = &self.settings;
+        let mut watch = self.leases.watch(namespace, lease_name, lease.resource_version());
+        loop {
+            let Step::Wait(until) = self.step() else { return true };
+            let silent =
+                self.now().saturating_add(self.settings.retry_period.mul_f64(1.0 + JITTER));
+            tokio::select! {
+                biased;
+                event = watch.next() => match event {
+                    Some(Ok(Sight::Lease(object))) => self.saw(Lease::new(object)),
+                    Some(Ok(Sight::Gone)) => self.saw_none(),
+                    Some(Err(error)) => {
+                        self.lost_sight(&error);
+                        return false;
+                    }
+                    None => return false,
+                },
+                () = self.until(until.min(silent)) => return true,
+            }
+        }
+    }
+
+    /// A watch failed. Without the right to it there is no use in trying it again.
+    fn lost_sight(&mut self, error: &LeaseError) {
+        let lease = &self.settings.lease_name;
+        if let LeaseError::Forbidden(_) = error {
+            self.may_watch = false;
+            tracing::warn!(lease, %error, "The Lease cannot be watched and is looked at from time to time, which makes a hand-over slower: grant the verb watch on leases in coordination.k8s.io");
+        } else {
+            tracing::info!(lease, %error, "The watch of the Lease broke");
         }
     }
 
     /// Renews until that fails for too long or the Lease is not ours any more.
     async fn hold(&mut self) -> Loss {
-        let mut pause = self.until_renewal();
+        let mut next = self.next_renewal();
         loop {
-            sleep(pause.min(self.left())).await;
-            pause = match timeout(self.left(), self.attempt()).await {
-                Ok(Ok(Tried::Held)) => self.until_renewal(),
-                Ok(Ok(Tried::Lost(loss))) => return loss,
-                Ok(Ok(Tried::Waits(_))) | Err(_) => self.settings.retry_period / TRIES_PER_PERIOD,
-                Ok(Err(error)) => {
-                    tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be renewed");
-                    self.settings.retry_period / TRIES_PER_PERIOD
-                }
-            };
-            if self.left().is_zero() {
+            self.until(next.min(self.ends())).await;
+            if self.ends() <= self.now() {
                 return Loss::Deadline;
             }
+            next = match self.attempt_by(self.ends()).await {
+                Some(Ok(Tried::Held)) => self.next_renewal(),
+                Some(Ok(Tried::Lost(loss))) => return loss,
+                Some(Ok(Tried::Waits)) | None => self.next_try(),
+                Some(Err(error)) => {
+                    tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be renewed");
+                    self.next_try()
+                }
+            };
+        }
+    }
+
+    /// One try that is given up at `end` on the boot clock.
+    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Tried, LeaseError>> {
+        let clock = Arc::clone(&self.surroundings.clock);
+        tokio::select! {
+            biased;
+            tried = self.attempt() => Some(tried),
+            () = until_boot(&*clock, end) => None,
         }
     }
 
@@ -229,7 +290,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             self.surroundings.gate.close();
         }
         match step {
-            Step::Wait(until) => Ok(Tried::Waits(until)),
+            Step::Wait(_) => Ok(Tried::Waits),
             Step::StopLeading(loss) => Ok(Tried::Lost(loss)),
             Step::Create(record) => self.write(record, None).await,
             Step::TakeOver(record) | Step::Renew(record) => {
@@ -252,13 +313,15 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     async fn look(&mut self) -> Result<(), LeaseError> {
         match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
             Ok(object) => self.saw(Lease::new(object)),
-            Err(LeaseError::NotFound) => {
-                self.lease = None;
-                self.seen = Seen::Absent;
-            }
+            Err(LeaseError::NotFound) => self.saw_none(),
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    fn saw_none(&mut self) {
+        self.lease = None;
+        self.seen = Seen::Absent;
     }
 
     fn saw(&mut self, lease: Lease) {
@@ -381,17 +444,29 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         self.surroundings.clock.boot()
     }
 
-    /// What is left of the term.
-    fn left(&self) -> Duration {
-        let ends = self.term.map(|term| term.renewed.saturating_add(self.settings.renew_deadline));
-        ends.unwrap_or_default().saturating_sub(self.now())
+    async fn until(&self, boot: Duration) {
+        until_boot(&*self.surroundings.clock, boot).await;
     }
 
-    /// How long until the next renewal is due. Counted from when the last was sent, so that a slow
-    /// server does not eat the term.
-    fn until_renewal(&self) -> Duration {
-        let due = self.term.map(|term| term.renewed.saturating_add(self.settings.retry_period));
-        due.unwrap_or_default().saturating_sub(self.now())
+    /// When the term ends.
+    fn ends(&self) -> Duration {
+        self.since_renewal(self.settings.renew_deadline)
+    }
+
+    /// When the next renewal is due. Counted from when the last was sent, so that a slow server
+    /// does not eat the term.
+    fn next_renewal(&self) -> Duration {
+        self.since_renewal(self.settings.retry_period)
+    }
+
+    /// When to try again after a failure.
+    fn next_try(&self) -> Duration {
+        self.now().saturating_add(self.settings.retry_period / TRIES_PER_PERIOD)
+    }
+
+    /// So long after the last successful write was sent.
+    fn since_renewal(&self, time: Duration) -> Duration {
+        self.term.map(|term| term.renewed.saturating_add(time)).unwrap_or_default()
     }
 
     fn jittered_period(&self) -> Duration {

@@ -2,8 +2,16 @@
 
 use std::{borrow::Cow, future::Future};
 
+use futures::{
+    StreamExt as _, TryStreamExt as _,
+    stream::{self, BoxStream},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Resource, core::NamespaceResourceScope};
+use kube::{
+    Api, Resource,
+    api::WatchParams,
+    core::{NamespaceResourceScope, WatchEvent},
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -33,14 +41,34 @@ pub trait Leases: Send + Sync {
         name: &str,
         lease: &Value,
     ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
+
+    /// Watches one Lease from a version on: each of its later states. Ends at any time, with an error or without; what happens afterwards is not seen.
+    fn watch(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &str,
+    ) -> BoxStream<'static, Result<Sight, LeaseError>>;
 }
 
-/// A Lease could not be read or written.
+/// What a watch shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sight {
+    /// The Lease as it is now.
+    Lease(Value),
+    /// It was deleted.
+    Gone,
+}
+
+/// A Lease could not be read, watched or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
     /// There is no such Lease.
     #[error("the Lease does not exist")]
     NotFound,
+    /// This program lacks the right.
+    #[error("{0}")]
+    Forbidden(String),
     /// Anything else. A write may have been done all the same.
     #[error("{0}")]
     Failed(String),
@@ -69,11 +97,58 @@ impl Leases for Client {
         let put: WholeLease = self.replace_raw(name, lease).await?;
         Ok(put.object)
     }
+
+    fn watch(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &str,
+    ) -> BoxStream<'static, Result<Sight, LeaseError>> {
+        if let Err(error) = Name::namespaced(namespace, name) {
+            return stream::iter([Err(ApiError::from(error).into())]).boxed();
+        }
+        let api: Api<WholeLease> = Api::namespaced(self.kube(), namespace);
+        let version = version.to_owned();
+        let only =
+            WatchParams::default().fields(&format!("metadata.name={name}")).disable_bookmarks();
+        stream::once(async move { api.watch(&only, &version).await })
+            .try_flatten()
+            .map_err(LeaseError::from)
+            .try_filter_map(|event| async { seen(event) })
+            .boxed()
+    }
+}
+
+/// What an event of a watch shows.
+fn seen(event: WatchEvent<WholeLease>) -> Result<Option<Sight>, LeaseError> {
+    match event {
+        WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
+            Ok(Some(Sight::Lease(lease.object)))
+        }
+        WatchEvent::Deleted(_) => Ok(Some(Sight::Gone)),
+        WatchEvent::Bookmark(_) => Ok(None),
+        WatchEvent::Error(status) => Err(LeaseError::Failed(status.message)),
+    }
 }
 
 impl From<ApiError> for LeaseError {
     fn from(error: ApiError) -> Self {
-        if error.is_not_found() { Self::NotFound } else { Self::Failed(error.to_string()) }
+        if error.is_not_found() {
+            Self::NotFound
+        } else if error.is_forbidden() {
+            Self::Forbidden(error.to_string())
+        } else {
+            Self::Failed(error.to_string())
+        }
+    }
+}
+
+impl From<kube::Error> for LeaseError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.is_forbidden() => Self::Forbidden(status.message),
+            error => Self::Failed(error.to_string()),
+        }
     }
 }
 

@@ -5,7 +5,8 @@
 //! open only while a renewal sent less than the renew deadline ago succeeded, by a clock that
 //! counts suspended time; that it shuts at once when the Lease shows another holder, nobody, or
 //! is gone; and that the Lease is taken from a silent holder only after its record stood still
-//! for its whole duration by this process's own clock. Leaves to others what a leader does, when
+//! for its whole duration by this process's own clock. A candidate watches the Lease, and where
+//! that is not granted or breaks, looks at it as often as client-go's do. Leaves to others what a leader does, when
 //! nothing is in flight any more, and where events are written.
 
 mod decide;
@@ -24,7 +25,7 @@ pub use self::{
         Identity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases},
+    leases::{LeaseError, Leases, Sight},
     record::Lease,
     settings::{ElectionSettings, SettingsError},
 };

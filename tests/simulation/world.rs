@@ -1,6 +1,13 @@
 //! One simulated cluster: API server, driver, and processes that can be killed.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use csi_provisioner::{
     app::{self, Host, World},
@@ -36,6 +43,8 @@ pub(crate) struct Simulation {
     pub api: ApiServer,
     pub driver: Arc<driver::Host<Scripted>>,
     seed: u64,
+    /// How often the driver's socket was opened, or was to be.
+    dials: Arc<AtomicUsize>,
     /// Whom the program acts as.
     user: User,
     processes: Mutex<Vec<Process>>,
@@ -45,6 +54,7 @@ pub(crate) struct Simulation {
 #[derive(Clone)]
 pub(crate) struct Process {
     tasks: Tasks,
+    clock: Arc<SimulatedClock>,
     stop: CancellationToken,
     outcome: Arc<Mutex<Option<Result<(), String>>>>,
 }
@@ -70,23 +80,42 @@ impl Process {
         self.stop.cancel();
     }
 
+    /// The machine was suspended for so long: its timers stood still, its boot clock went on.
+    #[allow(dead_code)] // not every test suspends
+    pub(crate) fn suspend(&self, time: Duration) {
+        *self.clock.suspended.lock() += time;
+    }
+
     /// How the process ended, once it has ended by itself.
     pub(crate) fn outcome(&self) -> Option<Result<(), String>> {
         self.outcome.lock().clone()
     }
 }
 
-/// Simulated time: boot and wall time go with tokio's paused clock.
-struct SimulatedClock(Instant);
+/// Simulated time: boot and wall time go with tokio's paused clock, and on while suspended.
+struct SimulatedClock {
+    start: Instant,
+    suspended: Mutex<Duration>,
+}
+
+impl SimulatedClock {
+    fn new() -> Self {
+        Self { start: Instant::now(), suspended: Mutex::default() }
+    }
+
+    fn passed(&self) -> Duration {
+        self.start.elapsed() + *self.suspended.lock()
+    }
+}
 
 impl Clock for SimulatedClock {
     fn wall(&self) -> jiff::Timestamp {
         let start = jiff::Timestamp::from_second(1_767_225_600).unwrap();
-        start + jiff::SignedDuration::try_from(self.0.elapsed()).unwrap()
+        start + jiff::SignedDuration::try_from(self.passed()).unwrap()
     }
 
     fn boot(&self) -> Duration {
-        Duration::from_secs(1000) + self.0.elapsed()
+        Duration::from_secs(1000) + self.passed()
     }
 }
 
@@ -115,7 +144,7 @@ impl Simulation {
         api.create(&class).unwrap();
         let script = Script { name: Some(DRIVER.into()), ..Script::default() };
         let driver = Arc::new(driver::Host::new(Scripted::new(script)));
-        Self { api, driver, seed, user, processes: Mutex::default() }
+        Self { api, driver, seed, dials: Arc::default(), user, processes: Mutex::default() }
     }
 
     /// Starts the program.
@@ -133,22 +162,33 @@ impl Simulation {
         self.launch(name, &["--leader-election", "--leader-election-namespace=default"])
     }
 
+    /// Starts the program as the host `name`, with leader election and more flags.
+    #[allow(dead_code)] // not every test has some
+    pub(crate) fn start_elected_with(&self, name: &str, flags: &[&str]) -> Process {
+        let elected = ["--leader-election", "--leader-election-namespace=default"];
+        self.launch(name, &[&elected, flags].concat())
+    }
+
     fn launch(&self, host: &str, flags: &[&str]) -> Process {
         let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
         let args = program.iter().chain(flags).map(Into::into);
         let flags = Flags::parse(args, |_| None).unwrap().flags;
         let process = Process {
             tasks: Tasks::default(),
+            clock: Arc::new(SimulatedClock::new()),
             stop: CancellationToken::new(),
             outcome: Arc::default(),
         };
         let number = self.processes.lock().len() as u64;
-        let world = self.world(host, number, &process.tasks);
+        let world = self.world(host, number, &process);
         let (stop, outcome) = (process.stop.clone(), Arc::clone(&process.outcome));
+        let tasks = process.tasks.clone();
         process.tasks.spawn(
             async move {
                 let ended = app::run(flags, world, stop).await.map_err(|error| error.to_string());
                 *outcome.lock() = Some(ended);
+                // Nothing of a process outlives it.
+                tasks.0.lock().abort_all();
             }
             .boxed(),
         );
@@ -156,22 +196,23 @@ impl Simulation {
         process
     }
 
-    fn world(&self, host: &str, number: u64, tasks: &Tasks) -> World {
+    fn world(&self, host: &str, number: u64, process: &Process) -> World {
         World {
             transport: boxed(self.api.service(self.user.clone())),
             connector: self.connector(),
-            clock: Arc::new(SimulatedClock(Instant::now())),
+            clock: process.clock.clone(),
             random: Arc::new(Generator::from_seed(
                 self.seed.wrapping_mul(1000).wrapping_add(number),
             )),
-            spawner: Arc::new(tasks.clone()),
+            spawner: Arc::new(process.tasks.clone()),
             host: Host { name: host.to_owned(), ..Host::default() },
         }
     }
 
     fn connector(&self) -> Connector {
-        let driver = Arc::clone(&self.driver);
+        let (driver, dials) = (Arc::clone(&self.driver), Arc::clone(&self.dials));
         Arc::new(move |_| {
+            dials.fetch_add(1, Ordering::Relaxed);
             let stream: io::Result<BoxedIo> =
                 driver.connect().map(|stream| Box::new(stream) as BoxedIo);
             async move { stream }.boxed()
@@ -291,6 +332,24 @@ impl Simulation {
     /// How often the driver's method was called.
     pub(crate) fn calls(&self, method: &str) -> usize {
         self.driver.journal().count(method)
+    }
+
+    /// How many calls of the driver's method run now.
+    #[allow(dead_code)] // not every test looks
+    pub(crate) fn calls_under_way(&self, method: &str) -> usize {
+        self.driver.backend().flight(method).map_or(0, |flight| flight.now)
+    }
+
+    /// How often a connection to the driver was tried.
+    #[allow(dead_code)] // not every test counts
+    pub(crate) fn dials(&self) -> usize {
+        self.dials.load(Ordering::Relaxed)
+    }
+
+    /// How the process started last ended.
+    #[allow(dead_code)] // not every test asks
+    pub(crate) fn last_outcome(&self) -> Option<Result<(), String>> {
+        self.processes.lock().last().and_then(Process::outcome)
     }
 
     /// The requests of each call of the driver's method.

@@ -1,7 +1,8 @@
 //! Keeps writes from leaving without the Lease (safety rule 1).
 //!
 //! Promises that a write is handed on only while the gate is open, asked at that moment and after
-//! every wait; else it fails with [`GateShut`](crate::runtime::GateShut) and nothing is sent.
+//! every wait, and that one which has no answer yet is given up when the gate shuts: it may still
+//! wait for a connection, and leave later. The error is [`GateShut`](crate::runtime::GateShut).
 
 use std::sync::Arc;
 
@@ -24,9 +25,10 @@ impl Rule for Gated {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         Box::pin(async move {
             if Target::of(&request).verb.writes() {
-                self.0.check()?;
+                self.0.through(next.oneshot(request)).await?
+            } else {
+                next.oneshot(request).await
             }
-            next.oneshot(request).await
         })
     }
 }
@@ -38,6 +40,7 @@ mod tests {
     use super::*;
     use crate::{
         kube_api::{
+            error::ApiError,
             layers::layer,
             testing::{Answer, Server, request},
         },
@@ -59,5 +62,17 @@ mod tests {
         assert_eq!(server.seen().len(), 1);
         gate.open_until(std::time::Duration::MAX);
         assert!(send(Method::PUT).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_is_given_up_when_the_gate_shuts_and_is_unclear() {
+        let server = Server::new(|_, _| Answer::status(200).after(60));
+        let gate = Gate::open(Arc::new(SystemClock));
+        let service = layer(Gated(gate.clone()), server.transport.clone());
+        let write = service.clone().oneshot(request(Method::POST, "/api/v1/persistentvolumes"));
+        let shut = async { gate.close() };
+        let (outcome, ()) = futures::future::join(write, shut).await;
+        let error = ApiError::from_transport(outcome.unwrap_err());
+        assert!(matches!(error, ApiError::GateShut(GateShut::Cut)) && error.is_unclear());
     }
 }

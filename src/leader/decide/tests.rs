@@ -164,3 +164,139 @@ fn a_leader_with_a_bare_host_name_stops_when_its_namesake_writes() {
         Step::StopLeading(Loss::SameName("me".into()))
     );
 }
+
+/// Anything that may be seen, and anybody who may look.
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_record() -> impl Strategy<Value = Record> {
+        let holder = prop_oneof![Just(""), Just("me"), Just("me_uid"), Just("other")];
+        let text = || prop_oneof![Just(None), Just(Some("early")), Just(Some("late"))];
+        let number = || prop_oneof![any::<i64>(), -5_i64..60];
+        (holder, number(), text(), text(), number()).prop_map(
+            |(holder, seconds, acquired, renewed, transitions)| Record {
+                holder: holder.into(),
+                seconds,
+                acquired: acquired.map(str::to_owned),
+                renewed: renewed.map(str::to_owned),
+                transitions,
+            },
+        )
+    }
+
+    fn any_seen() -> impl Strategy<Value = Seen> {
+        let held = (any_record(), 0_u64..200)
+            .prop_map(|(record, since)| Seen::Held { record, since: at(since) });
+        prop_oneof![1 => Just(Seen::Absent), 9 => held]
+    }
+
+    /// A candidate with or without a name of its own, what it sees, and when it looks.
+    #[derive(Debug, Clone)]
+    struct Case {
+        settings: ElectionSettings,
+        seen: Seen,
+        written: Vec<Record>,
+        leads_at: Option<i64>,
+        now: Duration,
+    }
+
+    impl Case {
+        fn step_at(&self, now: Duration) -> Step {
+            step(&self.settings, &self.seen, &self.written, self.leads_at, now)
+        }
+
+        fn step(&self) -> Step {
+            self.step_at(self.now)
+        }
+
+        fn held(&self) -> Option<(&Record, Duration)> {
+            match &self.seen {
+                Seen::Absent => None,
+                Seen::Held { record, since } => Some((record, *since)),
+            }
+        }
+
+        fn holder(&self) -> Option<&str> {
+            self.held().map(|(record, _)| record.holder.as_str())
+        }
+
+        fn me(&self) -> &str {
+            self.settings.identity.name()
+        }
+    }
+
+    fn any_case() -> impl Strategy<Value = Case> {
+        let written = prop::collection::vec(any_record(), 0..3);
+        let leads = prop_oneof![Just(None), any::<i64>().prop_map(Some)];
+        (any::<bool>(), any_seen(), written, leads, 200_u64..400).prop_map(
+            |(named, seen, mut written, leads_at, now)| {
+                // Often enough, what is seen is what was written.
+                if let (Seen::Held { record, .. }, true) = (&seen, now % 2 == 0) {
+                    written.push(record.clone());
+                }
+                let settings = settings(named.then_some("uid"));
+                Case { settings, seen, written, leads_at, now: at(now) }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn nobodys_lease_but_a_silent_holders_is_taken(case in any_case()) {
+            let Step::TakeOver(_) = case.step() else { return Ok(()) };
+            let (record, since) = case.held().unwrap();
+            if !record.holder.is_empty() {
+                prop_assert_ne!(&record.holder, case.me());
+                prop_assert_eq!(case.leads_at, None);
+                let stands_until = since.saturating_add(at(u64::try_from(record.seconds).unwrap_or(0)));
+                prop_assert!(stands_until <= case.now);
+            }
+        }
+
+        #[test]
+        fn a_leader_never_goes_on_over_what_another_wrote(case in any_case()) {
+            if case.leads_at.is_none() {
+                return Ok(());
+            }
+            if case.holder().is_some_and(|holder| !holder.is_empty() && holder != case.me()) {
+                prop_assert!(matches!(case.step(), Step::StopLeading(Loss::OtherHolder(_))));
+            }
+            if let (Step::Renew(_), Some((record, _))) = (case.step(), case.held()) {
+                prop_assert!(case.settings.identity.unique || case.written.contains(record));
+            }
+        }
+
+        #[test]
+        fn what_is_written_names_the_candidate_and_counts_holders(case in any_case()) {
+            let before = case.held().map_or(-1, |(record, _)| record.transitions);
+            let (record, transitions) = match case.step() {
+                Step::Create(record) => (record, 0),
+                Step::TakeOver(record) => (record, before.saturating_add(1)),
+                Step::Renew(record) => (record, before),
+                Step::Wait(_) | Step::StopLeading(_) => return Ok(()),
+            };
+            prop_assert_eq!(record.holder.as_str(), case.me());
+            prop_assert_eq!(record.seconds, 15);
+            prop_assert_eq!(record.transitions, transitions);
+            prop_assert_eq!(record.renewed.as_deref(), Some(NOW));
+        }
+
+        #[test]
+        fn a_wait_ends(case in any_case()) {
+            let Step::Wait(until) = case.step() else { return Ok(()) };
+            prop_assert!(case.now < until);
+            prop_assert!(matches!(case.step_at(until), Step::TakeOver(_) | Step::Renew(_)));
+        }
+
+        #[test]
+        fn only_who_leads_stops_leading(case in any_case()) {
+            if let Step::StopLeading(_) = case.step() {
+                prop_assert!(case.leads_at.is_some());
+            }
+        }
+    }
+}

@@ -2,13 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{ElectionSettings, LeaseError, Leases, Surroundings};
 use crate::{
-    leader::{Health, Identity},
+    leader::{Health, Identity, Sight},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
@@ -18,6 +25,11 @@ use crate::{
 pub(super) struct Store {
     pub(super) lease: Option<Value>,
     version: u64,
+    changed: Arc<Notify>,
+    /// Whether nobody may watch.
+    pub(super) watch_refused: bool,
+    /// Whether watches tell nothing.
+    pub(super) watch_is_silent: bool,
     /// Every request that arrived, in order.
     pub(super) requests: Vec<&'static str>,
 }
@@ -41,6 +53,7 @@ impl Store {
 
     fn stamp(&mut self) -> Value {
         self.version += 1;
+        self.changed.notify_waiters();
         let version = self.version.to_string();
         match &mut self.lease {
             Some(lease) => {
@@ -127,6 +140,28 @@ impl Road {
     }
 }
 
+impl Road {
+    /// The first state after `version` that finds its way here; what passed before is not told.
+    async fn next_after(&self, version: u64) -> (Sight, u64) {
+        loop {
+            let changed = self.store.lock().changed.clone();
+            let changed = changed.notified();
+            let (lease, newest) = {
+                let store = self.store.lock();
+                (store.lease.clone(), store.version)
+            };
+            let clear = *self.way.lock() == Way::Clear;
+            if clear && newest > version && !self.store.lock().watch_is_silent {
+                let half = *self.latency.lock() / 2;
+                sleep(half).await;
+                return (lease.map_or(Sight::Gone, Sight::Lease), newest);
+            }
+            // A way that is blocked is tried again.
+            let _ = timeout(Duration::from_secs(1), changed).await;
+        }
+    }
+}
+
 impl Leases for Road {
     async fn get(&self, _: &str, _: &str) -> Result<Value, LeaseError> {
         self.travel(Store::get).await
@@ -139,6 +174,24 @@ impl Leases for Road {
     async fn replace(&self, _: &str, _: &str, lease: &Value) -> Result<Value, LeaseError> {
         self.travel(|store| store.replace(lease)).await
     }
+
+    fn watch(
+        &self,
+        _: &str,
+        _: &str,
+        version: &str,
+    ) -> BoxStream<'static, Result<Sight, LeaseError>> {
+        if self.store.lock().watch_refused {
+            self.store.lock().requests.push("watch");
+            return stream::iter([Err(LeaseError::Forbidden("no".into()))]).boxed();
+        }
+        let (road, version) = (self.clone(), version.parse().unwrap());
+        stream::unfold((road, version), |(road, version)| async move {
+            let (seen, version) = road.next_after(version).await;
+            Some((Ok(seen), (road, version)))
+        })
+        .boxed()
+    }
 }
 
 /// A clock whose boot time runs at its own rate, and whose wall time is anything.
@@ -146,11 +199,17 @@ pub(super) struct Drifting {
     origin: Instant,
     rate: f64,
     wall_offset: i64,
+    suspended: Mutex<Duration>,
 }
 
 impl Drifting {
     pub(super) fn new(rate: f64, wall_offset: i64) -> Self {
-        Self { origin: Instant::now(), rate, wall_offset }
+        Self { origin: Instant::now(), rate, wall_offset, suspended: Mutex::default() }
+    }
+
+    /// The machine was suspended for so long.
+    pub(super) fn suspend(&self, time: Duration) {
+        *self.suspended.lock() += time;
     }
 }
 
@@ -164,7 +223,8 @@ impl Clock for Drifting {
     }
 
     fn boot(&self) -> Duration {
-        Duration::from_secs(1000) + self.origin.elapsed().mul_f64(self.rate)
+        let awake = self.origin.elapsed().mul_f64(self.rate);
+        Duration::from_secs(1000) + awake + *self.suspended.lock()
     }
 }
 

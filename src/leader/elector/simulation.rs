@@ -1,5 +1,5 @@
-//! Elections under everything that goes wrong, by seed: drifting clocks, frozen processes, kills,
-//! lost requests and answers, slow servers, edits by hand. At no moment two gates are open, and
+//! Elections under everything that goes wrong, by seed: drifting clocks, frozen processes,
+//! kills, lost requests and answers, silent and refused watches, slow servers, edits by hand. At no moment two gates are open, and
 //! once the trouble ends one candidate leads.
 
 use std::{
@@ -117,7 +117,7 @@ impl World {
     fn trouble(&mut self) {
         let index = self.below(self.processes.len());
         let process = &self.processes[index];
-        match self.below(12) {
+        match self.below(14) {
             0 => *process.road.way.lock() = Way::Down,
             1 => *process.road.way.lock() = Way::Hangs,
             2 => *process.road.way.lock() = Way::Deaf,
@@ -137,11 +137,14 @@ impl World {
                 .store
                 .lock()
                 .edit(|lease| lease["metadata"]["labels"] = serde_json::json!({"x": "y"})),
+            11 => self.store.lock().watch_is_silent ^= true,
+            12 => self.store.lock().watch_refused ^= true,
             _ => {}
         }
     }
 
     fn calm(&self) {
+        self.store.lock().watch_is_silent = false;
         for process in &self.processes {
             *process.road.way.lock() = Way::Clear;
             *process.road.latency.lock() = Duration::from_millis(20);

@@ -225,8 +225,82 @@ async fn a_stopped_leader_gives_the_lease_back_with_its_gate_shut() {
     assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
     let spec = store.lock().lease.clone().unwrap()["spec"].clone();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
-    assert!(two.until_it_leads().await < Duration::from_secs(11));
+    assert!(two.until_it_leads().await < Duration::from_secs(1));
     assert_eq!(store.lock().transitions(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_shown_the_lease_and_asks_for_nothing() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(1).await;
+    store.lock().requests.clear();
+    secs(600).await;
+    assert!(one.leads() && !two.leads());
+    let store = store.lock();
+    assert!(store.requests.iter().all(|verb| *verb == "replace"), "{:?}", store.requests);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_may_not_watch_looks_from_time_to_time() {
+    let store = store();
+    store.lock().watch_refused = true;
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(600).await;
+    {
+        let store = store.lock();
+        let count = |verb| store.requests.iter().filter(|sent| **sent == verb).count();
+        assert_eq!(count("watch"), 1, "the right is not asked for again");
+        // Every 5 to 11 s.
+        assert!((54..=121).contains(&count("get")), "{}", count("get"));
+    }
+    one.stop.cancel();
+    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert!(two.until_it_leads().await < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_whose_watch_went_silent_looks_as_early_as_without_one() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(60).await;
+    *two.road.way.lock() = Way::Deaf;
+    one.stop.cancel();
+    assert_eq!(one.ended.await, Ok(Ended::Released));
+    secs(1).await;
+    // Events are lost, new requests are answered.
+    store.lock().watch_is_silent = true;
+    *two.road.way.lock() = Way::Clear;
+    assert!(two.until_it_leads().await < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_spent_suspended_ends_a_term() {
+    let store = store();
+    let clock = Arc::new(Drifting::new(1.0, 0));
+    let around = surroundings(clock.clone(), 1);
+    let lost = lead(
+        Road::to(&store),
+        settings("one", None),
+        around.clone(),
+        |_| {},
+        CancellationToken::new(),
+    );
+    let suspend = async {
+        secs(2).await;
+        clock.suspend(Duration::from_secs(3600));
+        assert!(around.gate.check().is_err(), "not a moment longer");
+        Instant::now()
+    };
+    let (ended, resumed) = tokio::join!(lost, suspend);
+    assert_eq!(ended, Ended::Lost(Loss::Deadline));
+    assert!(resumed.elapsed() <= Duration::from_secs(1), "{:?}", resumed.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

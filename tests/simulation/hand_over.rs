@@ -1,0 +1,236 @@
+//! Who leads, and how that ends: SIGTERM, a lost Lease, a hung API server, a suspended machine.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::json;
+use testkit::apiserver::faults::{Effect, Match, Rule};
+use tokio::time::{Instant, sleep};
+
+use super::world::{Process, Simulation};
+
+/// A leader and a standby.
+async fn two(simulation: &Simulation) -> (Process, Process) {
+    let first = simulation.start_elected("a");
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    let second = simulation.start_elected("b");
+    sleep(Duration::from_secs(3)).await;
+    (first, second)
+}
+
+/// How long it takes until the Lease names `holder`.
+async fn until_held_by(simulation: &Simulation, holder: &str) -> Duration {
+    let start = Instant::now();
+    simulation.until("the other leads", |s| s.lease_holder().as_deref() == Some(holder)).await;
+    start.elapsed()
+}
+
+/// How many lists and watches were asked for, but those of the Lease.
+fn lists_and_watches(simulation: &Simulation) -> usize {
+    let requests = simulation.api.requests().all();
+    let looks = |verb: &str| matches!(verb, "list" | "watch");
+    requests.iter().filter(|r| looks(&r.info.verb) && r.info.resource != "leases").count()
+}
+
+fn lease_events(simulation: &Simulation) -> BTreeSet<String> {
+    let events = simulation.api.list("Event", "default");
+    let about = events.iter().filter(|event| event["reason"] == "LeaderElection");
+    about.map(|event| event["message"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+fn set(texts: &[&str]) -> BTreeSet<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_leader_hands_over_in_under_a_second_to_warm_caches() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    let looks = lists_and_watches(&simulation);
+    // Nobody works on it until the hand-over.
+    simulation.script(json!({"create_volume": [{"delay_ms": 8000}]}));
+    simulation.create_claim("old");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    first.stop();
+    simulation.create_claim("new");
+    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    assert_eq!(first.outcome(), Some(Ok(())));
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    simulation.until("the new one is saved", |s| s.volumes().len() == 2).await;
+    assert_eq!(lists_and_watches(&simulation), looks, "the standby knew everything");
+    assert_eq!(
+        lease_events(&simulation),
+        set(&["a became leader", "a stopped leading", "b became leader"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_may_not_watch_takes_over_at_its_next_look() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("watch", "leases", 100);
+    let (first, _second) = two(&simulation).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.api_requests("watch", "leases"), 1, "the right is not asked for again");
+    first.stop();
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took < Duration::from_secs(11), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_asks_for_nothing_while_it_watches() {
+    let simulation = Simulation::new(1);
+    let (_first, _second) = two(&simulation).await;
+    let looks = simulation.api_requests("get", "leases");
+    sleep(Duration::from_secs(120)).await;
+    assert_eq!(simulation.api_requests("get", "leases"), looks);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_ends_at_once_and_leaves_the_lease_alone() {
+    let simulation = Simulation::new(1);
+    let (_first, second) = two(&simulation).await;
+    let start = Instant::now();
+    second.stop();
+    simulation.until("the standby ended", |_| second.outcome().is_some()).await;
+    assert_eq!(second.outcome(), Some(Ok(())));
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(simulation.lease_holder().as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_driver_pod_does_not_wait_for_its_own_lease() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected("a");
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    first.kill();
+    simulation.start_elected("a");
+    simulation.create_claim("data");
+    let start = Instant::now();
+    simulation.until("it works", |s| s.volumes().len() == 1).await;
+    // A bare host name: two retry periods of stillness.
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+}
+
+/// A volume that can't be saved is kept for as long as `--shutdown-timeout` allows; nothing is in
+/// flight then, so the Lease is given back, and the next leader asks for the same again.
+#[tokio::test(start_paused = true)]
+async fn a_save_that_fails_holds_the_stop_but_not_the_lease() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 1000);
+    let (first, _second) = two(&simulation).await;
+    simulation.create_claim("data");
+    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    let start = Instant::now();
+    first.stop();
+    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    assert_eq!(first.outcome(), Some(Ok(())));
+    assert_eq!(start.elapsed().as_secs(), 20);
+    assert!(until_held_by(&simulation, "b").await < Duration::from_secs(1));
+    simulation.faults().clear();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    let requests = simulation.requests("CreateVolume");
+    assert!(requests.iter().all(|request| *request == requests[0]), "{requests:?}");
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+/// A call that outlasts `--shutdown-timeout` is cut, and the Lease runs out.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_does_not_end_is_cut_and_the_lease_runs_out() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
+    let first = simulation.start_elected_with("a", &["--timeout=2m", "--shutdown-timeout=3s"]);
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.start_elected("b");
+    let start = Instant::now();
+    first.stop();
+    simulation.until("the first ended", |_| first.outcome().is_some()).await;
+    assert_eq!(first.outcome(), Some(Ok(())));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_eq!(simulation.lease_holder().as_deref(), Some("a"), "with a call in flight");
+    let took = until_held_by(&simulation, "b").await;
+    assert!(took > Duration::from_secs(8), "not before it ran out: {took:?}");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+}
+
+/// Renewals go on while the end is awaited; they open nothing any more.
+#[tokio::test(start_paused = true)]
+async fn nothing_starts_after_the_cut() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 10_000);
+    let flags = [
+        "--timeout=2m",
+        "--shutdown-timeout=1s",
+        "--leader-election-lease-duration=3s",
+        "--leader-election-renew-deadline=2s",
+        "--leader-election-retry-period=100ms",
+    ];
+    let process = simulation.start_elected_with("a", &flags);
+    // Saves that fail and are tried again, at many moments.
+    for number in 0..20 {
+        simulation.create_claim(&format!("claim-{number}"));
+        sleep(Duration::from_millis(50)).await;
+    }
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    simulation.create_claim("slow");
+    simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
+    process.stop();
+    sleep(Duration::from_millis(1010)).await;
+    let before = simulation.api_requests("create", "persistentvolumes");
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert_eq!(simulation.api_requests("create", "persistentvolumes"), before);
+}
+
+/// The Lease is lost in mid-call: what happened is told before the process ends.
+#[tokio::test(start_paused = true)]
+async fn the_last_events_get_out_when_the_lease_is_lost() {
+    let simulation = Simulation::new(1);
+    let process = simulation.start_elected("a");
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.faults().add(Rule::on("create", "events", Effect::Delay(Duration::from_secs(1))));
+    simulation.usurp_lease("b");
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert_eq!(lease_events(&simulation), set(&["a became leader", "a stopped leading"]));
+}
+
+/// An API server that answers nothing any more: the running call is cut at the renew deadline,
+/// nothing is begun after it, and the process ends.
+#[tokio::test(start_paused = true)]
+async fn a_hung_api_server_ends_the_term_at_its_deadline() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    let process = simulation.start_elected_with("a", &["--timeout=2m"]);
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let hang = Rule { when: Match::default(), skip: 0, times: None, effect: Effect::Hang };
+    simulation.faults().add(hang);
+    let start = Instant::now();
+    simulation.until("the call is cut", |s| s.calls_under_way("CreateVolume") == 0).await;
+    assert!(start.elapsed() <= Duration::from_millis(10_100), "{:?}", start.elapsed());
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert!(start.elapsed() <= Duration::from_millis(12_200), "{:?}", start.elapsed());
+    let why = "Stopped leading: the Lease could not be renewed within the renew deadline";
+    assert_eq!(process.outcome(), Some(Err(why.to_owned())));
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// A machine that was suspended past the term's end: its calls are cut as soon as it is back.
+#[tokio::test(start_paused = true)]
+async fn a_suspended_machine_does_not_go_on() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000}]}));
+    let process = simulation.start_elected_with("a", &["--timeout=2m"]);
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    process.suspend(Duration::from_secs(3600));
+    let start = Instant::now();
+    simulation.create_claim("more");
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+    assert!(start.elapsed() <= Duration::from_secs(2), "{:?}", start.elapsed());
+    assert_eq!(simulation.calls_under_way("CreateVolume"), 0);
+    assert_eq!(simulation.calls("CreateVolume"), 1, "nothing is begun any more");
+    assert!(matches!(process.outcome(), Some(Err(why)) if why.starts_with("Stopped leading")));
+}
