@@ -35,6 +35,10 @@ use crate::{
 /// The shortest and the longest wait before an open call is asked after.
 const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
+/// How long something that often passes by itself may keep a claim waiting before its user is
+/// told: a class that comes right after its claims, or is being replaced, is no dead end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Works on claims.
 pub struct ClaimWorker<P> {
     /// Makes the volumes.
@@ -66,7 +70,7 @@ pub struct ClaimWorker<P> {
 enum Plan {
     /// Nothing, until an event comes.
     Drop,
-    /// It waits for something; its user is told these words.
+    /// Its class keeps it waiting, for this reason.
     Blocked(String),
     /// Ask the provisioner.
     Provision(Arc<StorageClass>),
@@ -85,8 +89,10 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
         return Plan::Drop;
     }
     let Some(class) = class else {
-        let name = ownership::class_of_claim(&glance.claim);
-        return Plan::Blocked(format!("storageclass.storage.k8s.io \"{name}\" not found"));
+        return Plan::Blocked(match ownership::class_of_claim(&glance.claim) {
+            "" => "the claim names no storage class".to_owned(),
+            name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
+        });
     };
     if waits_for_a_node(&glance.claim, &class) {
         return Plan::Drop;
@@ -147,17 +153,23 @@ impl<P: Provisioner> ClaimWorker<P> {
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
-                self.tell_blocked(&glance.claim, &why);
+                self.tell_blocked(&glance.claim, &why, PATIENCE);
+                self.count_failed(&glance.claim);
                 Verdict::Retry
             }
             Plan::Provision(class) => self.take(uid, glance, class).await,
         }
     }
 
-    fn tell_blocked(&self, claim: &Claim, why: &str) {
-        if self.book.tells(claim.uid(), why) {
-            self.events.failed(claim, why);
+    fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
+        if self.book.tells(claim.uid(), why, patience) {
+            self.events.blocked(claim, why);
         }
+    }
+
+    fn count_failed(&self, claim: &Claim) {
+        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+        self.metrics.provision_failed(class, source_label(claim));
     }
 
     /// Takes the claim in hand.
@@ -180,7 +192,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Result<Order, Verdict> {
         let volume_name = self.provisioner.volume_name(claim.uid()).map_err(|why| {
-            self.tell_blocked(claim, &why.to_string());
+            self.tell_blocked(claim, &why.to_string(), Duration::ZERO);
             Verdict::Retry
         })?;
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
@@ -205,11 +217,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(LookUp::NameTaken(owner)) => {
                 let name = &order.volume_name;
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
-                self.tell_blocked(&order.claim, &why);
+                self.tell_blocked(&order.claim, &why, Duration::ZERO);
                 Err(Verdict::Retry)
             }
             Err(error) => {
-                tracing::warn!(claim = %claim_key(&order.claim), %error, "cannot tell whether the claim has a PersistentVolume");
+                let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
+                tracing::warn!(claim = %claim_key(&order.claim), "{why}");
+                self.tell_blocked(&order.claim, &why, PATIENCE);
                 Err(Verdict::Retry)
             }
         }
@@ -308,8 +322,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.events.failed(&order.claim, &failure.to_string());
         }
         if !matches!(outcome, Outcome::Reschedule(_)) {
-            let class = order.claim.spec.storage_class_name.as_deref().unwrap_or_default();
-            self.metrics.provision_failed(class, source_label(&order.claim));
+            self.count_failed(&order.claim);
         }
     }
 
@@ -337,7 +350,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         match edited {
             Ok(_) => Verdict::Done,
             Err(error) => {
-                tracing::warn!(claim = %claim_key(claim), %error, "cannot give the selected node back");
+                let why = format!("cannot give the selected node back: {error}");
+                tracing::warn!(claim = %claim_key(claim), "{why}");
+                self.events.failed(claim, &why);
                 Verdict::Retry
             }
         }

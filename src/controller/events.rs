@@ -35,6 +35,12 @@ impl ClaimEvents {
         self.0.event(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
+    /// Something that no call will change keeps the claim from its volume: the last word until
+    /// that changes, so it gets out however many failures came before.
+    pub fn blocked(&self, claim: &Claim, why: &str) {
+        self.0.last_word(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
+    }
+
     /// The driver says that the request can't be met as it stands.
     pub fn infeasible(&self, claim: &Claim, why: &str) {
         self.failed(

@@ -8,7 +8,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant},
+};
 
 use super::{
     claim_book::{ClaimBook, Existence},
@@ -196,8 +199,8 @@ impl PvStore {
             Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
             Attempt::NotYet { why, unclear } => {
                 tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
-                if self.book.tells(uid, &why) {
-                    self.events.failed(&unsaved.claim, &why);
+                if self.book.tells(uid, &why, Duration::ZERO) {
+                    self.events.blocked(&unsaved.claim, &why);
                 }
                 self.metrics.provision_failed(unsaved.class(), unsaved.source);
                 let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
@@ -226,7 +229,7 @@ impl PvStore {
         );
         tracing::error!(claim = %claim_key(&unsaved.claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak("superseded");
-        self.events.failed(&unsaved.claim, &why);
+        self.events.blocked(&unsaved.claim, &why);
         self.forget(uid)
     }
 

@@ -20,7 +20,8 @@ use crate::{
 ///
 /// # Errors
 /// When the class's templates do not resolve, and when the Secret can't be read now. A Secret
-/// that is gone is passed over: the driver then says whether it needs one.
+/// that is gone or forbidden is passed over, as in the original: the driver then says whether it
+/// needs one.
 pub(super) async fn credentials(
     client: &Client,
     volume: &Volume,
@@ -28,8 +29,8 @@ pub(super) async fn credentials(
 ) -> Result<Credentials, Failure> {
     let reference = reference(volume, class)?;
     match secrets::read(client, reference.as_ref()).await {
-        Err(gone) if gone.is_missing() => {
-            tracing::warn!(pv = volume.name(), error = %gone, "deleting without credentials");
+        Err(withheld) if withheld.is_withheld() => {
+            tracing::warn!(pv = volume.name(), error = %withheld, "deleting without credentials");
             Ok(Credentials::default())
         }
         read => read.map_err(Failure::new),

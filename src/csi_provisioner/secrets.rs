@@ -202,9 +202,10 @@ pub(super) enum SecretError {
 }
 
 impl SecretError {
-    /// Whether the Secret does not exist, as opposed to being out of reach for now.
-    pub(super) fn is_missing(&self) -> bool {
-        matches!(self, Self::Unreadable { source, .. } if source.is_not_found())
+    /// Whether the Secret does not exist or is not for us to read, as opposed to being out of reach
+    /// for now.
+    pub(super) fn is_withheld(&self) -> bool {
+        matches!(self, Self::Unreadable { source, .. } if source.is_not_found() || source.is_forbidden())
     }
 }
 
@@ -310,6 +311,19 @@ mod tests {
                 "{namespace} {name}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_gone_or_forbidden_is_withheld_and_what_is_out_of_reach_is_not() {
+        let withheld = |code: u16, reason: &str| {
+            let refusal =
+                crate::kube_api::Refusal { code, reason: reason.into(), message: String::new() };
+            let reference = SecretReference { namespace: "ns".into(), name: "s".into() };
+            SecretError::Unreadable { reference, source: ApiError::Refused(Box::new(refusal)) }
+                .is_withheld()
+        };
+        assert!(withheld(404, "NotFound") && withheld(403, "Forbidden"));
+        assert!(!withheld(500, "InternalError") && !withheld(429, "TooManyRequests"));
     }
 
     #[test]
