@@ -7,6 +7,10 @@
 #[path = "simulation/world.rs"]
 mod world;
 
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[path = "simulation/dead_ends.rs"]
+mod dead_ends;
+
 use std::time::Duration;
 
 use serde_json::json;
