@@ -1,5 +1,7 @@
 //! The page that tells users of the differences and the files that test them hold together.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // all of it is tests
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

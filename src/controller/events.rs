@@ -147,7 +147,7 @@ mod tests {
         let told = |tell: fn(&ClaimEvents, &Claim)| async move {
             written_after_failures(tell).await.pop().unwrap()
         };
-        let provisioning = told(|events, claim| events.provisioning(claim)).await;
+        let provisioning = told(ClaimEvents::provisioning).await;
         assert_eq!(
             (&provisioning["reason"], &provisioning["message"]),
             (
