@@ -8,6 +8,9 @@
 #[path = "simulation/world.rs"]
 mod world;
 
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[path = "simulation/dead_ends.rs"]
+mod dead_ends;
 #[path = "simulation/driver_restarts.rs"]
 mod driver_restarts;
 #[path = "simulation/hand_over.rs"]

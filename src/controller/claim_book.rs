@@ -76,8 +76,8 @@ struct Entry {
     order: Option<Order>,
     /// How often in a row the open call was asked after.
     polls: u32,
-    /// What the claim's user was last told it waits for, and when.
-    told: Option<(String, Instant)>,
+    /// What it waits for beside the driver.
+    obstacle: Option<Obstacle>,
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
     shown: bool,
     existence: Existence,
@@ -85,6 +85,30 @@ struct Entry {
     since: Option<Instant>,
     /// Whether the audit queued it when nothing else had.
     audited: bool,
+}
+
+/// What keeps a claim from its volume.
+#[derive(Debug)]
+struct Obstacle {
+    what: String,
+    since: Instant,
+    /// When the claim's user was last told.
+    told: Option<Instant>,
+}
+
+impl Obstacle {
+    fn new(what: &str) -> Self {
+        Self { what: what.to_owned(), since: Instant::now(), told: None }
+    }
+
+    /// Whether to tell it now: once it has stood for `patience`, and again before its event is
+    /// forgotten.
+    fn is_news(&self, patience: Duration) -> bool {
+        match self.told {
+            None => self.since.elapsed() >= patience,
+            Some(told) => told.elapsed() >= TOLD,
+        }
+    }
 }
 
 /// Whether a claim still exists, bound or not; known beyond the end of its entry.
@@ -362,7 +386,7 @@ impl ClaimBook {
                 std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
             entry.polls = if next == Next::Poll { entry.polls.saturating_add(1) } else { 0 };
-            entry.told = None;
+            entry.obstacle = None;
             (next, entry.polls)
         };
         self.change(uid, answered).unwrap_or((Next::Drop, 0))
@@ -400,14 +424,17 @@ impl ClaimBook {
         self.change(uid, |entry| entry.advance(ClaimState::interrupted));
     }
 
-    /// Notes what the claim's user is told it waits for; false when that was told lately.
-    pub fn tells(&self, uid: &str, what: &str) -> bool {
+    /// Notes what the claim waits for, and says whether its user is to be told now: not before it
+    /// has stood in the way for `patience`, and not when that was told lately.
+    pub fn tells(&self, uid: &str, what: &str, patience: Duration) -> bool {
         let tells = |entry: &mut Entry| {
-            let lately = |(told, at): &(String, Instant)| told == what && at.elapsed() < TOLD;
-            let news = !entry.told.as_ref().is_some_and(lately);
+            let same = entry.obstacle.take().filter(|obstacle| obstacle.what == what);
+            let mut obstacle = same.unwrap_or_else(|| Obstacle::new(what));
+            let news = obstacle.is_news(patience);
             if news {
-                entry.told = Some((what.to_owned(), Instant::now()));
+                obstacle.told = Some(Instant::now());
             }
+            entry.obstacle = Some(obstacle);
             news
         };
         self.change(uid, tells).unwrap_or(false)

@@ -36,6 +36,10 @@ use crate::{
 /// The shortest and the longest wait before an open call is asked after.
 const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
 
+/// How long something that often passes by itself may keep a claim waiting before its user is
+/// told: a class that comes right after its claims, or is being replaced, is no dead end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Works on claims.
 pub struct ClaimWorker<P> {
     /// Makes the volumes.
@@ -67,7 +71,7 @@ pub struct ClaimWorker<P> {
 enum Plan {
     /// Nothing, until an event comes.
     Drop,
-    /// It waits for something; its user is told these words.
+    /// Its class keeps it waiting, for this reason.
     Blocked(String),
     /// Ask the provisioner.
     Provision(Arc<StorageClass>),
@@ -91,8 +95,10 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
         return Plan::Drop;
     }
     let Some(class) = class else {
-        let name = ownership::class_of_claim(&glance.claim);
-        return Plan::Blocked(format!("storageclass.storage.k8s.io \"{name}\" not found"));
+        return Plan::Blocked(match ownership::class_of_claim(&glance.claim) {
+            "" => "the claim names no storage class".to_owned(),
+            name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
+        });
     };
     if waits_for_a_node(&glance.claim, &class) {
         return Plan::Drop;
@@ -154,7 +160,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
-                self.tell_blocked(&glance.claim, &why);
+                self.tell_blocked(&glance.claim, &why, PATIENCE);
+                self.count_failure(&glance.claim);
                 Verdict::Retry
             }
             Plan::Provision(class) => {
@@ -168,8 +175,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// The claim waits: its user is told once in a while, and each look counts as a failure, as
-    /// in the original.
     /// Something was due for a claim that no queue held until the audit found it.
     fn count_audit(&self, audited: bool) {
         if audited {
@@ -177,10 +182,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    fn tell_blocked(&self, claim: &Claim, why: &str) {
-        self.count_failure(claim);
-        if self.book.tells(claim.uid(), why) {
-            self.events.failed(claim, why);
+    /// The claim waits: its user is told once this has stood for `patience`, and again once in a while.
+    fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
+        if self.book.tells(claim.uid(), why, patience) {
+            self.events.blocked(claim, why);
         }
     }
 
@@ -222,11 +227,14 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(LookUp::Bound) => Err(Verdict::Done),
             Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
-                self.tell_blocked(&order.claim, &why);
+                self.tell_blocked(&order.claim, &why, Duration::ZERO);
+                self.count_failure(&order.claim);
                 Err(Verdict::Retry)
             }
             Err(error) => {
-                tracing::warn!(claim = %claim_key(&order.claim), %error, "cannot tell whether the claim has a PersistentVolume");
+                let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
+                tracing::warn!(claim = %claim_key(&order.claim), "{why}");
+                self.tell_blocked(&order.claim, &why, PATIENCE);
                 Err(Verdict::Retry)
             }
         }
@@ -373,7 +381,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         match edited {
             Ok(_) => Verdict::Done,
             Err(error) => {
-                tracing::warn!(claim = %claim_key(claim), %error, "cannot give the selected node back");
+                let why = format!("cannot give the selected node back: {error}");
+                tracing::warn!(claim = %claim_key(claim), "{why}");
+                self.events.failed(claim, &why);
                 Verdict::Retry
             }
         }

@@ -35,6 +35,12 @@ impl ClaimEvents {
         self.0.event(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
+    /// Something that no call will change keeps the claim from its volume: the last word until
+    /// that changes, so it gets out however many failures came before.
+    pub fn blocked(&self, claim: &Claim, why: &str) {
+        self.0.last_word(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
+    }
+
     /// The driver says that the request can't be met as it stands.
     pub fn infeasible(&self, claim: &Claim, why: &str) {
         self.failed(
@@ -83,4 +89,74 @@ fn subject<V: View>(object: &V) -> Subject {
 /// `namespace/name`, as logs and events name a claim.
 pub(super) fn claim_key(claim: &Claim) -> String {
     format!("{}/{}", claim.namespace(), claim.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        kube_api::{
+            events::Recorder,
+            testing::{self, Answer, Server},
+        },
+        metrics::Metrics,
+        runtime::{Tasks, TokioSpawner},
+    };
+
+    /// What is written when `tell` follows thirty failures, more than one object may have.
+    async fn written_after_failures(tell: impl FnOnce(&ClaimEvents, &Claim)) -> Vec<Value> {
+        let server = Server::new(|_, _| Answer::json(201, &json!({})));
+        let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
+        let metrics = Metrics::new().unwrap();
+        let (client, clock) = (testing::client(&server), testing::paused_clock());
+        let recorder = Recorder::start(client, &tasks, clock, testing::random(), &metrics);
+        let events = ClaimEvents::new(recorder.from("driver_host"));
+        let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
+        let claim: Claim = serde_json::from_value(claim).unwrap();
+        (0..30).for_each(|_| events.failed(&claim, "busy"));
+        tell(&events, &claim);
+        assert_eq!(recorder.drain(Duration::from_secs(60)).await, 0);
+        server.seen().iter().map(testing::Seen::json).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn success_and_what_blocks_a_claim_are_read_after_any_number_of_failures() {
+        let blocked =
+            written_after_failures(|events, claim| events.blocked(claim, "class gone")).await;
+        assert_eq!(blocked.len(), 26);
+        let last = &blocked[25];
+        assert_eq!(
+            (&last["type"], &last["reason"]),
+            (&json!("Warning"), &json!("ProvisioningFailed"))
+        );
+        assert_eq!(last["message"], "class gone");
+        let served =
+            written_after_failures(|events, claim| events.provisioned(claim, "pvc-u")).await;
+        assert_eq!(served[25]["message"], "Successfully provisioned volume pvc-u");
+        assert_eq!(served[25]["type"], "Normal");
+        let failed = written_after_failures(|events, claim| events.failed(claim, "no")).await;
+        assert_eq!(failed.len(), 25, "one failure more is not news");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claims_events_have_the_originals_words() {
+        let told = |tell: fn(&ClaimEvents, &Claim)| async move {
+            written_after_failures(tell).await.pop().unwrap()
+        };
+        let provisioning = told(ClaimEvents::provisioning).await;
+        assert_eq!(
+            (&provisioning["reason"], &provisioning["message"]),
+            (
+                &json!("Provisioning"),
+                &json!(r#"External provisioner is provisioning volume for claim "shop/data""#)
+            )
+        );
+        assert_eq!(provisioning["involvedObject"]["apiVersion"], "v1");
+        assert_eq!(provisioning["involvedObject"]["kind"], "PersistentVolumeClaim");
+        assert_eq!(provisioning["source"], json!({"component": "driver_host"}));
+    }
 }

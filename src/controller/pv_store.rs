@@ -9,7 +9,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Duration, Instant},
+};
 
 use super::{
     claim_book::{ClaimBook, Existence},
@@ -234,8 +237,8 @@ impl PvStore {
 
     fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, unclear: bool) -> Verdict {
         tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
-        if self.book.tells(uid, why) {
-            self.events.failed(&unsaved.claim, why);
+        if self.book.tells(uid, why, Duration::ZERO) {
+            self.events.blocked(&unsaved.claim, why);
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
@@ -273,7 +276,7 @@ impl PvStore {
         );
         tracing::error!(claim = %claim_key(&unsaved.claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak("superseded");
-        self.events.failed(&unsaved.claim, &why);
+        self.events.blocked(&unsaved.claim, &why);
         self.forget(uid)
     }
 

@@ -62,7 +62,12 @@ impl<P: Provisioner> VolumeWorker<P> {
         match self.patch(volume, patch).await {
             Ok(()) => Verdict::Done,
             Err(error) => {
-                tracing::warn!(pv = volume.name(), %error, "failed to change the protection finalizer");
+                let why = format!("failed to change the protection finalizer: {error}");
+                tracing::warn!(pv = volume.name(), "{why}");
+                // It keeps a PersistentVolume that somebody deletes, and them waiting.
+                if volume.is_terminating() {
+                    self.events.failed_delete(volume, &why);
+                }
                 Verdict::Retry
             }
         }

@@ -213,13 +213,27 @@ async fn a_dead_worker_leaves_the_call_open() {
 #[tokio::test(start_paused = true)]
 async fn the_same_news_is_told_once_while_its_event_lasts() {
     let book = with_claim();
-    assert!(book.tells("u", "class missing"));
+    let tells = |what: &str| book.tells("u", what, Duration::ZERO);
+    assert!(tells("class missing"));
     tokio::time::advance(TOLD / 2).await;
-    assert!(!book.tells("u", "class missing"));
+    assert!(!tells("class missing"));
     tokio::time::advance(TOLD / 2).await;
-    assert!(book.tells("u", "class missing"), "events do not last for ever");
-    assert!(book.tells("u", "class foreign"));
-    assert!(!book.tells("gone", "anything"));
+    assert!(tells("class missing"), "events do not last for ever");
+    assert!(tells("class foreign"));
+    assert!(!book.tells("gone", "anything", Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_is_told_once_it_has_stood_for_a_while() {
+    let book = with_claim();
+    let tells = |what: &str| book.tells("u", what, Duration::from_secs(5));
+    assert!(!tells("class missing"));
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(!tells("class missing"));
+    assert!(!tells("class foreign"), "something else, from now on");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(tells("class foreign"));
+    assert!(!tells("class foreign"));
 }
 
 #[test]

@@ -54,6 +54,9 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     assert_eq!(planned(&glance(claim(Some(""))), Some(late.clone())), "drop");
     assert_eq!(planned(&glance(claim(Some("n"))), Some(late)), "provision");
     assert_eq!(planned(&here, None), r#"storageclass.storage.k8s.io "fast" not found"#);
+    let mut classless = (*here.claim).clone();
+    classless.spec.storage_class_name = None;
+    assert_eq!(planned(&glance(Arc::new(classless)), None), "the claim names no storage class");
     let foreign = planned(&here, Some(class("other", "Immediate")));
     assert_eq!(
         foreign,

@@ -7,7 +7,7 @@
 //! 3. A source has 25 events about an object and type, and one more every 300 s.
 //!
 //! Each rule remembers 4096 cases. One difference: an object's last word passes rule 3, so that
-//! success shows after many failures.
+//! success shows after many failures, and so does what blocks a claim.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -241,6 +241,38 @@ mod tests {
         posted(correlate(&mut state, event("c", "Other", "m", 0), at(0)));
         let warning = Event { severity: Severity::Warning, ..event("c", "Reason", "m", 0) };
         posted(correlate(&mut state, warning, at(0)));
+    }
+
+    /// Which fields tell events, groups of similar ones and allowances apart: client-go's
+    /// `getEventKey`, `EventAggregatorByReasonFunc` and `getSpamKey`.
+    #[test]
+    fn keys_hold_the_fields_that_client_go_joins() {
+        type Change = fn(&mut Event);
+        fn about(event: &mut Event) -> &mut crate::kube_api::events::Subject {
+            Arc::make_mut(&mut event.about)
+        }
+        let table: [(&str, Change, [bool; 3]); 12] = [
+            ("component", |e| e.component = "other".into(), [true, true, true]),
+            ("kind", |e| about(e).kind = "Other".into(), [true, true, true]),
+            ("namespace", |e| about(e).namespace = "other".into(), [true, true, true]),
+            ("object", |e| about(e).name = "other".into(), [true, true, true]),
+            ("uid", |e| about(e).uid = "other".into(), [true, true, true]),
+            ("API version", |e| about(e).api_version = "v2".into(), [true, true, true]),
+            ("type", |e| e.severity = Severity::Warning, [true, true, true]),
+            ("reason", |e| e.reason = "Other".into(), [true, true, false]),
+            ("message", |e| e.message = "other".into(), [true, false, false]),
+            ("reporter", |e| e.reporting_component = "other".into(), [false, true, false]),
+            ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
+            ("name", |e| e.name = "other".into(), [false; 3]),
+        ];
+        let keys = |event: &Event| [event_key(event), group_key(event), allowance_key(event)];
+        let before = event("c", "Reason", "m", 0);
+        for (field, change, differs) in table {
+            let mut after = before.clone();
+            change(&mut after);
+            let (before, after) = (keys(&before), keys(&after));
+            assert_eq!([0, 1, 2].map(|key| before[key] != after[key]), differs, "{field}");
+        }
     }
 
     #[test]

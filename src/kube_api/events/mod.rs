@@ -62,7 +62,8 @@ impl Severity {
 pub(super) enum Importance {
     /// It comes again as long as it is true, so one of many may be left out.
     Repeatable,
-    /// The end of a story: it passes the limit on events about one object, and the full queue.
+    /// The last there is to say of the object until something changes: it passes the limit on
+    /// events about one object, and the full queue.
     LastWord,
 }
 

@@ -132,7 +132,8 @@ impl Source {
         self.tell(about, severity, Importance::Repeatable, reason, message);
     }
 
-    /// Tells the end of an object's story: it gets out however many events came before.
+    /// Tells the last there is to say of an object until something changes, be it served or
+    /// blocked: it gets out however many events came before. The caller sees to it that it is rare.
     pub fn last_word(&self, about: &Subject, severity: Severity, reason: &str, message: &str) {
         self.tell(about, severity, Importance::LastWord, reason, message);
     }

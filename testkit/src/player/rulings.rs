@@ -1,7 +1,8 @@
 //! Where the project does better than the reference, and by which ruling.
 //!
 //! Owns the reading of the rulings' table (`README.md` beside the scenarios) and of the files in
-//! `differences/`. Promises that no expectation is replaced without a row that allows it.
+//! `differences/`: comment lines at the top, each a row of the table, then an `expect`. Promises
+//! that no expectation is replaced without rows that allow it.
 
 use std::{
     collections::BTreeMap,
@@ -42,14 +43,14 @@ pub enum RulingError {
     #[error("{0} has no table with the header {HEADER:?}")]
     NoTable(PathBuf),
     /// A difference does not say what it rests on.
-    #[error("{0}: the first line must be a comment that names a row of the rulings' table")]
+    #[error("{0}: the first lines must be comments that each name a row of the rulings' table")]
     NoRow(PathBuf),
     /// A difference rests on a row that does not exist.
     #[error("{path}: the rulings' table has no row {row:?}")]
     UnknownRow {
         /// Which file.
         path: PathBuf,
-        /// What its first line names.
+        /// What one of its first lines names.
         row: String,
     },
     /// A difference rests on a row that allows none.
@@ -57,7 +58,7 @@ pub enum RulingError {
     NotAllowed {
         /// Which file.
         path: PathBuf,
-        /// What its first line names.
+        /// What one of its first lines names.
         row: String,
         /// What is ruled there.
         ruling: String,
@@ -77,8 +78,8 @@ pub struct Rulings {
 /// An expectation in place of the recorded one.
 #[derive(Debug, Clone)]
 pub struct Ruled {
-    /// The row it rests on.
-    pub row: String,
+    /// The rows it rests on.
+    pub rows: Vec<String>,
     /// What is expected instead.
     pub expect: Outcome,
 }
@@ -107,15 +108,20 @@ impl Rulings {
             return Ok(None);
         }
         let text = read(&path)?;
-        Ok(Some(Ruled { row: self.row(&text, &path)?, expect: expectation(&text, &path)? }))
+        Ok(Some(Ruled { rows: self.rows(&text, &path)?, expect: expectation(&text, &path)? }))
     }
 
-    /// The row that the first line of a difference names, if it allows one.
-    fn row(&self, text: &str, path: &Path) -> Result<String, RulingError> {
-        let first = text.lines().next().and_then(|line| line.strip_prefix('#')).map(str::trim);
-        let Some(named) = first.filter(|row| !row.is_empty()) else {
+    /// The rows that the first lines of a difference name, if they all allow one.
+    fn rows(&self, text: &str, path: &Path) -> Result<Vec<String>, RulingError> {
+        let named: Vec<_> = text.lines().map_while(|line| line.strip_prefix('#')).collect();
+        if named.is_empty() || named.iter().any(|row| row.trim().is_empty()) {
             return Err(RulingError::NoRow(path.to_owned()));
-        };
+        }
+        named.into_iter().map(|row| self.row(row.trim(), path)).collect()
+    }
+
+    /// The row called `named`, if it allows a difference.
+    fn row(&self, named: &str, path: &Path) -> Result<String, RulingError> {
         let row = named.to_owned();
         match self.rows.get(named) {
             None => Err(RulingError::UnknownRow { path: path.to_owned(), row }),
@@ -178,16 +184,19 @@ mod tests {
 
     #[test]
     fn only_rows_of_the_rulings_table_that_allow_it_carry_a_difference() {
-        let row = |text: &str| rulings().row(text, Path::new("d.yaml"));
+        let rows = |text: &str| rulings().rows(text, Path::new("d.yaml"));
         for named in ["leak; crash, too", "leak", "crash, too", "dumps"] {
-            assert_eq!(row(&format!("# {named}\nexpect: {{}}\n")).unwrap(), named);
+            assert_eq!(rows(&format!("# {named}\nexpect: {{}}\n")).unwrap(), [named]);
         }
-        assert!(matches!(row("# texts\n"), Err(RulingError::NotAllowed { .. })));
-        for unknown in ["# no\n", "# later\n", "# lea\n", "# better: none\n"] {
-            assert!(matches!(row(unknown), Err(RulingError::UnknownRow { .. })), "{unknown}");
+        assert_eq!(rows("# leak\n# dumps\nexpect: {}\n# no row\n").unwrap(), ["leak", "dumps"]);
+        for same in ["# texts\n", "# leak\n# texts\n"] {
+            assert!(matches!(rows(same), Err(RulingError::NotAllowed { .. })), "{same}");
         }
-        for nameless in ["", "expect: {}\n", "#\nexpect: {}\n"] {
-            assert!(matches!(row(nameless), Err(RulingError::NoRow(_))), "{nameless:?}");
+        for unknown in ["# no\n", "# later\n", "# lea\n", "# better: none\n", "# leak\n# no\n"] {
+            assert!(matches!(rows(unknown), Err(RulingError::UnknownRow { .. })), "{unknown}");
+        }
+        for nameless in ["", "expect: {}\n", "#\nexpect: {}\n", "# leak\n#\n"] {
+            assert!(matches!(rows(nameless), Err(RulingError::NoRow(_))), "{nameless:?}");
         }
     }
 

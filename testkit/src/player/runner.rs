@@ -16,7 +16,7 @@ use super::{
     rulings::{RulingError, Rulings},
     run::{self, RunError},
     scenario::{Scenario, ScenarioError},
-    verdict::{Difference, differences, metric_differences},
+    verdict::{Difference, differences, metric_differences, ruled_differences},
 };
 
 /// What is played, and by which rules.
@@ -48,8 +48,8 @@ pub struct Played {
 pub enum Verdict {
     /// As the reference did.
     Same,
-    /// As the ruling in this row asks.
-    Ruled(String),
+    /// As the rulings in these rows ask.
+    Ruled(Vec<String>),
     /// Otherwise.
     Differs(Vec<Difference>),
     /// It broke off.
@@ -113,9 +113,12 @@ pub async fn play(
     let expect = ruled.as_ref().map_or(&scenario.expect, |ruled| &ruled.expect);
     let mut found = differences(expect, &outcome);
     found.extend(metric_differences(expect, &outcome));
+    if ruled.is_some() {
+        found.extend(ruled_differences(expect, &outcome));
+    }
     let verdict = match (found.is_empty(), ruled) {
         (false, _) => Verdict::Differs(found),
-        (true, Some(ruled)) => Verdict::Ruled(ruled.row),
+        (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
         (true, None) => Verdict::Same,
     };
     Ok((verdict, outcome))
@@ -160,7 +163,9 @@ impl fmt::Display for Played {
         let (name, took) = (&self.name, self.took.as_secs_f64());
         match &self.verdict {
             Verdict::Same => write!(f, "{name}: same {took:.1}s"),
-            Verdict::Ruled(row) => write!(f, "{name}: different by ruling ({row}) {took:.1}s"),
+            Verdict::Ruled(rows) => {
+                write!(f, "{name}: different by ruling ({}) {took:.1}s", rows.join(" | "))
+            }
             Verdict::Broken(error) => write!(f, "{name}: BROKEN {error}"),
             Verdict::Differs(found) => {
                 write!(f, "{name}: DIFFERS")?;

@@ -1,7 +1,8 @@
 //! Whether an outcome is the expected one.
 //!
 //! Owns the comparison: the parts that must be equal, those of which only what both recordings had
-//! must be there (`unstable`), and the metrics.
+//! must be there (`unstable`), the metrics, and what only an expectation by ruling says: how often
+//! a call comes, and which metrics must not be there.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -129,6 +130,36 @@ pub(super) fn metric_differences(expected: &Outcome, got: &Outcome) -> Vec<Diffe
     missing.into_iter().chain(values).collect()
 }
 
+// === By ruling ===
+
+/// What a recording leaves open and a ruling does not: `csi_counts` are bounds for the methods
+/// named there, and `absent_metrics` are series that must not be there.
+pub(super) fn ruled_differences(expected: &Outcome, got: &Outcome) -> Vec<Difference> {
+    let outside = counts_outside(expected.get("csi_counts"), got.get("csi_counts"));
+    let have = parsed(entries(got.get("metrics")));
+    let absent = entries(expected.get("absent_metrics")).iter().filter_map(Value::as_str);
+    let there = absent.filter(|series| have.contains_key(series));
+    let there: Vec<_> = there.map(|series| format!("{series} must not be there")).collect();
+    let found = |part: &str, values: Vec<String>| {
+        let difference = Difference { part: part.to_owned(), detail: Detail::Values(values) };
+        Some(difference).filter(|d| d.detail != Detail::Values(Vec::new()))
+    };
+    [found("csi_counts", outside), found("metrics", there)].into_iter().flatten().collect()
+}
+
+/// The methods that were called less or more often than `[least, most]`.
+fn counts_outside(want: Option<&Value>, have: Option<&Value>) -> Vec<String> {
+    let bounds = want.and_then(Value::as_object).into_iter().flatten();
+    let outside = bounds.filter_map(|(method, bounds)| {
+        let bound = |place: usize| bounds.get(place).and_then(Value::as_u64);
+        let calls = have.and_then(|have| have.get(method)).and_then(Value::as_u64).unwrap_or(0);
+        let inside = bound(0).is_some_and(|least| least <= calls)
+            && bound(1).is_some_and(|most| calls <= most);
+        (!inside).then(|| format!("{method} {calls} times instead of {bounds}"))
+    });
+    outside.collect()
+}
+
 /// Lines as series and value.
 fn parsed(lines: &[Value]) -> BTreeMap<&str, &str> {
     lines.iter().filter_map(Value::as_str).filter_map(|line| line.rsplit_once(' ')).collect()
@@ -202,6 +233,27 @@ mod tests {
                 ]),
             ]
         );
+    }
+
+    #[test]
+    fn a_ruling_bounds_calls_and_forbids_metrics() {
+        let outcome = |value: Value| value.as_object().unwrap().clone();
+        let expected = outcome(
+            json!({"csi_counts": {"DeleteVolume": [1, 2]}, "absent_metrics": ["failed{}"]}),
+        );
+        let found = |calls: u64, metrics: &[&str]| {
+            let got = outcome(json!({
+                "csi_counts": {"DeleteVolume": calls, "Probe": 9}, "metrics": metrics
+            }));
+            let found = ruled_differences(&expected, &got);
+            found.iter().map(|d| d.to_json().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(1, &["other{} 1"]), [""; 0]);
+        assert_eq!(found(2, &[]), [""; 0]);
+        let often = r#"["csi_counts","values",["DeleteVolume 3 times instead of [1,2]"]]"#;
+        let there = r#"["metrics","values",["failed{} must not be there"]]"#;
+        assert_eq!(found(3, &["failed{} 4"]), [often, there]);
+        assert_eq!(found(0, &[]).len(), 1);
     }
 
     #[test]

@@ -1,0 +1,116 @@
+//! Whatever keeps a claim or volume waiting is told on it, in time and once.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::world::{DRIVER, Simulation, stranger};
+
+fn class_of(provisioner: &str) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+           "provisioner": provisioner, "reclaimPolicy": "Delete"})
+}
+
+fn remove_class(simulation: &Simulation) {
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+}
+
+/// The texts of the claim's warnings, with how often each was seen.
+fn warnings(simulation: &Simulation) -> Vec<(String, u64)> {
+    let events = simulation.api.list("Event", "sc");
+    let warnings = events.iter().filter(|event| event["type"] == "Warning");
+    let told = warnings
+        .map(|event| (event["message"].as_str().unwrap(), event["count"].as_u64().unwrap()));
+    told.map(|(message, count)| (message.to_owned(), count)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_class_is_told_once_and_the_claim_served_as_soon_as_it_comes() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(warnings(&simulation), [], "it may come yet");
+    sleep(Duration::from_secs(600)).await;
+    let missing = r#"storageclass.storage.k8s.io "fast" not found"#;
+    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
+    simulation.api.create(&class_of(DRIVER)).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(simulation.is_saved(&uid));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_still_blocked_after_its_event_may_be_forgotten_is_told_again() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start();
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    let told = warnings(&simulation);
+    assert!(told.len() == 1 && (3..=4).contains(&told[0].1), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_put_right_at_once_is_not_told() {
+    for at_first in [None, Some(class_of("other.example.com"))] {
+        let simulation = Simulation::new(1);
+        remove_class(&simulation);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        if let Some(class) = at_first {
+            simulation.api.create(&class).unwrap();
+            sleep(Duration::from_secs(2)).await;
+            remove_class(&simulation);
+        }
+        sleep(Duration::from_secs(2)).await;
+        simulation.api.create(&class_of(DRIVER)).unwrap();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!(warnings(&simulation), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_of_another_provisioner_is_told_and_waited_for() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.api.create(&class_of("other.example.com")).unwrap();
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    remove_class(&simulation);
+    simulation.api.create(&class_of(DRIVER)).unwrap();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+}
+
+/// Whether the claim has a PersistentVolume must be known before the first call.
+#[tokio::test(start_paused = true)]
+async fn a_look_up_that_is_refused_is_told() {
+    let simulation = Simulation::new(1);
+    simulation.create_claim("data");
+    simulation.refuse("get", "persistentvolumes", 6);
+    simulation.start();
+    simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    let (text, _) = warnings(&simulation).remove(0);
+    assert!(text.starts_with("cannot tell whether the claim has a PersistentVolume: "), "{text}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+}
+
+/// Somebody deleted a PersistentVolume that is kept by our finalizer alone.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_told() {
+    let simulation = Simulation::new(1);
+    let mut volume = stranger("a", "a", "handle");
+    volume["metadata"]["finalizers"] =
+        json!(["external-provisioner.volume.kubernetes.io/finalizer"]);
+    volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+    simulation.api.create(&volume).unwrap();
+    simulation.api.delete("PersistentVolume", "", "pvc-a").unwrap();
+    simulation.refuse("patch", "persistentvolumes", 3);
+    simulation.start();
+    simulation.until("it is told", |s| s.has_cluster_event("pvc-a", "VolumeFailedDelete")).await;
+    simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+}
