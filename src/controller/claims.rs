@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 use tokio::time::Instant;
+use tracing::{Instrument as _, field};
 
 use super::{
     claim_book::{ClaimBook, Doubt, Glance},
@@ -143,6 +144,17 @@ impl<P: Provisioner> ClaimWorker<P> {
         let _held = self.exclusive.hold(&key).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
+        let span = tracing::info_span!(
+            "claim",
+            claim = %claim_key(&glance.claim),
+            uid,
+            pv = key,
+            code = field::Empty
+        );
+        self.step(uid, glance).instrument(span).await
+    }
+
+    async fn step(&self, uid: &str, glance: Glance) -> Verdict {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
@@ -209,7 +221,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Err(Verdict::Retry)
             }
             Err(error) => {
-                tracing::warn!(claim = %claim_key(&order.claim), %error, "cannot tell whether the claim has a PersistentVolume");
+                tracing::warn!(%error, "cannot tell whether the claim has a PersistentVolume");
                 Err(Verdict::Retry)
             }
         }
@@ -288,11 +300,10 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells the claim's user and the metrics what came of an attempt.
     fn tell(&self, order: &Order, outcome: &Outcome) {
-        let key = claim_key(&order.claim);
         let (failure, infeasible) = match outcome {
             Outcome::Provisioned(_) => return,
             Outcome::Ignored { reason } => {
-                tracing::debug!(claim = %key, reason, "left to others");
+                tracing::debug!(reason, "left to others");
                 return;
             }
             Outcome::Infeasible(failure) => (failure, true),
@@ -301,7 +312,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             | Outcome::NoChange(failure)
             | Outcome::Reschedule(failure) => (failure, false),
         };
-        tracing::info!(claim = %key, uid = order.claim.uid(), pv = order.volume_name, error = %failure, "provisioning failed");
+        tracing::info!(error = %failure, "provisioning failed");
         if infeasible {
             self.events.infeasible(&order.claim, &failure.to_string());
         } else {
@@ -337,7 +348,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         match edited {
             Ok(_) => Verdict::Done,
             Err(error) => {
-                tracing::warn!(claim = %claim_key(claim), %error, "cannot give the selected node back");
+                tracing::warn!(%error, "cannot give the selected node back");
                 Verdict::Retry
             }
         }

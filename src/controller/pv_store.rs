@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use tokio::{sync::watch, time::Instant};
+use tracing::Instrument as _;
 
 use super::{
     claim_book::{ClaimBook, Existence},
@@ -164,7 +165,9 @@ impl PvStore {
         let _held = self.exclusive.hold(waiting.name()).await;
         // Looked at under the key: another attempt may have saved it meanwhile.
         let Some(unsaved) = self.get(uid) else { return Verdict::Done };
-        self.attempt_and_tell(uid, &unsaved).await
+        let claim = claim_key(&unsaved.claim);
+        let span = tracing::info_span!("save", claim, uid, pv = unsaved.name());
+        self.attempt_and_tell(uid, &unsaved).instrument(span).await
     }
 
     /// The claims whose PersistentVolume waits to be saved, by UID.
@@ -195,7 +198,7 @@ impl PvStore {
             Attempt::Saved => self.settled(uid, unsaved),
             Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
             Attempt::NotYet { why, unclear } => {
-                tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
+                tracing::warn!(error = why, "the PersistentVolume is not saved yet");
                 if self.book.tells(uid, &why) {
                     self.events.failed(&unsaved.claim, &why);
                 }
@@ -208,7 +211,7 @@ impl PvStore {
     }
 
     fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
-        tracing::info!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), "volume provisioned");
+        tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         // Nobody reads of success on a claim that is gone; the original is silent then, too.
         if !unsaved.existence.is_over() {
@@ -224,7 +227,7 @@ impl PvStore {
             unsaved.name(),
             unsaved.handle()
         );
-        tracing::error!(claim = %claim_key(&unsaved.claim), uid, error = why, "suspected leak");
+        tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak("superseded");
         self.events.failed(&unsaved.claim, &why);
         self.forget(uid)

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tracing::{Instrument as _, field};
 
 use super::{
     events::{PANICKED, VolumeEvents},
@@ -48,6 +49,13 @@ impl<P: Provisioner> VolumeWorker<P> {
         let _held = self.exclusive.hold(name).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else { return Verdict::Done };
+        let claim = glance.volume.spec.claim_ref.as_ref();
+        let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
+        let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
+        self.step(glance).instrument(span).await
+    }
+
+    async fn step(&self, glance: Glance) -> Verdict {
         let volume = Arc::clone(&glance.volume);
         match due(&volume) {
             Due::Nothing => Verdict::Done,
@@ -62,7 +70,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         match self.patch(volume, patch).await {
             Ok(()) => Verdict::Done,
             Err(error) => {
-                tracing::warn!(pv = volume.name(), %error, "failed to change the protection finalizer");
+                tracing::warn!(%error, "failed to change the protection finalizer");
                 Verdict::Retry
             }
         }
@@ -112,7 +120,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             Ok(()) => {
                 self.book.deletion_reached(&volume, Deletion::Removed);
                 self.metrics.deleted(class_of_volume(&volume), started.elapsed());
-                tracing::info!(pv = volume.name(), "volume deleted");
+                tracing::info!("volume deleted");
                 Verdict::Done
             }
             Err(error) => self.failed(&volume, &error.to_string()),
@@ -176,7 +184,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     fn failed(&self, volume: &Volume, why: &str) -> Verdict {
-        tracing::warn!(pv = volume.name(), error = why, "deleting the volume failed");
+        tracing::warn!(error = why, "deleting the volume failed");
         self.events.failed_delete(volume, why);
         self.metrics.delete_failed(class_of_volume(volume));
         Verdict::Retry

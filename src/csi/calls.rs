@@ -1,7 +1,8 @@
 //! One call: gate, deadline, log, metrics.
 //!
-//! At the `trace` level (the original's verbosity 5) each call is logged with the fields `method`
-//! and `request`, and its end with `method` and `response` or `error`; secrets are stripped.
+//! At `-v=5` each call is logged with the fields `method` and `request`, and its end with `method`
+//! and `response` or `error`; secrets are stripped. The end's code becomes the field `code` of the
+//! span around, where that has one.
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -13,7 +14,7 @@ use super::{
     status::{CallError, code_name},
     wire::{Heard, Wire},
 };
-use crate::{metrics::CsiMetrics, runtime::Gate};
+use crate::{logging::CALLS, metrics::CsiMetrics, runtime::Gate};
 
 /// What all calls to one driver have in common.
 #[derive(Clone)]
@@ -96,14 +97,15 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<A, CallError>>,
     {
-        tracing::trace!(method, ?request, "GRPC call");
+        tracing::trace!(target: CALLS, method, ?request, "GRPC call");
         let start = Instant::now();
         let answer = exchange(request).await;
         let code = answer.as_ref().err().map_or(Code::Ok, CallError::code);
         self.metrics.observe(&self.driver, method, code_name(code), start.elapsed());
+        tracing::Span::current().record("code", code_name(code));
         match &answer {
-            Ok(response) => tracing::trace!(method, ?response, "GRPC response"),
-            Err(error) => tracing::trace!(method, %error, "GRPC response"),
+            Ok(response) => tracing::trace!(target: CALLS, method, ?response, "GRPC response"),
+            Err(error) => tracing::trace!(target: CALLS, method, %error, "GRPC response"),
         }
         answer
     }
