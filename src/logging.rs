@@ -26,12 +26,12 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+pub use self::verbosity::{BODIES, CALLS, REQUESTS};
 use self::{
     line::{Fields, Line},
     repeats::{Repeats, Say},
     verbosity::Filter,
 };
-pub use self::verbosity::{BODIES, CALLS, REQUESTS};
 use crate::{
     flags::{LogFormat, Logging},
     runtime::Clock,

@@ -101,6 +101,18 @@ pub struct ApiMetrics {
     requests: IntCounterVec,
     events_dropped: IntCounterVec,
     unreadable: IntCounterVec,
+    missing_permissions: IntGaugeVec,
+}
+
+/// A right that an enabled feature needs and the service account lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MissingPermission<'a> {
+    /// The verb.
+    pub verb: &'a str,
+    /// The API group; empty for the core group.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
 }
 
 impl Metrics {
@@ -334,6 +346,11 @@ impl ApiMetrics {
                 "Objects in a list or watch that could not be read and were skipped, by resource.",
                 &["resource"],
             )?,
+            missing_permissions: families.int_gauge(
+                "provisioner_missing_permissions",
+                "1 for each right that an enabled feature needs and the ServiceAccount lacks, as a rule of RBAC.",
+                &["verb", "group", "resource"],
+            )?,
         })
     }
 
@@ -350,6 +367,17 @@ impl ApiMetrics {
     /// An object was skipped because it could not be read.
     pub fn unreadable(&self, resource: &str) {
         self.unreadable.with_label_values(&[resource]).inc();
+    }
+
+    /// These rights are missing, and no others: replaces what was said before.
+    pub fn missing_permissions<'a>(
+        &self,
+        missing: impl IntoIterator<Item = MissingPermission<'a>>,
+    ) {
+        self.missing_permissions.reset();
+        for MissingPermission { verb, group, resource } in missing {
+            self.missing_permissions.with_label_values(&[verb, group, resource]).set(1);
+        }
     }
 }
 

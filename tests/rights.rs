@@ -10,10 +10,11 @@ mod world;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use csi_provisioner::preflight::{NEEDS, Need};
 use serde_json::{Value, json};
 use testkit::apiserver::{
     ApiServer, Options,
-    access::{auth::service_account, authorizer::Rbac},
+    access::{auth::service_account, authorizer::Rbac, reviews::Reviews},
     audit::Recorded,
     hooks::Hooks,
     resources::ServerVersion,
@@ -23,46 +24,35 @@ use tokio::time::{Instant, sleep};
 use world::Simulation;
 
 const OURS: &str = include_str!("../deploy/kubernetes/rbac.yaml");
+/// What every user may do on a real server: ask about themselves.
+const ASKING: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: system:basic-user}
+rules:
+- apiGroups: [authorization.k8s.io]
+  resources: [selfsubjectaccessreviews, selfsubjectrulesreviews]
+  verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: system:basic-user}
+subjects: [{kind: Group, name: system:authenticated, apiGroup: rbac.authorization.k8s.io}]
+roleRef: {kind: ClusterRole, name: system:basic-user, apiGroup: rbac.authorization.k8s.io}
+";
 const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 
 /// A release without streaming lists: there, initial lists need `list` too.
 const WITHOUT_STREAMING: u8 = 33;
 
-/// What a granted verb is for.
-enum Need {
-    /// A claim's life as [`live`] plays it meets it, and is refused without.
-    Life,
-    /// Only something rarer does.
-    Rare(&'static str),
-}
-use Need::{Life, Rare};
+/// Needed, but by something rarer than what [`live`] plays: only topology can tell that a node has
+/// no room.
+const RARE: [(&str, &str); 1] = [("persistentvolumeclaims", "update")];
 
-/// Every verb that our manifest grants, and the need for it.
-const NEEDS: [(&str, &str, Need); 19] = [
-    ("persistentvolumes", "get", Life), // was the claim given a volume before this process saw it?
-    ("persistentvolumes", "list", Life), // volumes due for deletion, without streaming lists
-    ("persistentvolumes", "watch", Life), // volumes that come to be due
-    ("persistentvolumes", "create", Life), // what the driver made is saved
-    ("persistentvolumes", "patch", Life), // the protection finalizer comes off a deleted volume
-    ("persistentvolumes", "delete", Life), // the object goes after the volume
-    ("persistentvolumeclaims", "get", Life), // is a claim whose volume vanished still unbound?
-    ("persistentvolumeclaims", "list", Life), // claims that stand already, without streaming lists
-    ("persistentvolumeclaims", "watch", Life), // new claims
-    (
-        "persistentvolumeclaims",
-        "update",
-        Rare("gives the selected node back when it has no room, which only topology can tell"),
-    ),
-    ("storageclasses", "list", Life), // classes, without streaming lists
-    ("storageclasses", "watch", Life), // classes
-    ("volumeattachments", "list", Life), // what is attached is not deleted, without streaming lists
-    ("volumeattachments", "watch", Life), // what is attached is not deleted
-    ("events", "create", Life),       // what happened is told
-    ("events", "patch", Life),        // the same again is counted
-    ("leases", "get", Life),          // who leads?
-    ("leases", "create", Life),       // the first leader
-    ("leases", "update", Life),       // the leader renews
-];
+/// The needs whose rules our manifest grants, or has commented.
+fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
+    NEEDS.iter().filter(move |need| need.feature.is_optional() == optional)
+}
 
 /// What the original's manifest grants (v6.3.0), of the kinds that ours names.
 const ORIGINAL: [(&str, &[&str]); 6] = [
@@ -76,10 +66,12 @@ const ORIGINAL: [(&str, &[&str]); 6] = [
 
 /// A cluster with RBAC and these roles, where the program is the service account `account`.
 fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
-    let hooks = Hooks { authorizer: Arc::new(Rbac::default()), ..Hooks::default() };
+    let rbac = Arc::new(Rbac::default());
+    let reviews = Arc::new(Reviews::new(Arc::clone(&rbac)));
+    let hooks = Hooks { authorizer: rbac, extensions: vec![reviews], ..Hooks::default() };
     let version = ServerVersion::minor(minor);
     let api = ApiServer::new(Options { version, hooks, ..Options::default() });
-    for object in roles {
+    for object in roles.iter().chain(&parsed(ASKING)) {
         api.create(object).expect("a manifest's object is valid");
     }
     Simulation::on(api, 1, service_account("default", account))
@@ -172,13 +164,37 @@ async fn the_rights_of_ceph_csi_are_enough_for_the_life_of_a_claim() {
     is_enough(CEPH_CSI, "ceph-csi-provisioner").await;
 }
 
+fn written(optional: bool) -> BTreeSet<(String, String)> {
+    needs(optional).map(|need| (need.resource.to_owned(), need.verb.to_owned())).collect()
+}
+
+/// The commented rules of the manifest that are for this version, as a manifest of their own.
+fn commented() -> String {
+    let lines = OURS.lines().filter_map(|line| line.trim_start().strip_prefix("# "));
+    let rules = lines.filter(|line| line.starts_with("- apiGroups") || line.starts_with("  "));
+    format!("rules:\n{}", rules.collect::<Vec<_>>().join("\n"))
+}
+
 #[test]
 fn every_verb_that_is_granted_has_its_need_written_down() {
-    let written: BTreeSet<_> = NEEDS
-        .iter()
-        .map(|(resource, verb, _)| ((*resource).to_owned(), (*verb).to_owned()))
-        .collect();
-    assert_eq!(grants(&parsed(OURS)), written);
+    assert_eq!(grants(&parsed(OURS)), written(false));
+}
+
+#[test]
+fn what_optional_features_need_stands_commented() {
+    let commented = grants(&parsed(&commented()));
+    assert!(written(true).is_subset(&commented), "{commented:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_questions_show_which_rights_are_missing() {
+    let simulation = cluster(36, &parsed(OURS), "csi-provisioner");
+    simulation.start_elected("a");
+    sleep(Duration::from_secs(60)).await;
+    let reviews = simulation.api.requests().all();
+    let reviews = reviews.iter().filter(|request| request.info.resource.starts_with("selfsubject"));
+    let answered: Vec<u16> = reviews.map(|request| request.code).collect();
+    assert_eq!(answered, [201, 201], "one question for the cluster, one for the Lease");
 }
 
 #[test]
@@ -192,14 +208,15 @@ fn nothing_is_granted_that_the_original_does_not_ask_for() {
 /// Removed one by one: without need, nobody would be refused anything.
 #[tokio::test(start_paused = true)]
 async fn each_verb_is_missed_when_it_is_not_granted() {
-    for (resource, verb, need) in &NEEDS {
+    for Need { resource, verb, .. } in needs(false) {
         let roles = without(parsed(OURS), resource, verb);
         let simulation = cluster(WITHOUT_STREAMING, &roles, "csi-provisioner");
         let lived = live(&simulation).await;
         let missed = refused(&simulation);
-        match need {
-            Life => assert_eq!(missed, BTreeSet::from([format!("{verb} {resource}")])),
-            Rare(why) => assert_eq!((lived, missed), (Ok(()), BTreeSet::new()), "{why}"),
+        if RARE.contains(&(resource, verb)) {
+            assert_eq!((lived, missed), (Ok(()), BTreeSet::new()), "{verb} {resource}");
+        } else {
+            assert_eq!(missed, BTreeSet::from([format!("{verb} {resource}")]));
         }
     }
 }

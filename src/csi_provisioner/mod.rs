@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 pub use attachments::Attachments;
 pub use names::VolumeNaming;
+pub use secrets::names_credentials;
 
 use crate::{
     controller::{

@@ -3,14 +3,15 @@
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
 //! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`Lanes`]) with the rules every request obeys (`layers`), single requests ([`Client`]) with
-//! checked names ([`Name`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
+//! checked names ([`Name`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
 //! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
-//! Promises: no object's content is ever logged; whatever a server answers costs at most the
+//! Promises: no object's content is logged below `-v=8`, and no secret ever; whatever a server answers costs at most the
 //! request; no write leaves on the lane `objects` while the gate is shut (safety rule 1); what is
 //! written back never loses a field that this program does not know (safety rule 11). Leaves to
 //! others what the objects mean.
 
+pub mod access;
 pub mod cache;
 mod client;
 pub mod config;
@@ -25,6 +26,7 @@ pub mod quantity;
 mod raw;
 pub mod reflector;
 mod scope;
+mod stripped;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -135,8 +135,7 @@ fn verbosity_decides_what_is_shown() {
     for (verbosity, more) in (0..).zip(steps) {
         expected.extend_from_slice(more);
         let text = logged(&settings(verbosity), tell_all);
-        let mut shown: Vec<&str> =
-            text.lines().filter_map(|line| line.split('"').nth(1)).collect();
+        let mut shown: Vec<&str> = text.lines().filter_map(|line| line.split('"').nth(1)).collect();
         shown.sort_unstable();
         expected.sort_unstable();
         assert_eq!(shown, expected, "-v {verbosity}");
