@@ -16,6 +16,7 @@ use super::{
     api::{Address, Api, ApiError, NAMESPACE},
     cluster::{Cluster, ClusterError, Scratch},
     invocation::{MAIN, Places, invocation},
+    leak::{self, Leak},
     names::Names,
     outcome::{COLLECTED, Outcome, Remains, outcome},
     process::{ProcessError, Processes},
@@ -52,6 +53,9 @@ pub enum RunError {
     /// The driver's socket cannot be served.
     #[error("cannot serve the driver's socket: {0}")]
     Socket(std::io::Error),
+    /// A log tells what it must not.
+    #[error(transparent)]
+    Leak(#[from] Leak),
 }
 
 /// A scenario being played.
@@ -82,6 +86,10 @@ pub(super) async fn play(
     let result = run.all().await;
     run.processes.end_all().await;
     run.driver.stop();
+    let secrets = leak::secrets(scenario);
+    for (process, log) in run.processes.logs() {
+        leak::search(process, &log, &secrets)?;
+    }
     result
 }
 
