@@ -87,7 +87,7 @@ pub(super) const RETIRED: [Retired; 16] = [
 
 /// What to say to somebody who gives the flag `name`.
 pub(super) fn warning(retired: &Retired) -> String {
-    format!("flag --{} is retired: {}", retired.name, retired.advice)
+    format!("flag --{} ({}) is retired: {}", retired.name, retired.releases, retired.advice)
 }
 
 #[cfg(test)]
