@@ -184,9 +184,9 @@ fn locks_endpoints(values: &Values, name: &str) -> bool {
 /// What the user should know.
 pub(super) fn warnings(values: &Values) -> Vec<String> {
     let retired = RETIRED.iter().filter(|flag| values.is_given(flag.name));
-    let retired = retired.map(|flag| match locks_endpoints(values, flag.name) {
-        true => format!("{}; {ENDPOINTS}", retired::warning(flag)),
-        false => retired::warning(flag),
+    let retired = retired.map(|flag| {
+        let more = if locks_endpoints(values, flag.name) { ENDPOINTS } else { "" };
+        retired::warning(flag, more)
     });
     let idle = ["cloning-protection-threads", "capacity-threads"]
         .iter()

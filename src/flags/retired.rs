@@ -85,9 +85,11 @@ pub(super) const RETIRED: [Retired; 16] = [
     logging("log_backtrace_at", "v0.2 to v5.1", Takes::Value),
 ];
 
-/// What to say to somebody who gives the flag `name`.
-pub(super) fn warning(retired: &Retired) -> String {
-    format!("flag --{} ({}) is retired: {}", retired.name, retired.releases, retired.advice)
+/// What to say to somebody who gives the flag; `more` may add something to it.
+pub(super) fn warning(retired: &Retired, more: &str) -> String {
+    let Retired { name, releases, advice, .. } = retired;
+    let more = if more.is_empty() { String::new() } else { format!("; {more}") };
+    format!("flag --{name} ({releases}) is retired: {advice}{more}")
 }
 
 #[cfg(test)]

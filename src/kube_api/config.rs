@@ -153,11 +153,12 @@ async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, Co
 /// The proxy that the kubeconfig's current cluster names; nothing is exempt from it.
 fn named_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
     let current = kubeconfig.current_context.as_deref();
-    let contexts = kubeconfig.contexts.iter();
-    let context = contexts.filter(|named| Some(named.name.as_str()) == current);
-    let cluster = context.filter_map(|named| Some(named.context.as_ref()?.cluster.as_str())).next();
-    let clusters = kubeconfig.clusters.iter().filter(|named| Some(named.name.as_str()) == cluster);
-    let url = clusters.filter_map(|named| named.cluster.as_ref()?.proxy_url.as_deref()).next();
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| Some(named.name.as_str()) == current);
+    let cluster = context.and_then(|named| Some(named.context.as_ref()?.cluster.as_str()));
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|named| Some(named.name.as_str()) == cluster);
+    let url = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_deref());
     let url = url.filter(|url| !url.is_empty());
     url.map(|url| proxy::proxy(url, "the kubeconfig's proxy-url")).transpose()
 }

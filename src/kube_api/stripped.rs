@@ -4,6 +4,8 @@
 //! its data nor the copy of it that `kubectl apply` leaves in an annotation; that a body in which
 //! secrets cannot be told from the rest is not shown at all; and that no line grows beyond a bound.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 /// Longer bodies are not read for showing, in bytes.
@@ -60,7 +62,8 @@ fn cut(mut text: String) -> String {
     if length > MAX_SHOWN {
         let end = (0..=MAX_SHOWN).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or_default());
-        text.push_str(&format!("... ({length} bytes)"));
+        // Writing to a text cannot fail.
+        let _ = write!(text, "... ({length} bytes)");
     }
     text
 }
@@ -88,7 +91,7 @@ mod tests {
         typed["kind"] = "Secret".into();
         for (resource, body) in [
             ("secrets", secret.clone()),
-            ("secrets", json!({"items": [secret.clone()]})),
+            ("secrets", json!({"items": [secret]})),
             ("things", json!({"type": "ADDED", "object": typed})),
             ("things", json!({"kind": "SecretList", "items": [secret]})),
             ("things", json!({"kind": "Secret", "data": "hush"})),

@@ -64,12 +64,12 @@ pub(super) fn search(process: &str, log: &str) -> Result<(), Leak> {
 /// Every form that a program could write the salt in.
 fn forms() -> Vec<String> {
     let bytes: Vec<String> = SALT.bytes().map(|byte| byte.to_string()).collect();
-    let hex: String = SALT.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex: Vec<String> = SALT.bytes().map(|byte| format!("{byte:02x}")).collect();
     let mut forms = vec![
         SALT.to_owned(),
         utf8_percent_encode(SALT, NON_ALPHANUMERIC).to_string(),
         bytes.join(", "),
-        hex,
+        hex.concat(),
     ];
     // Three bytes make four letters: where the salt starts among them depends on what is before.
     for before in ["", "x", "xx"] {
