@@ -159,6 +159,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
+                tracing::debug!(why, "the claim waits");
                 self.tell_blocked(&glance.claim, &why);
                 Verdict::Retry
             }
@@ -270,10 +271,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Verdict::Retry;
         }
         self.events.provisioning(&order.claim);
+        tracing::trace!("asking the provisioner");
         let started = Instant::now();
         let outcome = self.provisioner.provision(order.clone()).await;
         let (next, polls) = self.book.answered(uid, &outcome);
         self.tell(&order, &outcome);
+        tracing::debug!(?next, "the provisioner answered");
         match next {
             Next::Save => self.save(order, outcome, started).await,
             Next::Retry => Verdict::Retry,

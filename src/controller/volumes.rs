@@ -57,6 +57,7 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     async fn step(&self, glance: Glance) -> Verdict {
         let volume = Arc::clone(&glance.volume);
+        tracing::debug!(due = ?due(&volume), deletion = ?glance.deletion, "looking at the volume");
         match due(&volume) {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
@@ -144,6 +145,7 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     async fn delete_at_driver(&self, volume: &Arc<Volume>) -> Result<(), String> {
         self.book.deletion_begins(volume);
+        tracing::trace!("asking the provisioner to delete");
         match self.provisioner.delete(Arc::clone(volume)).await {
             DeleteOutcome::Deleted => {
                 self.book.deletion_reached(volume, Deletion::AtDriver);
