@@ -24,7 +24,7 @@ use crate::{
             plugin_capability::service::Type as Service,
         },
     },
-    csi_provisioner::{Attachments, CsiProvisioner, Settings, VolumeNaming},
+    csi_provisioner::{Attachments, CsiProvisioner, Settings, VolumeNaming, names_credentials},
     flags::{self, Flags},
     http::{self, Routes},
     kube_api::{
@@ -35,6 +35,7 @@ use crate::{
     },
     leader::{self, ElectionSettings, Ended, Identity},
     metrics::Metrics,
+    preflight::{self, Feature},
     runtime::{Clock, Gate, Random, Spawner, TaskEnded, Tasks},
 };
 
@@ -43,6 +44,9 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// How long calls that were cut at the end may take to notice.
 const CUT: Duration = Duration::from_secs(1);
+
+/// So many seconds the question for missing rights waits for the first lists.
+const PREFLIGHT_PATIENCE: u32 = 10;
 
 /// What the program takes from outside.
 pub struct World {
@@ -164,8 +168,11 @@ struct Program<'a> {
     driver: Driver,
     recorder: Recorder,
     controller: Controller<CsiProvisioner>,
+    classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Whether VolumeAttributesClasses are looked at.
+    attributes_classes: bool,
     /// Whether this process leads; always without election.
     leads: watch::Sender<bool>,
     health: leader::Health,
@@ -186,6 +193,7 @@ impl<'a> Program<'a> {
         };
         program.serve(tasks, stop).await?;
         program.watch(tasks);
+        program.preflight(tasks);
         let outcome = tokio::select! {
             outcome = program.work(stop) => outcome,
             ended = program.driver.clone().watch() => Err(ended.into()),
@@ -210,11 +218,11 @@ impl<'a> Program<'a> {
             random(),
             &metrics,
         );
-        let volume_attributes_classes = attributes_classes(flags, &lanes.objects).await;
+        let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
-        let settings = provisioner_settings(flags, &driver, world, volume_attributes_classes);
+        let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
         let provisioner = CsiProvisioner::new(
@@ -228,7 +236,7 @@ impl<'a> Program<'a> {
         let controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
             client: lanes.objects.clone(),
-            classes,
+            classes: classes.clone(),
             events: recorder.from(&component),
             metrics: metrics.clone(),
             random: random(),
@@ -246,7 +254,9 @@ impl<'a> Program<'a> {
             driver,
             recorder,
             controller,
+            classes,
             attachments,
+            attributes_classes,
             leads,
             health,
         })
@@ -265,6 +275,54 @@ impl<'a> Program<'a> {
             );
             tasks.vital("watch of VolumeAttachments", reflector.run(attachments.observer()));
         }
+    }
+
+    /// Asks which rights there are, once all that is watched has been listed. Where that cannot
+    /// be, the answer says why.
+    fn preflight(&self, tasks: &Tasks) {
+        let readiness = self.controller.readiness();
+        let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
+        let (features, classes) = (self.features(), self.classes.clone());
+        let (driver, namespace) = (self.driver.name().to_owned(), self.lease_namespace());
+        tasks.passing("preflight", async move {
+            for _ in 0..PREFLIGHT_PATIENCE {
+                if readiness().is_ok() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            let reads_secrets = classes
+                .any(|class| class.provisioner == driver && names_credentials(&class.parameters));
+            let secrets = reads_secrets.then_some(Feature::Secrets);
+            let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
+            preflight::run(client, &features, &namespace, &metrics).await;
+        });
+    }
+
+    /// The features in use, as far as flags and driver tell.
+    fn features(&self) -> Vec<Feature> {
+        let capabilities = self.driver.capabilities();
+        let modifies =
+            self.attributes_classes && capabilities.controller.contains(&Rpc::ModifyVolume);
+        [
+            (true, Feature::Provisioning),
+            (self.attachments.is_some(), Feature::Attachments),
+            (self.flags.leader_election.is_some(), Feature::LeaderElection),
+            (modifies, Feature::VolumeAttributesClass),
+        ]
+        .into_iter()
+        .filter_map(|(used, feature)| used.then_some(feature))
+        .collect()
+    }
+
+    fn lease_namespace(&self) -> String {
+        let flag = self.flags.leader_election.as_ref().and_then(|flags| flags.namespace.as_deref());
+        let host = &self.world.host;
+        leader::namespace(
+            flag,
+            host.pod_namespace.as_deref(),
+            host.service_account_namespace.as_deref(),
+        )
     }
 
     /// Starts the HTTP server, where there is to be one.
@@ -407,11 +465,7 @@ impl<'a> Program<'a> {
         let host = &self.world.host;
         let settings = ElectionSettings {
             lease_name: leader::lease_name(self.driver.name()),
-            namespace: leader::namespace(
-                flags.namespace.as_deref(),
-                host.pod_namespace.as_deref(),
-                host.service_account_namespace.as_deref(),
-            ),
+            namespace: self.lease_namespace(),
             identity: Identity::new(&host.name, host.pod_uid.as_deref()),
             lease_duration: flags.lease_duration,
             renew_deadline: flags.renew_deadline,
@@ -470,7 +524,7 @@ async fn connect(
 /// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API
 /// server serves them. As in the original a server that can't tell for now counts as one that
 /// does, and one that learns them later is noticed at the next start.
-async fn attributes_classes(flags: &Flags, client: &Client) -> bool {
+async fn serves_attributes_classes(flags: &Flags, client: &Client) -> bool {
     if let Some(set) = flags.gates.volume_attributes_class {
         return set;
     }

@@ -12,6 +12,7 @@
 //! | [`flags`] | every flag, its default, its check, in the original's spelling |
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
+//! | [`preflight`] | which rights are needed, and which are missing |
 //! | [`leader`] | leader election by a Lease |
 //! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
@@ -50,5 +51,6 @@ pub mod kube_api;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
+pub mod preflight;
 pub mod runtime;
 pub mod workqueue;

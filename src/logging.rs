@@ -1,39 +1,41 @@
 //! Logs: klog's lines or JSON objects on stderr.
 //!
-//! Owns what a log line looks like and which ones are shown. Promises one whole line an event,
-//! written at once (nothing is held back, so nothing is lost at the end), in the shapes that tools
-//! made for the original read. Leaves what is told, and keeping secrets out of it, to those who
-//! tell; of other libraries it shows what is worth it only.
-//!
-//! | `-v` | shown of this program | shown of libraries |
-//! |---|---|---|
-//! | 0 to 2 | errors, warnings, information | errors, warnings |
-//! | 3 and 4 | and debugging | errors, warnings |
-//! | 5 to 7 | and traces: every call to the driver | and information |
-//! | 8 and 9 | all | and debugging |
-//! | 10 | all | all |
-//!
-//! Nothing is ever shown of `kube`, which logs bodies of answers (they may hold secrets) and
-//! complains of failures that are told by this program itself. `--vmodule` sets the number for
-//! single source files (`claims=5,csi*=6`). Spans are not shown.
+//! Owns what a log line looks like, which ones are shown (`verbosity`), and how often the same one
+//! is (`repeats`). Promises one whole line an event, written at once (nothing is held back, so
+//! nothing is lost at the end), in the shapes that tools made for the original read; that every
+//! line bears the fields of the spans it was told in (whose claim, which attempt); and that a line
+//! which is not shown costs no formatting. Leaves what is told, and keeping secrets out of it, to
+//! those who tell; of other libraries it shows what is worth it only.
 
 mod line;
+mod repeats;
+mod verbosity;
 
 use std::{io::Write, sync::Arc};
 
 use parking_lot::Mutex;
 use tracing::{
-    Event, Level, Metadata, Subscriber,
+    Event, Metadata, Subscriber,
     level_filters::LevelFilter,
     span::{Attributes, Id, Record},
+    subscriber::Interest,
+};
+use tracing_subscriber::{
+    Layer, Registry,
+    layer::{Context, SubscriberExt as _},
+    registry::LookupSpan,
 };
 
-use crate::{flags::Logging, runtime::Clock};
-
-/// Crates whose events count as this program's.
-const OWN: [&str; 2] = ["csi_provisioner", "testkit"];
-/// Crates of which nothing is shown.
-const SILENT: &str = "kube";
+pub use self::verbosity::{BODIES, CALLS, REQUESTS};
+use self::{
+    line::{Fields, Line},
+    repeats::{Repeats, Say},
+    verbosity::Filter,
+};
+use crate::{
+    flags::{LogFormat, Logging},
+    runtime::Clock,
+};
 
 /// Logging was set up before in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -46,115 +48,93 @@ pub struct SetUpAlready;
 /// [`SetUpAlready`] the second time.
 pub fn init(settings: &Logging, clock: Arc<dyn Clock>) -> Result<(), SetUpAlready> {
     let logger = Logger::new(settings, clock, std::io::stderr());
-    tracing::subscriber::set_global_default(logger).map_err(|_| SetUpAlready)
+    let subscriber = Registry::default().with(logger);
+    tracing::subscriber::set_global_default(subscriber).map_err(|_| SetUpAlready)
 }
 
 /// Writes log lines to `W`.
-pub(crate) struct Logger<W> {
-    settings: Logging,
+struct Logger<W> {
+    format: LogFormat,
+    filter: Filter,
     clock: Arc<dyn Clock>,
     process: u32,
-    writer: Mutex<W>,
+    out: Mutex<Out<W>>,
 }
 
-impl<W> std::fmt::Debug for Logger<W> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Logger").field("settings", &self.settings).finish_non_exhaustive()
-    }
+/// Where lines go, and which ones went there lately.
+struct Out<W> {
+    writer: W,
+    repeats: Repeats,
 }
 
 impl<W: Write + Send + 'static> Logger<W> {
-    /// A logger; [`init`] makes the process's own, tests and simulations make theirs.
-    pub(crate) fn new(settings: &Logging, clock: Arc<dyn Clock>, writer: W) -> Self {
+    /// A logger; [`init`] makes the process's own, tests make theirs.
+    fn new(settings: &Logging, clock: Arc<dyn Clock>, writer: W) -> Self {
         Self {
-            settings: settings.clone(),
+            format: settings.format,
+            filter: Filter::new(settings),
             clock,
             process: std::process::id(),
-            writer: Mutex::new(writer),
+            out: Mutex::new(Out { writer, repeats: Repeats::default() }),
         }
     }
 
-    /// The most that is shown of what `metadata` describes.
-    fn limit(&self, metadata: &Metadata<'_>) -> LevelFilter {
-        let by_file = metadata.file().and_then(|file| {
-            let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".rs");
-            self.settings.vmodule.iter().find(|(pattern, _)| matches(pattern, stem))
-        });
-        let verbosity = by_file.map_or(self.settings.verbosity, |(_, verbosity)| *verbosity);
-        let name = metadata.target().split("::").next().unwrap_or_default();
-        if OWN.contains(&name) { own(verbosity) } else { foreign(name, verbosity) }
-    }
-}
-
-fn own(verbosity: u32) -> LevelFilter {
-    match verbosity {
-        0..=2 => LevelFilter::INFO,
-        3 | 4 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    }
-}
-
-fn foreign(name: &str, verbosity: u32) -> LevelFilter {
-    match verbosity {
-        _ if name.starts_with(SILENT) => LevelFilter::OFF,
-        0..=4 => LevelFilter::WARN,
-        5..=7 => LevelFilter::INFO,
-        8 | 9 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    }
-}
-
-/// Whether `text` matches a pattern with `*` (any text) and `?` (any letter).
-fn matches(pattern: &str, text: &str) -> bool {
-    let Some(first) = pattern.chars().next() else { return text.is_empty() };
-    let rest = pattern.get(first.len_utf8()..).unwrap_or_default();
-    let mut letters = text.chars();
-    match (first, letters.next()) {
-        ('*', letter) => {
-            matches(rest, text) || letter.is_some() && matches(pattern, letters.as_str())
+    fn write(&self, mut line: Line) {
+        let mut out = self.out.lock();
+        // Who asks for more than the usual wants to see all of it.
+        if line.is_usual() {
+            match out.repeats.judge(line.identity(), self.clock.boot()) {
+                Say::Nothing => return,
+                Say::It => {}
+                Say::After { unsaid } => line.count_unsaid(unsaid),
+            }
         }
-        ('?', Some(_)) => matches(rest, letters.as_str()),
-        (first, Some(letter)) => first == letter && matches(rest, letters.as_str()),
-        (_, None) => false,
+        let text = line.write(self.format, self.process);
+        // Nobody is left to tell that nothing can be told.
+        let _ = out.writer.write_all(text.as_bytes());
     }
 }
 
-impl<W: Write + Send + 'static> Subscriber for Logger<W> {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= self.limit(metadata)
+impl<S, W> Layer<S> for Logger<W>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: Write + Send + 'static,
+{
+    /// The settings never change: each place that tells something is judged once.
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.filter.shows(metadata) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.filter.shows(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let verbosities = self.settings.vmodule.iter().map(|(_, verbosity)| *verbosity);
-        verbosities.chain([self.settings.verbosity]).map(own).max()
+        Some(self.filter.most())
     }
 
-    fn event(&self, event: &Event<'_>) {
-        let line = line::Line::read(event, self.clock.wall());
-        let text = line.write(self.settings.format, self.process);
-        // Nobody is left to tell that nothing can be told.
-        let _ = self.writer.lock().write_all(text.as_bytes());
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(Fields::of(attributes));
+        }
     }
 
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-/// klog's level of information that is shown from `-v` on.
-fn verbosity_of(level: Level) -> u8 {
-    match level {
-        Level::DEBUG => 3,
-        Level::TRACE => 5,
-        _ => 0,
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut line = Line::read(event, self.clock.wall());
+        for span in context.event_scope(event).into_iter().flatten() {
+            if let Some(fields) = span.extensions().get::<Fields>() {
+                line.told_in(fields);
+            }
+        }
+        self.write(line);
     }
 }
 

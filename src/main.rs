@@ -44,6 +44,9 @@ fn main() -> ExitCode {
 fn refuse(refusal: &Refusal) -> ExitCode {
     if refusal.to_stderr {
         eprintln!("{}", refusal.text);
+        if refusal.exit_code != 0 {
+            leave(refusal.text.lines().last().unwrap_or_default());
+        }
     } else {
         println!("{}", refusal.text);
     }
@@ -53,11 +56,15 @@ fn refuse(refusal: &Refusal) -> ExitCode {
 /// Logs why the process ends, and leaves the text where Kubernetes looks for it.
 fn end(code: u8, why: &str) -> ExitCode {
     tracing::error!("{why}");
-    // Outside a pod there is no such file, and nobody to read it.
-    if Path::new(TERMINATION_LOG).exists() {
-        let _ = fs::write(TERMINATION_LOG, why);
-    }
+    leave(why);
     ExitCode::from(code)
+}
+
+/// Writes the last words. Outside a pod there is no such file, and nobody to read it.
+fn leave(words: &str) {
+    if Path::new(TERMINATION_LOG).exists() {
+        let _ = fs::write(TERMINATION_LOG, words);
+    }
 }
 
 async fn run(flags: Flags) -> ExitCode {

@@ -10,10 +10,11 @@ mod world;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use csi_provisioner::preflight::{NEEDS, Need};
 use serde_json::{Value, json};
 use testkit::apiserver::{
     ApiServer, Documents, Options,
-    access::{auth::service_account, authorizer::Rbac, bootstrap},
+    access::{auth::service_account, authorizer::Rbac, bootstrap, reviews::Reviews},
     audit::Recorded,
     hooks::Hooks,
     resources::ServerVersion,
@@ -28,47 +29,15 @@ const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 /// A release without streaming lists: there, initial lists need `list` too.
 const WITHOUT_STREAMING: u8 = 33;
 
-/// What a granted verb is for.
-enum Need {
-    /// A claim's life as [`live`] plays it meets it, and is refused without.
-    Life,
-    /// Only something rarer does.
-    Rare(&'static str),
-}
-use Need::{Life, Rare};
+/// Needed, but by something rarer than what [`live`] plays: only topology can tell that a node has
+/// no room, and only some claims name a VolumeAttributesClass.
+const RARE: [(&str, &str); 2] =
+    [("persistentvolumeclaims", "update"), ("volumeattributesclasses", "get")];
 
-/// Every verb that our manifest grants, and the need for it.
-const NEEDS: [(&str, &str, Need); 21] = [
-    ("persistentvolumes", "get", Life), // was the claim given a volume before this process saw it?
-    ("persistentvolumes", "list", Life), // volumes due for deletion, without streaming lists
-    ("persistentvolumes", "watch", Life), // volumes that come to be due
-    ("persistentvolumes", "create", Life), // what the driver made is saved
-    ("persistentvolumes", "patch", Life), // the protection finalizer comes off a deleted volume
-    ("persistentvolumes", "delete", Life), // the object goes after the volume
-    ("persistentvolumeclaims", "get", Life), // is a claim whose volume vanished still unbound?
-    ("persistentvolumeclaims", "list", Life), // claims that stand already, without streaming lists
-    ("persistentvolumeclaims", "watch", Life), // new claims
-    (
-        "persistentvolumeclaims",
-        "update",
-        Rare("gives the selected node back when it has no room, which only topology can tell"),
-    ),
-    ("storageclasses", "list", Life), // classes, without streaming lists
-    ("storageclasses", "watch", Life), // classes
-    ("volumeattachments", "list", Life), // what is attached is not deleted, without streaming lists
-    ("volumeattachments", "watch", Life), // what is attached is not deleted
-    (
-        "volumeattributesclasses",
-        "get",
-        Rare("what else the driver is told, where a claim names a class of it; from 1.34 on"),
-    ),
-    ("events", "create", Life), // what happened is told
-    ("events", "patch", Life),  // the same again is counted
-    ("leases", "get", Life),    // who leads?
-    ("leases", "watch", Life),  // a standby takes over as soon as it may
-    ("leases", "create", Life), // the first leader
-    ("leases", "update", Life), // the leader renews
-];
+/// The needs whose rules our manifest grants, or has commented.
+fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
+    NEEDS.iter().filter(move |need| need.feature.is_optional() == optional)
+}
 
 /// What the original needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
 /// but the last.
@@ -84,9 +53,11 @@ const ORIGINAL: [(&str, &[&str]); 7] = [
 
 /// A cluster with RBAC and these roles, where the program is the service account `account`.
 fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
+    let rbac = Arc::new(Rbac::default());
+    let reviews = Arc::new(Reviews::new(Arc::clone(&rbac)));
     let hooks = Hooks {
-        authorizer: Arc::new(Rbac::default()),
-        extensions: vec![Arc::new(Documents)],
+        authorizer: rbac,
+        extensions: vec![reviews, Arc::new(Documents)],
         ..Hooks::default()
     };
     let version = ServerVersion::minor(minor);
@@ -191,13 +162,37 @@ async fn the_rights_of_ceph_csi_are_enough_for_the_life_of_a_claim() {
     is_enough(CEPH_CSI, "ceph-csi-provisioner").await;
 }
 
+fn written(optional: bool) -> BTreeSet<(String, String)> {
+    needs(optional).map(|need| (need.resource.to_owned(), need.verb.to_owned())).collect()
+}
+
+/// The commented rules of the manifest that are for this version, as a manifest of their own.
+fn commented() -> String {
+    let lines = OURS.lines().filter_map(|line| line.trim_start().strip_prefix("# "));
+    let rules = lines.filter(|line| line.starts_with("- apiGroups") || line.starts_with("  "));
+    format!("rules:\n{}", rules.collect::<Vec<_>>().join("\n"))
+}
+
 #[test]
 fn every_verb_that_is_granted_has_its_need_written_down() {
-    let written: BTreeSet<_> = NEEDS
-        .iter()
-        .map(|(resource, verb, _)| ((*resource).to_owned(), (*verb).to_owned()))
-        .collect();
-    assert_eq!(grants(&parsed(OURS)), written);
+    assert_eq!(grants(&parsed(OURS)), written(false));
+}
+
+#[test]
+fn what_optional_features_need_stands_commented() {
+    let commented = grants(&parsed(&commented()));
+    assert!(written(true).is_subset(&commented), "{commented:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_questions_show_which_rights_are_missing() {
+    let simulation = cluster(36, &parsed(OURS), "csi-provisioner");
+    simulation.start_elected("a");
+    sleep(Duration::from_secs(60)).await;
+    let reviews = simulation.api.requests().all();
+    let reviews = reviews.iter().filter(|request| request.info.resource.starts_with("selfsubject"));
+    let answered: Vec<u16> = reviews.map(|request| request.code).collect();
+    assert_eq!(answered, [201, 201], "one question for the cluster, one for the Lease");
 }
 
 #[test]
@@ -211,16 +206,17 @@ fn nothing_is_granted_that_the_original_does_not_ask_for() {
 /// Removed one by one: without need, nobody would be refused anything.
 #[tokio::test(start_paused = true)]
 async fn each_verb_is_missed_when_it_is_not_granted() {
-    for (resource, verb, need) in &NEEDS {
+    for Need { resource, verb, .. } in needs(false) {
         let roles = without(parsed(OURS), resource, verb);
         let simulation = cluster(WITHOUT_STREAMING, &roles, "csi-provisioner");
         // Who stands by needs no more rights than who leads, but for the Lease.
         let candidates: &[&str] = if *resource == "leases" { &["a", "b"] } else { &["a"] };
         let lived = live(&simulation, candidates).await;
         let missed = refused(&simulation);
-        match need {
-            Life => assert_eq!(missed, BTreeSet::from([format!("{verb} {resource}")])),
-            Rare(why) => assert_eq!((lived, missed), (Ok(()), BTreeSet::new()), "{why}"),
+        if RARE.contains(&(resource, verb)) {
+            assert_eq!((lived, missed), (Ok(()), BTreeSet::new()), "{verb} {resource}");
+        } else {
+            assert_eq!(missed, BTreeSet::from([format!("{verb} {resource}")]));
         }
     }
 }

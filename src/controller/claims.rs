@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 use tokio::time::Instant;
+use tracing::{Instrument as _, field};
 
 use super::{
     claim_book::{ClaimBook, Doubt, Glance},
@@ -38,7 +39,7 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 
 /// How long something that often passes by itself may keep a claim waiting before its user is
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_millis(900);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
@@ -156,10 +157,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         let audited = self.book.take_audited(uid);
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
+        let span = tracing::info_span!(
+            "claim",
+            claim = %claim_key(&glance.claim),
+            uid,
+            pv = key,
+            code = field::Empty
+        );
+        self.step(uid, glance, audited).instrument(span).await
+    }
+
+    async fn step(&self, uid: &str, glance: Glance, audited: bool) -> Verdict {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
+                tracing::debug!(why, "the claim waits");
                 self.tell_blocked(&glance.claim, &why, PATIENCE);
                 self.count_failure(&glance.claim);
                 Verdict::Retry
@@ -233,7 +246,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Err(error) => {
                 let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
-                tracing::warn!(claim = %claim_key(&order.claim), "{why}");
+                tracing::warn!("{why}");
                 self.tell_blocked(&order.claim, &why, PATIENCE);
                 Err(Verdict::Retry)
             }
@@ -286,10 +299,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Verdict::Retry;
         }
         self.events.provisioning(&order.claim);
+        tracing::trace!("asking the provisioner");
         let started = Instant::now();
         let outcome = self.provisioner.provision(order.clone()).await;
         let (next, polls) = self.book.answered(uid, &outcome);
         self.tell(&order, &outcome);
+        tracing::debug!(?next, "the provisioner answered");
         match next {
             Next::Save => self.save(order, outcome, started).await,
             Next::Discard => self.discard_made(uid, &order, &outcome).await,
@@ -328,15 +343,15 @@ impl<P: Provisioner> ClaimWorker<P> {
             // Saving and discarding tell what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
             Outcome::Ignored { reason } => {
-                tracing::debug!(claim = %claim_key(&order.claim), reason, "left to others");
+                tracing::debug!(reason, "left to others");
             }
             Outcome::Infeasible(failure) => {
-                log_failure(order, failure);
+                tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
                 self.count_failure(&order.claim);
             }
             Outcome::Reschedule(failure) => {
-                log_failure(order, failure);
+                tracing::info!(error = %failure, "provisioning failed");
                 self.events.failed(&order.claim, &failure.to_string());
             }
             Outcome::Final(failure) | Outcome::Background(failure) | Outcome::NoChange(failure) => {
@@ -347,7 +362,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells the claim's user and the metrics of a failed attempt.
     pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
-        log_failure(order, failure);
+        tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
         self.count_failure(&order.claim);
     }
@@ -382,17 +397,12 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(_) => Verdict::Done,
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
-                tracing::warn!(claim = %claim_key(claim), "{why}");
+                tracing::warn!("{why}");
                 self.events.failed(claim, &why);
                 Verdict::Retry
             }
         }
     }
-}
-
-fn log_failure(order: &Order, failure: &Failure) {
-    let pv = order.volume_name.as_deref().unwrap_or_default();
-    tracing::info!(claim = %claim_key(&order.claim), uid = order.claim.uid(), pv, error = %failure, "provisioning failed");
 }
 
 /// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later

@@ -24,6 +24,11 @@ impl Classes {
         self.0.read().get(name).cloned()
     }
 
+    /// Whether any class is such.
+    pub fn any(&self, such: impl Fn(&StorageClass) -> bool) -> bool {
+        self.0.read().values().any(|class| such(class))
+    }
+
     /// What keeps these classes fresh: `on_change` is told the name of each class that came,
     /// changed or went; `synced` becomes true once all have been listed.
     pub fn observer(

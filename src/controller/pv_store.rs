@@ -13,6 +13,7 @@ use tokio::{
     sync::watch,
     time::{Duration, Instant},
 };
+use tracing::Instrument as _;
 
 use super::{
     claim_book::{ClaimBook, Existence},
@@ -192,7 +193,9 @@ impl PvStore {
         let _held = self.exclusive.hold(waiting.name()).await;
         // Looked at under the key: another attempt may have saved it meanwhile.
         let Some(unsaved) = self.get(uid) else { return Verdict::Done };
-        self.attempt_and_tell(uid, &unsaved).await
+        let claim = claim_key(&unsaved.claim);
+        let span = tracing::info_span!("save", claim, uid, pv = unsaved.name());
+        self.attempt_and_tell(uid, &unsaved).instrument(span).await
     }
 
     /// The claims whose PersistentVolume waits to be saved, by UID.
@@ -236,7 +239,7 @@ impl PvStore {
     }
 
     fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, unclear: bool) -> Verdict {
-        tracing::warn!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), error = why, "the PersistentVolume is not saved yet");
+        tracing::warn!(error = why, "the PersistentVolume is not saved yet");
         if self.book.tells(uid, why, Duration::ZERO) {
             self.events.blocked(&unsaved.claim, why);
         }
@@ -255,7 +258,7 @@ impl PvStore {
     }
 
     fn settled(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
-        tracing::info!(claim = %claim_key(&unsaved.claim), uid, pv = unsaved.name(), "volume provisioned");
+        tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         if let Some(waited) = self.book.waited(uid) {
             self.metrics.served(unsaved.class(), unsaved.source, waited);
@@ -274,7 +277,7 @@ impl PvStore {
             unsaved.name(),
             unsaved.handle()
         );
-        tracing::error!(claim = %claim_key(&unsaved.claim), uid, error = why, "suspected leak");
+        tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak("superseded");
         self.events.blocked(&unsaved.claim, &why);
         self.forget(uid)

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use tracing::{Instrument as _, field};
 
 use super::{
     events::{PANICKED, VolumeEvents},
@@ -48,7 +49,15 @@ impl<P: Provisioner> VolumeWorker<P> {
         let _held = self.exclusive.hold(name).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else { return Verdict::Done };
+        let claim = glance.volume.spec.claim_ref.as_ref();
+        let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
+        let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
+        self.step(glance).instrument(span).await
+    }
+
+    async fn step(&self, glance: Glance) -> Verdict {
         let volume = Arc::clone(&glance.volume);
+        tracing::debug!(due = ?due(&volume), deletion = ?glance.deletion, "looking at the volume");
         match due(&volume) {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
@@ -63,7 +72,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             Ok(()) => Verdict::Done,
             Err(error) => {
                 let why = format!("failed to change the protection finalizer: {error}");
-                tracing::warn!(pv = volume.name(), "{why}");
+                tracing::warn!("{why}");
                 // It keeps a PersistentVolume that somebody deletes, and them waiting.
                 if volume.is_terminating() {
                     self.events.failed_delete(volume, &why);
@@ -117,7 +126,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             Ok(()) => {
                 self.book.deletion_reached(&volume, Deletion::Removed);
                 self.metrics.deleted(class_of_volume(&volume), started.elapsed());
-                tracing::info!(pv = volume.name(), "volume deleted");
+                tracing::info!("volume deleted");
                 Verdict::Done
             }
             Err(error) => self.failed(&volume, &error.to_string()),
@@ -141,6 +150,7 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     async fn delete_at_driver(&self, volume: &Arc<Volume>) -> Result<(), String> {
         self.book.deletion_begins(volume);
+        tracing::trace!("asking the provisioner to delete");
         match self.provisioner.delete(Arc::clone(volume)).await {
             DeleteOutcome::Deleted => {
                 self.book.deletion_reached(volume, Deletion::AtDriver);
@@ -181,7 +191,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     fn failed(&self, volume: &Volume, why: &str) -> Verdict {
-        tracing::warn!(pv = volume.name(), error = why, "deleting the volume failed");
+        tracing::warn!(error = why, "deleting the volume failed");
         self.events.failed_delete(volume, why);
         self.metrics.delete_failed(class_of_volume(volume));
         Verdict::Retry

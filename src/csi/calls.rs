@@ -1,7 +1,8 @@
 //! One call: gate, deadline, log, metrics.
 //!
-//! At the `trace` level (the original's verbosity 5) each call is logged with the fields `method`
-//! and `request`, and its end with `method` and `response` or `error`; secrets are stripped.
+//! At `-v=5` each call is logged with the fields `method` and `request`, and its end with `method`
+//! and `response` or `error`; secrets are stripped. The end's code becomes the field `code` of the
+//! span around, where that has one.
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -14,6 +15,7 @@ use super::{
     wire::{Heard, Wire},
 };
 use crate::{
+    logging::CALLS,
     metrics::CsiMetrics,
     runtime::{Gate, GateShut},
 };
@@ -102,15 +104,16 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<A, CallError>>,
     {
-        tracing::trace!(method, ?request, "GRPC call");
+        tracing::trace!(target: CALLS, method, ?request, "GRPC call");
         let start = Instant::now();
         let _in_flight = self.metrics.begin(method);
         let answer = exchange(request).await;
         let code = answer.as_ref().err().map_or(Code::Ok, CallError::code);
         self.metrics.observe(&self.driver, method, code_name(code), start.elapsed());
+        tracing::Span::current().record("code", code_name(code));
         match &answer {
-            Ok(response) => tracing::trace!(method, ?response, "GRPC response"),
-            Err(error) => tracing::trace!(method, %error, "GRPC response"),
+            Ok(response) => tracing::trace!(target: CALLS, method, ?response, "GRPC response"),
+            Err(error) => tracing::trace!(target: CALLS, method, %error, "GRPC response"),
         }
         answer
     }

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 pub use attachments::Attachments;
 pub use names::VolumeNaming;
+pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 
 use crate::{

@@ -6,12 +6,23 @@ use super::{
     Flags, Gates, LeaderElection, Refusal,
     command::Values,
     duration,
-    retired::{self, CAPACITY_MODE, ENABLE_LEADER_ELECTION, LEADER_ELECTION_TYPE, RETIRED},
+    retired::{
+        self, CAPACITY_MODE, ENABLE_LEADER_ELECTION, ENDPOINTS, LEADER_ELECTION_TYPE, RETIRED,
+    },
 };
 use crate::go_text::quote;
 
 /// Where the health check of leader election is served.
 const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";
+
+/// Where `--enable-pprof` serves its pages.
+const PROFILES: [&str; 5] = [
+    "/debug/pprof/",
+    "/debug/pprof/cmdline",
+    "/debug/pprof/profile",
+    "/debug/pprof/symbol",
+    "/debug/pprof/trace",
+];
 
 /// The original's checks before it looks at `--version`: logging, gates, the node's name.
 pub(super) fn before_version(
@@ -66,10 +77,13 @@ pub(super) fn make_sense(flags: &Flags) -> Result<(), Refusal> {
         );
         return Err(Refusal::new(&text, 2));
     }
-    if check_served && http.metrics_path == LEADER_ELECTION_CHECK {
-        let text = format!(
-            "--metrics-path={LEADER_ELECTION_CHECK} is the path of a health check; use another"
-        );
+    let taken = [
+        (check_served && http.metrics_path == LEADER_ELECTION_CHECK, "the path of a health check"),
+        (http.pprof && PROFILES.contains(&http.metrics_path.as_str()), "the path of a profile"),
+        (http.metrics_path.contains(['{', '}', ' ', '\t']), "a pattern, not a path"),
+    ];
+    if let Some((_, what)) = taken.iter().find(|(taken, _)| *taken) {
+        let text = format!("--metrics-path={} is {what}; use another", http.metrics_path);
         return Err(Refusal::new(&text, 2));
     }
     Ok(())
@@ -158,9 +172,22 @@ pub(super) fn wants_leader_election(values: &Values) -> bool {
     values.get("leader-election") || values.get(ENABLE_LEADER_ELECTION)
 }
 
+/// Whether the flag `name`, as given, made a replica of v1 lock something else than the Lease.
+fn locks_endpoints(values: &Values, name: &str) -> bool {
+    match (name, values.text(LEADER_ELECTION_TYPE).as_deref()) {
+        (ENABLE_LEADER_ELECTION, None) => values.get(ENABLE_LEADER_ELECTION),
+        (LEADER_ELECTION_TYPE, lock) => lock == Some("endpoints"),
+        _ => false,
+    }
+}
+
 /// What the user should know.
 pub(super) fn warnings(values: &Values) -> Vec<String> {
-    let retired = RETIRED.iter().filter(|flag| values.is_given(flag.name)).map(retired::warning);
+    let retired = RETIRED.iter().filter(|flag| values.is_given(flag.name));
+    let retired = retired.map(|flag| {
+        let more = if locks_endpoints(values, flag.name) { ENDPOINTS } else { "" };
+        retired::warning(flag, more)
+    });
     let idle = ["cloning-protection-threads", "capacity-threads"]
         .iter()
         .filter(|name| values.get::<u64>(name) == 0)

@@ -52,7 +52,10 @@ pub(super) fn read(args: &[String]) -> Result<Values, NoValues> {
 
 /// The usage, as printed for help and before errors.
 pub(super) fn usage(program: &str) -> String {
-    format!("Usage of {program}:\n{}", command().render_help())
+    format!(
+        "Usage of {program}:\n{}\n\nFlags and feature gates of earlier releases are accepted with a warning.\n",
+        command().render_help().to_string().trim_end()
+    )
 }
 
 fn shape(name: &str) -> Option<Shape> {
@@ -123,7 +126,7 @@ fn argument(flag: &Flag) -> Arg {
     if flag.default.is_empty() { arg } else { arg.default_value(flag.default) }
 }
 
-fn kind(takes: Takes) -> &'static str {
+pub(super) fn kind(takes: Takes) -> &'static str {
     match takes {
         Takes::Text => "string",
         Takes::Bool(_) | Takes::CapacitySwitch => "bool",

@@ -111,11 +111,19 @@ const FOREIGN: [Gate; 47] = [
 ];
 
 /// Gates that earlier releases had, with what became of them.
-const RETIRED: [(&str, &str); 3] = [
+pub(super) const RETIRED: [(&str, &str); 8] = [
     ("CSINodeInfo", "CSINode objects are always used"),
+    ("ComponentSLIs", OF_SERVERS),
     ("HonorPVReclaimPolicy", "the reclaim policy is always honoured"),
     ("PreventVolumeModeConversion", "use --prevent-volume-mode-conversion"),
+    ("StrictCostEnforcementForVAP", OF_SERVERS),
+    ("StrictCostEnforcementForWebhooks", OF_SERVERS),
+    ("StructuredAuthorizationConfiguration", OF_SERVERS),
+    ("WatchFromStorageWithoutResourceVersion", OF_SERVERS),
 ];
+
+/// v6.0 to v6.2 took these in because they linked Kubernetes' server library of their time.
+const OF_SERVERS: &str = "it only ever meant something to Kubernetes' own servers; remove it";
 
 /// Reads one value of `--feature-gates`: `A=true,B=false`.
 pub(super) fn parse(text: &str) -> Result<Map, Refused> {
@@ -193,6 +201,20 @@ fn judge(name: &str, value: bool) -> Judgement {
     Judgement::Warn(format!(
         "setting {stage} feature gate {name}={value}; it will be removed in a future release"
     ))
+}
+
+/// The gates that mean something here: name, stage, default.
+#[cfg(test)]
+pub(super) fn own() -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    OWN.iter().map(|gate| {
+        let stage = match gate.stage {
+            Alpha => "alpha",
+            Beta => "beta",
+            Ga => "GA",
+            Deprecated => "deprecated",
+        };
+        (gate.name, stage, gate.default)
+    })
 }
 
 /// The gates that are no longer up for change are left out, as in the original's usage.

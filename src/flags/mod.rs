@@ -8,6 +8,8 @@
 
 mod check;
 mod command;
+#[cfg(test)]
+mod document;
 mod duration;
 mod gates;
 mod go;

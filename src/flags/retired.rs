@@ -17,6 +17,8 @@ pub(super) enum Takes {
 #[derive(Debug)]
 pub(super) struct Retired {
     pub(super) name: &'static str,
+    /// The original's first and last release with it.
+    pub(super) releases: &'static str,
     pub(super) takes: Takes,
     /// What becomes of it: completes "flag --name is retired: ".
     pub(super) advice: &'static str,
@@ -24,8 +26,8 @@ pub(super) struct Retired {
 
 const LOGGING: &str = "it is ignored; logs go to stderr, see --logging-format and -v";
 
-const fn logging(name: &'static str, takes: Takes) -> Retired {
-    Retired { name, takes, advice: LOGGING }
+const fn logging(name: &'static str, releases: &'static str, takes: Takes) -> Retired {
+    Retired { name, releases, takes, advice: LOGGING }
 }
 
 /// Turned on, it turns leader election on.
@@ -35,41 +37,59 @@ pub(super) const LEADER_ELECTION_TYPE: &str = "leader-election-type";
 /// `central` turns capacity on.
 pub(super) const CAPACITY_MODE: &str = "capacity-controller-deployment-mode";
 
+/// What v1 locked unless it was told otherwise.
+pub(super) const ENDPOINTS: &str = "a replica of v1 locks an Endpoints object, which this program does not look at: scale it to 0 before this one starts, or give it --leader-election-type=leases first";
+
 /// All retired flags.
 pub(super) const RETIRED: [Retired; 16] = [
     Retired {
         name: "provisioner",
+        releases: "v0.2 to v1.6",
         takes: Takes::Value,
         advice: "it is ignored; the driver tells its name",
     },
     Retired {
         name: "connection-timeout",
+        releases: "v0.2 to v1.6",
         takes: Takes::Value,
         advice: "it is ignored; --timeout bounds the calls to the driver",
     },
-    Retired { name: ENABLE_LEADER_ELECTION, takes: Takes::Switch, advice: "use --leader-election" },
+    Retired {
+        name: ENABLE_LEADER_ELECTION,
+        releases: "v0.4 to v1.6",
+        takes: Takes::Switch,
+        advice: "use --leader-election",
+    },
     Retired {
         name: LEADER_ELECTION_TYPE,
+        releases: "v1.1 to v1.6",
         takes: Takes::Value,
         advice: "leader election always uses Leases; remove it",
     },
-    Retired { name: CAPACITY_MODE, takes: Takes::Value, advice: "use --enable-capacity" },
-    logging("logtostderr", Takes::Switch),
-    logging("alsologtostderr", Takes::Switch),
-    logging("add_dir_header", Takes::Switch),
-    logging("skip_headers", Takes::Switch),
-    logging("skip_log_headers", Takes::Switch),
-    logging("one_output", Takes::Switch),
-    logging("stderrthreshold", Takes::Value),
-    logging("log_dir", Takes::Value),
-    logging("log_file", Takes::Value),
-    logging("log_file_max_size", Takes::Value),
-    logging("log_backtrace_at", Takes::Value),
+    Retired {
+        name: CAPACITY_MODE,
+        releases: "v2.0",
+        takes: Takes::Value,
+        advice: "use --enable-capacity",
+    },
+    logging("logtostderr", "v0.2 to v5.1", Takes::Switch),
+    logging("alsologtostderr", "v0.2 to v5.1", Takes::Switch),
+    logging("add_dir_header", "v1.5 to v5.1", Takes::Switch),
+    logging("skip_headers", "v1.0 to v5.1", Takes::Switch),
+    logging("skip_log_headers", "v1.5 to v5.1", Takes::Switch),
+    logging("one_output", "v2.1 to v5.1", Takes::Switch),
+    logging("stderrthreshold", "v0.2 to v5.1", Takes::Value),
+    logging("log_dir", "v0.2 to v5.1", Takes::Value),
+    logging("log_file", "v1.0 to v5.1", Takes::Value),
+    logging("log_file_max_size", "v1.5 to v5.1", Takes::Value),
+    logging("log_backtrace_at", "v0.2 to v5.1", Takes::Value),
 ];
 
-/// What to say to somebody who gives the flag `name`.
-pub(super) fn warning(retired: &Retired) -> String {
-    format!("flag --{} is retired: {}", retired.name, retired.advice)
+/// What to say to somebody who gives the flag; `more` may add something to it.
+pub(super) fn warning(retired: &Retired, more: &str) -> String {
+    let Retired { name, releases, advice, .. } = retired;
+    let more = if more.is_empty() { String::new() } else { format!("; {more}") };
+    format!("flag --{name} ({releases}) is retired: {advice}{more}")
 }
 
 #[cfg(test)]

@@ -376,6 +376,12 @@ fn settings_that_contradict_end_with_the_originals_codes() {
             2,
             "health check",
         ),
+        (
+            &["--http-endpoint=:1", "--enable-pprof", "--metrics-path=/debug/pprof/profile"],
+            2,
+            "the path of a profile",
+        ),
+        (&["--http-endpoint=:1", "--metrics-path=/{a}"], 2, "a pattern"),
         (&["--volume-name-uuid-length=33"], 2, "use 0 to 32"),
         (&["--volume-name-uuid-length=-2"], 2, "use 0 to 32"),
         (&["--worker-threads=0"], 2, "use at least 1"),
@@ -422,6 +428,8 @@ fn retired_flags_are_accepted_with_one_warning_each() {
         "--feature-gates=HonorPVReclaimPolicy=true",
         "--feature-gates=CSINodeInfo=true",
         "--feature-gates=PreventVolumeModeConversion=true",
+        "--feature-gates=HonorPVReclaimPolicy=false",
+        "--feature-gates=StructuredAuthorizationConfiguration=true",
         "--logtostderr",
         "--logtostderr=true",
         "--alsologtostderr",
@@ -450,6 +458,20 @@ fn retired_flags_go_on_meaning_what_they_meant() {
     assert!(flags(&["--enable-capacity=central"]).capacity.is_some());
     // A retired flag with a value of its own does not swallow the next flag's.
     assert_eq!(flags(&["--provisioner", "x", "--timeout=1s"]).driver.timeout, secs(1));
+}
+
+/// Two leaders at work is what an upgrade from v1 must not lead to.
+#[test]
+fn who_comes_from_endpoints_is_told_to_stop_the_old_replicas_first() {
+    let told = |args: &[&str]| {
+        let warnings = parse(args).unwrap().warnings;
+        warnings.iter().filter(|warning| warning.contains("scale it to 0")).count()
+    };
+    assert_eq!(told(&["--enable-leader-election"]), 1);
+    assert_eq!(told(&["--enable-leader-election=false"]), 0);
+    assert_eq!(told(&["--enable-leader-election", "--leader-election-type=leases"]), 0);
+    assert_eq!(told(&["--enable-leader-election", "--leader-election-type=endpoints"]), 1);
+    assert_eq!(told(&["--leader-election"]), 0);
 }
 
 #[test]

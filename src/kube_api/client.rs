@@ -127,6 +127,15 @@ impl Client {
         self.exchange(request).await.map(drop)
     }
 
+    /// Asks the server something about ourselves: nothing is changed by it.
+    pub(super) async fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        question: &Value,
+    ) -> Result<T, ApiError> {
+        self.send(request_with(Method::POST, path, JSON, question)?).await
+    }
+
     /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
     /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
     /// the client.

@@ -1,7 +1,8 @@
 //! How the API server is found.
 //!
 //! Owns the original's order: a kubeconfig (`KUBECONFIG` in the environment wins over the flag)
-//! or `--master`, else the pod's service account and nothing else. Promises to read the
+//! or `--master`, else the pod's service account and nothing else; and the proxy on the way there
+//! (`proxy-url` in the kubeconfig, else `HTTPS_PROXY` and its like). Promises to read the
 //! environment through its parameters only, and that kube's own retries are off. Leaves limits
 //! and deadlines to `lanes`.
 
@@ -11,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use super::proxy::{self, BadProxy, Proxies};
 use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
     NamedCluster, NamedContext,
@@ -49,6 +51,9 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: http::uri::InvalidUri,
     },
+    /// The way leads through a proxy that makes no sense.
+    #[error(transparent)]
+    Proxy(#[from] BadProxy),
     /// Certificates or credentials cannot be used.
     #[error("cannot use the API server's certificates or credentials: {0}")]
     Credentials(#[from] kube::Error),
@@ -63,6 +68,8 @@ pub struct ConfigSource {
     pub kubeconfig: Option<PathBuf>,
     /// Where to look when neither is given.
     pub in_cluster: InCluster,
+    /// What the way there leads through, where the kubeconfig names nothing.
+    pub proxies: Proxies,
 }
 
 /// What a pod knows of its cluster.
@@ -103,6 +110,7 @@ impl ConfigSource {
                 port: text("KUBERNETES_SERVICE_PORT"),
                 ..InCluster::default()
             },
+            proxies: Proxies::read(environment),
         }
     }
 }
@@ -117,6 +125,10 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
         (None, Some(master)) => kube::Config::new(address(master, false)?),
         (None, None) => in_cluster(&source.in_cluster).await?,
     };
+    config.proxy_url = match config.proxy_url {
+        Some(named) => Some(named),
+        None => source.proxies.to(&config.cluster_url)?,
+    };
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     Ok(config)
@@ -128,11 +140,27 @@ async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, Co
         let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
         clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
     }
+    let named = named_proxy(&kubeconfig)?;
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    // kube reads the environment itself, by rules of its own.
+    config.proxy_url = named;
     let secured = config.root_cert.is_some() || config.accept_invalid_certs;
     config.cluster_url = address(&config.cluster_url.to_string(), secured)?;
     Ok(config)
+}
+
+/// The proxy that the kubeconfig's current cluster names; nothing is exempt from it.
+fn named_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
+    let current = kubeconfig.current_context.as_deref();
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| Some(named.name.as_str()) == current);
+    let cluster = context.and_then(|named| Some(named.context.as_ref()?.cluster.as_str()));
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|named| Some(named.name.as_str()) == cluster);
+    let url = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_deref());
+    let url = url.filter(|url| !url.is_empty());
+    url.map(|url| proxy::proxy(url, "the kubeconfig's proxy-url")).transpose()
 }
 
 /// The server's URL; without a scheme it is plain, or TLS where a certificate says so.
@@ -158,6 +186,7 @@ async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
     let mut config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.root_cert_file = authority;
+    config.proxy_url = None;
     Ok(config)
 }
 

@@ -1,4 +1,4 @@
-//! Three lanes to the API server that never starve one another.
+//! Lanes to the API server that never starve one another.
 //!
 //! Owns which traffic obeys which rule:
 //!
@@ -6,6 +6,7 @@
 //! |---|---|---|---|---|
 //! | `leases` | no | no | any number | the Lease, which must be renewed whatever else goes on |
 //! | `objects` | writes | where a rate is given | bounded | claims, volumes and all other reads and writes |
+//! | `reviews` | no | no | any number | questions about our own rights |
 //! | `events` | no | its own, of the same numbers | one | events, which may be late |
 //!
 //! All lanes send the User-Agent, keep the deadline, obey `Retry-After` and count their requests.
@@ -19,8 +20,8 @@ use super::{
     client::Client,
     layers::{
         deadline::Deadline, gate::Gated, in_flight::InFlight, layer, layer_if,
-        request_metrics::RequestMetrics, retry_after::RetryAfter, throttle::Throttle,
-        user_agent::UserAgent,
+        request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
+        throttle::Throttle, user_agent::UserAgent,
     },
     transport::Transport,
 };
@@ -52,7 +53,9 @@ impl Default for LaneSettings {
 pub struct Lanes {
     /// For the Lease alone.
     pub leases: Client,
-    /// For everything that is neither Lease nor event.
+    /// For questions about our own rights.
+    pub reviews: Client,
+    /// For everything that is neither Lease, review nor event.
     pub objects: Client,
     /// For events.
     pub events: Client,
@@ -78,6 +81,7 @@ impl Lanes {
         let common = Common { transport, settings, random, metrics: metrics.api.clone() };
         Self {
             leases: common.lane(Rules::default()),
+            reviews: common.lane(Rules::default()),
             objects: common.lane(Rules {
                 throttle: common.bucket(),
                 in_flight: Some(InFlight::new(common.settings.max_writes)),
@@ -108,7 +112,8 @@ impl Common {
 
     /// Puts the rules before the transport, the innermost first.
     fn lane(&self, rules: Rules) -> Client {
-        let service = layer(RequestMetrics(self.metrics.clone()), self.transport.clone());
+        let service = layer(RequestLog, self.transport.clone());
+        let service = layer(RequestMetrics(self.metrics.clone()), service);
         let service = layer(Deadline(self.settings.deadline), service);
         let service = layer_if(rules.gate, service);
         let service = layer_if(rules.in_flight, service);

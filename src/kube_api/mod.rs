@@ -3,14 +3,15 @@
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
 //! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`Lanes`]) with the rules every request obeys (`layers`), single requests ([`Client`]) with
-//! checked names ([`Name`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
+//! checked names ([`Name`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
 //! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
-//! Promises: no object's content is ever logged; whatever a server answers costs at most the
+//! Promises: no object's content is logged below `-v=8`, and no secret ever; whatever a server answers costs at most the
 //! request; no write leaves on the lane `objects` while the gate is shut (safety rule 1); what is
 //! written back never loses a field that this program does not know (safety rule 11). Leaves to
 //! others what the objects mean.
 
+pub mod access;
 pub mod cache;
 mod client;
 pub mod config;
@@ -22,10 +23,12 @@ mod lanes;
 mod layers;
 mod list;
 mod name;
+mod proxy;
 pub mod quantity;
 mod raw;
 pub mod reflector;
 mod scope;
+mod stripped;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -42,6 +45,7 @@ pub use error::{ApiError, Refusal};
 pub use kind::Kind;
 pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
+pub use proxy::{BadProxy, Proxies};
 pub use raw::{Edit, Edited};
 pub use reflector::{Observer, Reflector, Sighting};
 pub use scope::Scope;

@@ -256,9 +256,17 @@ impl std::io::Write for Log {
 
 /// Collects what this thread logs while the guard lives.
 pub(crate) fn logged() -> (Log, tracing::subscriber::DefaultGuard) {
+    logged_down_to(tracing::Level::INFO)
+}
+
+/// The same with more detail.
+pub(crate) fn logged_down_to(level: tracing::Level) -> (Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
     let writer = log.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(level)
+        .with_writer(move || writer.clone())
+        .finish();
     (log, tracing::subscriber::set_default(subscriber))
 }

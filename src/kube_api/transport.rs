@@ -2,22 +2,32 @@
 //!
 //! Owns [`Transport`], the seam at which a simulation puts its own API server. Promises that a
 //! transport made from a configuration speaks TLS with the cluster's authority, reads rotated
-//! tokens and authorities anew, gives up connecting after 30 s, and sends nothing
+//! tokens and authorities anew, goes through the proxy that it names (by a CONNECT tunnel or SOCKS),
+//! gives up connecting after 30 s, and sends nothing
 //! twice (a request that never left an idle connection is not sent yet): what is repeated is the
 //! layers' decision. Leaves limits, deadlines and metrics to `layers`.
 
 use std::time::Duration;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, Uri};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
+use hyper::rt::{Read, Write};
 use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
+    client::legacy::{
+        Client,
+        connect::{
+            Connection, HttpConnector,
+            proxy::{SocksV5, Tunnel},
+        },
+    },
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::client::{Body, ConfigExt as _};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
-use super::config::ConfigError;
+use super::{config::ConfigError, proxy::credentials};
 
 /// An idle connection is probed so often.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -48,6 +58,48 @@ pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
     connector.set_nodelay(true);
     // As in client-go: a peer that is gone is noticed, also by a watch that waits.
     connector.set_keepalive(Some(KEEPALIVE));
+    let Some(proxy) = &config.proxy_url else { return over(connector, config) };
+    let credentials = credentials(proxy);
+    if proxy.scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
+        let socks = SocksV5::new(proxy.clone(), connector);
+        return match credentials {
+            Some((name, password)) => over(socks.with_auth(name, password), config),
+            None => over(socks, config),
+        };
+    }
+    // As in Go, the way to an https proxy is checked like the one to the server.
+    let connector = config.rustls_https_connector_with_connector(connector)?;
+    let tunnel = Tunnel::new(proxy.clone(), connector);
+    let tunnel = match credentials.and_then(basic) {
+        Some(authorization) => tunnel.with_auth(authorization),
+        None => tunnel,
+    };
+    over(tunnel.map_request(with_port), config)
+}
+
+/// `Proxy-Authorization`, marked so that nobody prints it.
+fn basic((name, password): (String, String)) -> Option<HeaderValue> {
+    let encoded = STANDARD.encode(format!("{name}:{password}"));
+    let mut value = HeaderValue::try_from(format!("Basic {encoded}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// The server with its port: a tunnel takes 443 for granted.
+fn with_port(server: Uri) -> Uri {
+    let plain = server.scheme_str() == Some("http") && server.port().is_none();
+    let host = server.host().filter(|_| plain);
+    host.and_then(|host| format!("http://{host}:80/").parse().ok()).unwrap_or(server)
+}
+
+/// The transport whose connections `connector` makes.
+fn over<C>(connector: C, config: &kube::Config) -> Result<Transport, ConfigError>
+where
+    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C::Response: Connection + Read + Write + Send + Unpin + 'static,
+    C::Future: Send + 'static,
+    C::Error: Into<BoxError>,
+{
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
@@ -136,6 +188,77 @@ mod tests {
         assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
         assert!(came.contains("\r\nauthorization: bearer secret\r\n"), "{came}");
         assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
+    }
+
+    /// A proxy that lets one tunnel through; gives the request for it.
+    async fn proxy_once(listener: TcpListener) -> String {
+        let (mut client, _) = listener.accept().await.unwrap();
+        let mut came = Vec::new();
+        while !came.ends_with(b"\r\n\r\n") {
+            came.push(client.read_u8().await.unwrap());
+        }
+        let came = String::from_utf8(came).unwrap();
+        let target = came.split(' ').nth(1).unwrap();
+        let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        came
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_asked_for_a_tunnel_with_its_credentials_and_nothing_else() {
+        let server = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        let mut config = kube::Config::new(format!("http://{address}").parse().unwrap());
+        config.auth_info.token = Some("secret".to_owned().into());
+        let url = format!("http://user:p%40ss@{}", proxy.local_addr().unwrap());
+        config.proxy_url = Some(url.parse().unwrap());
+        let asking = async {
+            let service = transport(&config).unwrap();
+            let response = service.oneshot(request(http::Method::GET, "/version")).await.unwrap();
+            read(response.into_body(), 10).await.unwrap()
+        };
+        let (tunnelled, came, answer) = tokio::join!(proxy_once(proxy), serve_once(server), asking);
+        assert_eq!(answer, "fine");
+        let expected = format!(
+            "CONNECT {address} HTTP/1.1\r\nHost: {address}\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n"
+        );
+        assert_eq!(tunnelled, expected, "the proxy sees no token");
+        assert!(came.to_ascii_lowercase().contains("authorization: bearer secret"), "{came}");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_that_refuses_is_named_without_its_password() {
+        let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut config = kube::Config::new(Uri::from_static("https://api.example"));
+        let url = format!("http://user:hush@{}", proxy.local_addr().unwrap());
+        config.proxy_url = Some(url.parse().unwrap());
+        let refusing = async {
+            let (mut client, _) = proxy.accept().await.unwrap();
+            let answer = b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n";
+            client.write_all(answer).await.unwrap();
+            client.flush().await.unwrap();
+            // Kept open until the client has read it.
+            let _ = client.read_u8().await;
+            client
+        };
+        let service = transport(&config).unwrap();
+        let asking = service.oneshot(request(http::Method::GET, "/version"));
+        let (_client, outcome) = tokio::join!(refusing, asking);
+        let error = format!("{:?}", outcome.unwrap_err());
+        assert!(error.contains("ProxyAuthRequired") && !error.contains("hush"), "{error}");
+    }
+
+    #[test]
+    fn tunnels_to_plain_servers_name_port_80() {
+        for (server, named) in [
+            ("http://a/x", "http://a:80/"),
+            ("http://a:81/x", "http://a:81/x"),
+            ("https://a/", "https://a/"),
+        ] {
+            assert_eq!(with_port(server.parse().unwrap()).to_string(), named);
+        }
     }
 
     #[tokio::test]

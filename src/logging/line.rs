@@ -7,10 +7,42 @@ use serde_json::{Map, Value};
 use tracing::{
     Event, Level,
     field::{Field, Visit},
+    span::Attributes,
 };
 
-use super::verbosity_of;
+use super::verbosity;
 use crate::flags::LogFormat;
+
+/// Named values, as an event or a span has them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fields(Vec<(&'static str, Value)>);
+
+impl Fields {
+    /// What a new span says.
+    pub(super) fn of(attributes: &Attributes<'_>) -> Self {
+        let mut fields = Self::default();
+        attributes.record(&mut fields);
+        fields
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self.0.iter().position(|(known, _)| *known == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// Sets a value; what a span said before under this name no longer holds.
+    fn set(&mut self, field: &Field, value: Value) {
+        let name = match field.name() {
+            // klog's name for it.
+            "error" => "err",
+            name => name.strip_prefix("r#").unwrap_or(name),
+        };
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+    }
+}
 
 /// What an event says.
 pub(super) struct Line {
@@ -18,24 +50,59 @@ pub(super) struct Line {
     time: Timestamp,
     file: &'static str,
     number: u32,
+    verbosity: u32,
     message: String,
-    fields: Vec<(&'static str, Value)>,
+    fields: Fields,
 }
 
 impl Line {
     /// Reads an event that happened at `time`.
     pub(super) fn read(event: &Event<'_>, time: Timestamp) -> Self {
         let metadata = event.metadata();
-        let mut line = Self {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let message = match fields.take("message") {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        Self {
             level: *metadata.level(),
             time,
             file: metadata.file().unwrap_or("?"),
             number: metadata.line().unwrap_or(0),
-            message: String::new(),
-            fields: Vec::new(),
-        };
-        event.record(&mut line);
-        line
+            verbosity: verbosity::of(metadata).unwrap_or_default(),
+            message,
+            fields,
+        }
+    }
+
+    /// Adds what the span around says; what the line says itself, or an inner span, counts.
+    pub(super) fn told_in(&mut self, span: &Fields) {
+        for (name, value) in &span.0 {
+            if !self.fields.0.iter().any(|(known, _)| known == name) {
+                self.fields.0.push((name, value.clone()));
+            }
+        }
+    }
+
+    /// Whether the line is shown at `-v=0`.
+    pub(super) fn is_usual(&self) -> bool {
+        self.verbosity == 0
+    }
+
+    /// What makes two lines the same: all but the time and the number of the attempt.
+    pub(super) fn identity(&self) -> String {
+        let mut text = format!("{}:{} {}", self.file, self.number, self.message);
+        for (name, value) in self.fields.0.iter().filter(|(name, _)| *name != "attempt") {
+            // Writing to a text cannot fail.
+            let _ = write!(text, " {name}={value}");
+        }
+        text
+    }
+
+    /// Adds how often the line was left out before.
+    pub(super) fn count_unsaid(&mut self, unsaid: u32) {
+        self.fields.0.push(("repeated", unsaid.into()));
     }
 
     /// The line with its end.
@@ -66,7 +133,7 @@ impl Line {
             self.number,
             self.message,
         );
-        for (name, value) in &self.fields {
+        for (name, value) in &self.fields.0 {
             text.push_str(&field(name, value));
         }
         text.push('\n');
@@ -83,9 +150,9 @@ impl Line {
         object.insert("caller".to_owned(), format!("{}:{}", self.path(2), self.number).into());
         object.insert("msg".to_owned(), self.message.as_str().into());
         if self.level != Level::ERROR {
-            object.insert("v".to_owned(), verbosity_of(self.level).into());
+            object.insert("v".to_owned(), self.verbosity.into());
         }
-        for (name, value) in &self.fields {
+        for (name, value) in &self.fields.0 {
             object.insert((*name).to_owned(), value.clone());
         }
         format!("{}\n", Value::Object(object))
@@ -95,16 +162,6 @@ impl Line {
     fn path(&self, parts: usize) -> &'static str {
         let start = self.file.rmatch_indices('/').nth(parts - 1).map_or(0, |(at, _)| at + 1);
         self.file.get(start..).unwrap_or(self.file)
-    }
-
-    fn add(&mut self, field: &Field, value: Value) {
-        let name = field.name();
-        match (name.strip_prefix("r#").unwrap_or(name), value) {
-            ("message", Value::String(text)) => self.message = text,
-            // klog's name for it.
-            ("error", value) => self.fields.push(("err", value)),
-            (name, value) => self.fields.push((name, value)),
-        }
     }
 }
 
@@ -126,32 +183,32 @@ fn field(name: &str, value: &Value) -> String {
     text
 }
 
-impl Visit for Line {
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field, format!("{value:?}").into());
+        self.set(field, format!("{value:?}").into());
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, value.into());
+        self.set(field, value.into());
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.add(field, value.to_string().into());
+        self.set(field, value.to_string().into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field, value.into());
+        self.set(field, value.into());
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.add(field, value.into());
+        self.set(field, value.into());
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.add(field, value.into());
+        self.set(field, value.into());
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, value.into());
+        self.set(field, value.into());
     }
 }

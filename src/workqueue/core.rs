@@ -124,7 +124,6 @@ impl<K: Ord + Clone> Core<K> {
     }
 
     /// How often a key has failed since it was last forgotten.
-    #[cfg(test)]
     pub(super) fn failures(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }

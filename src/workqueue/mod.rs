@@ -89,7 +89,6 @@ impl<K: Ord + Clone> Queue<K> {
     }
 
     /// How often the key has failed since it was last forgotten.
-    #[cfg(test)]
     pub(crate) fn failures(&self, key: &K) -> u32 {
         self.0.core.lock().failures(key)
     }

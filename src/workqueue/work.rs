@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Instrument as _;
 
 use super::{Item, Queue};
 use crate::runtime::{Tasks, caught};
@@ -84,8 +85,9 @@ where
     F: Future<Output = Verdict> + Send + 'static,
 {
     let key = (*item).clone();
+    let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
     // The handler is called inside, so that a panic before its future exists is caught as well.
-    match caught(async { handler(key).await }).await {
+    match caught(async { handler(key).await }.instrument(span)).await {
         Ok(verdict) => obey(&item, verdict),
         Err(panic) => {
             item.queue.forget(&item);

@@ -143,3 +143,24 @@ async fn a_kubeconfig_that_cannot_be_used_is_told() {
     assert!(text(directory.file("broken", "{")).await.contains("parse"));
     assert!(text(directory.file("empty", "")).await.contains("context"));
 }
+
+#[tokio::test]
+async fn the_kubeconfigs_proxy_wins_over_the_environments() {
+    let directory = Directory::new();
+    let proxy = |cluster: &str| {
+        let file = directory.file("config", &kubeconfig_text(cluster));
+        let variables = [("HTTPS_PROXY", "http://env:1"), ("NO_PROXY", "exempt")];
+        let source = resolve("", file.to_str().unwrap(), &variables);
+        async move {
+            let config = load(&source).await?;
+            Ok::<_, ConfigError>(config.proxy_url.map(|url| url.to_string()))
+        }
+    };
+    let named = proxy("server: https://exempt, proxy-url: 'socks5://file:2'").await.unwrap();
+    assert_eq!(named.as_deref(), Some("socks5://file:2/"), "nothing is exempt from it");
+    let found = proxy("server: https://s").await.unwrap();
+    assert_eq!(found.as_deref(), Some("http://env:1/"));
+    assert_eq!(proxy("server: https://exempt").await.unwrap(), None);
+    let error = proxy("server: https://s, proxy-url: 'ftp://u:hush@p'").await.unwrap_err();
+    assert!(error.to_string().starts_with("the kubeconfig's proxy-url is not"), "{error}");
+}

@@ -2,7 +2,7 @@
 //!
 //! Owns what stands between a request and the transport, from the outside in:
 //! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`],
-//! [`request_metrics`]; before all of them, a watcher's own [`pace`]. The order is part of the
+//! [`request_metrics`], [`request_log`]; before all of them, a watcher's own [`pace`]. The order is part of the
 //! rules: every repetition pays the throttle anew, nothing waits between the gate and the wire, and
 //! a deadline counts from the sending.
 //! Promises that no layer pushes back through readiness: all waiting happens in the request's own
@@ -13,6 +13,7 @@ pub(crate) mod deadline;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
 pub(crate) mod pace;
+pub(crate) mod request_log;
 pub(crate) mod request_metrics;
 pub(crate) mod retry_after;
 pub(crate) mod throttle;

@@ -7,9 +7,10 @@ use super::{
     scenario::{Launch, Scenario},
 };
 
-/// The flags every process gets, unless a scenario gives all of them itself.
+/// The flags every process gets, unless a scenario gives all of them itself. It logs as much as it
+/// can (the reference player: 5), so that every run shows that no secret is told.
 const BASE_FLAGS: [&str; 8] = [
-    "--v=5",
+    "--v=10",
     "--timeout=3s",
     "--retry-interval-start=100ms",
     "--retry-interval-max=2s",

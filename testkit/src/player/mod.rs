@@ -12,6 +12,7 @@ mod cluster;
 mod due;
 mod expand;
 mod invocation;
+mod leak;
 mod names;
 mod note;
 mod outcome;

@@ -135,6 +135,14 @@ impl Processes {
         }
     }
 
+    /// Each process with what it printed so far.
+    pub(super) fn logs(&self) -> impl Iterator<Item = (&str, String)> {
+        self.all.iter().map(|process| {
+            let log = std::fs::read(&process.log).unwrap_or_default();
+            (process.name.as_str(), String::from_utf8_lossy(&log).into_owned())
+        })
+    }
+
     /// What the last started process printed so far.
     pub(super) fn last_log(&self) -> String {
         let log = self.all.last().and_then(|process| std::fs::read(&process.log).ok());

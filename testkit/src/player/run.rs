@@ -16,6 +16,7 @@ use super::{
     api::{Address, Api, ApiError, NAMESPACE},
     cluster::{Cluster, ClusterError, Scratch},
     invocation::{MAIN, Places, invocation},
+    leak::{self, Leak},
     names::Names,
     outcome::{COLLECTED, Outcome, Remains, outcome},
     process::{ProcessError, Processes},
@@ -52,6 +53,9 @@ pub enum RunError {
     /// The driver's socket cannot be served.
     #[error("cannot serve the driver's socket: {0}")]
     Socket(std::io::Error),
+    /// A log tells what it must not.
+    #[error(transparent)]
+    Leak(#[from] Leak),
 }
 
 /// A scenario being played.
@@ -82,6 +86,9 @@ pub(super) async fn play(
     let result = run.all().await;
     run.processes.end_all().await;
     run.driver.stop();
+    for (process, log) in run.processes.logs() {
+        leak::search(process, &log)?;
+    }
     result
 }
 
@@ -140,7 +147,8 @@ impl<'a> Run<'a> {
             }
             Step::Patch(it) => {
                 let name = named(&it.name, self).await;
-                let patch = self.names.fill(&it.merge);
+                let mut patch = self.names.fill(&it.merge);
+                leak::salt(&it.kind, &mut patch);
                 let address = address(&it.kind, it.namespace.as_deref(), &name);
                 self.api.merge(address, it.subresource.as_deref(), &patch).await?;
             }
@@ -164,7 +172,10 @@ impl<'a> Run<'a> {
 
     async fn create(&mut self, objects: &[Value]) -> Result<(), RunError> {
         for object in objects {
-            let made = self.api.create(self.names.fill(object)).await?;
+            let mut object = self.names.fill(object);
+            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+            leak::salt(&kind, &mut object);
+            let made = self.api.create(object).await?;
             self.names.learn(&made);
         }
         Ok(())

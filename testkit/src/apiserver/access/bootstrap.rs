@@ -1,14 +1,12 @@
 //! What every cluster grants from the start.
 //!
 //! Owns the roles that kube-apiserver makes by itself and that clients rely on: everybody who is
-//! known may read what is served. Leaves the many others out, which nobody here uses.
+//! known may read what is served, and ask what else they may do. Leaves the many others out, which nobody here uses.
 
 use serde_json::{Value, json};
 
-const DISCOVERY: &str = "system:discovery";
-
-/// The role and binding by which known users read discovery documents.
-pub fn roles() -> [Value; 2] {
+/// The roles and bindings by which known users read discovery documents and ask for their rights.
+pub fn roles() -> Vec<Value> {
     let paths = [
         "/api",
         "/api/*",
@@ -22,15 +20,26 @@ pub fn roles() -> [Value; 2] {
         "/version",
         "/version/",
     ];
+    let reading = json!([{"nonResourceURLs": paths, "verbs": ["get"]}]);
+    let asking = json!([{
+        "apiGroups": ["authorization.k8s.io"],
+        "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"],
+        "verbs": ["create"],
+    }]);
+    let granted = [("system:discovery", reading), ("system:basic-user", asking)];
+    granted.into_iter().flat_map(|(name, rules)| to_known_users(name, &rules)).collect()
+}
+
+/// A role of these rules, bound to everybody who is known.
+fn to_known_users(name: &str, rules: &Value) -> [Value; 2] {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": DISCOVERY},
-        "rules": [{"nonResourceURLs": paths, "verbs": ["get"]}],
+        "metadata": {"name": name}, "rules": rules,
     });
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": DISCOVERY},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": DISCOVERY},
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}],
     });
     [role, binding]

@@ -8,5 +8,5 @@ pub mod auth;
 pub mod authorizer;
 pub mod bootstrap;
 pub mod rbac;
-pub(super) mod reviews;
+pub mod reviews;
 pub(super) mod token_request;

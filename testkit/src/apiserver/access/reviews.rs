@@ -25,11 +25,11 @@ use crate::apiserver::{
 
 /// Answers clients' questions about themselves.
 #[derive(Debug)]
-pub(crate) struct Reviews(Arc<Rbac>);
+pub struct Reviews(Arc<Rbac>);
 
 impl Reviews {
     /// By the same policy requests are authorized by.
-    pub(crate) fn new(rbac: Arc<Rbac>) -> Self {
+    pub fn new(rbac: Arc<Rbac>) -> Self {
         Self(rbac)
     }
 }

@@ -1,0 +1,115 @@
+//! `docs/flags.md`, written from the tables, so that it cannot say anything else than they do.
+
+use std::fmt::Write as _;
+
+use super::{
+    command::kind,
+    gates,
+    retired::{self, RETIRED},
+    table::FLAGS,
+};
+
+const INTRODUCTION: &str = "\
+# Command line
+
+Written from the tables in `src/flags` by a test, which fails where this page says anything else:
+`UPDATE_DOCS=1 cargo test --lib docs_flags` writes it anew.
+
+Names, types and defaults are those of the original's v6.3.0. `--name=value` and `--name value` both
+work; a bool without a value is true, and another value needs the `=`. The only short flag is `-v`.
+Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts; `--feature-gates`
+and `--leader-election-labels` add up. What is no flag is ignored.
+";
+
+const EXIT_CODES: &str = "\
+## Exit codes
+
+They are the original's. The last error also stands in `/dev/termination-log`, where that is.
+
+| code | when |
+|---|---|
+| 0 | `--help`, `--version`; SIGTERM or SIGINT, once the work in hand has ended |
+| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is none; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost; a second signal |
+| 2 | a flag that nobody knows, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is none |
+| 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` cannot be listened on |
+
+## Environment
+
+| variable | meaning |
+|---|---|
+| `KUBECONFIG` | overrides `--kubeconfig` |
+| `NODE_NAME` | the node's name, with `--node-deployment` |
+| `POD_NAMESPACE` | namespace of the Lease, where `--leader-election-namespace` is not given |
+| `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | the proxy on the way to the API server and who is exempt from it, by Go's rules; lower case works too. `proxy-url` in the kubeconfig comes first |
+";
+
+/// The page.
+fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    // Writing to a text cannot fail.
+    let mut group = "";
+    for flag in &FLAGS {
+        if flag.group != group {
+            group = flag.group;
+            let head = "| flag | takes | default | meaning | since |\n|---|---|---|---|---|";
+            let _ = writeln!(page, "\n## {group}\n\n{head}");
+        }
+        let spelled = if flag.name == "v" { "`-v`, `--v`".into() } else { code(flag.name, "--") };
+        let default = if flag.default.is_empty() { String::new() } else { code(flag.default, "") };
+        let since = if flag.since.is_empty() { "here only" } else { flag.since };
+        let help = flag.help.replace('|', "\\|");
+        let _ =
+            writeln!(page, "| {spelled} | {} | {default} | {help} | {since} |", kind(flag.takes));
+    }
+    page.push_str(&gates());
+    page.push_str(&retired());
+    let _ = write!(page, "\n{EXIT_CODES}");
+    page
+}
+
+fn gates() -> String {
+    let mut text = "\n## Feature gates\n\n| gate | stage | default |\n|---|---|---|\n".to_owned();
+    for (name, stage, default) in gates::own() {
+        let _ = writeln!(text, "| `{name}` | {stage} | {default} |");
+    }
+    text.push_str(
+        "\n`VolumeAttributesClass` is switched off where the API server does not have the kind, unless it is set. \
+         `AllAlpha` and `AllBeta` set what is not set by name. Gates of Kubernetes 1.36's server library are \
+         accepted, as the original accepts them, and mean nothing here. Retired ones are accepted with a warning, \
+         whatever their value:\n\n| gate | what became of it |\n|---|---|\n",
+    );
+    for (name, fate) in gates::RETIRED {
+        let _ = writeln!(text, "| `{name}` | {fate} |");
+    }
+    text
+}
+
+fn retired() -> String {
+    let mut text = "\n## Flags of earlier releases\n\nAccepted with one warning each; the original ends \
+                    with \"unknown flag\" and code 2.\n\n| flag | releases | what to do |\n|---|---|---|\n"
+        .to_owned();
+    for flag in &RETIRED {
+        let _ =
+            writeln!(text, "| {} | {} | {} |", code(flag.name, "--"), flag.releases, flag.advice);
+    }
+    let _ = writeln!(
+        text,
+        "\nComing from v1 with `--enable-leader-election` and no `--leader-election-type=leases`: {}.",
+        retired::ENDPOINTS
+    );
+    text
+}
+
+fn code(text: &str, prefix: &str) -> String {
+    format!("`{prefix}{text}`")
+}
+
+#[test]
+fn docs_flags_md_says_what_the_tables_say() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/flags.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, page()).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == page(), "docs/flags.md is not what the tables say: UPDATE_DOCS=1 writes it");
+}

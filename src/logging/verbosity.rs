@@ -1,0 +1,140 @@
+//! Which lines are shown at which `-v`.
+//!
+//! | `-v` | shown of this program | told as | shown of libraries |
+//! |---|---|---|---|
+//! | 0 | start, errors, warnings, outcomes | `error!`, `warn!`, `info!` | errors, warnings |
+//! | 2 | and decisions | `debug!` | |
+//! | 4 | and every try | `trace!` | |
+//! | 5 | and every call to the driver with its answer, secrets stripped | [`CALLS`] | and information |
+//! | 6 | and every request to the API server | [`REQUESTS`] | |
+//! | 8 | and the bodies of both, secrets stripped | [`BODIES`] | and debugging |
+//! | 10 | all | | all |
+//!
+//! Nothing is ever shown of `kube`, which logs bodies of answers (they may hold secrets) and
+//! complains of failures that are told by this program itself. `--vmodule` sets the number for
+//! single source files (`claims=5,csi*=6`).
+
+use tracing::{Level, Metadata, level_filters::LevelFilter};
+
+use crate::flags::Logging;
+
+/// Target of what is told of calls to the driver: `-v=5`.
+pub const CALLS: &str = "csi_provisioner::calls";
+/// Target of what is told of requests to the API server: `-v=6`.
+pub const REQUESTS: &str = "csi_provisioner::requests";
+/// Target of the bodies of requests and answers: `-v=8`.
+pub const BODIES: &str = "csi_provisioner::bodies";
+
+/// Crates whose events count as this program's.
+const OWN: [&str; 2] = ["csi_provisioner", "testkit"];
+/// Crates of which nothing is shown.
+const SILENT: &str = "kube";
+
+/// Decides what is shown.
+#[derive(Debug)]
+pub(super) struct Filter {
+    verbosity: u32,
+    vmodule: Vec<(String, u32)>,
+}
+
+impl Filter {
+    pub(super) fn new(settings: &Logging) -> Self {
+        Self { verbosity: settings.verbosity, vmodule: settings.vmodule.clone() }
+    }
+
+    /// Whether what `metadata` describes is shown. This program's spans always are, since the
+    /// lines told in them bear their fields.
+    pub(super) fn shows(&self, metadata: &Metadata<'_>) -> bool {
+        if metadata.is_span() {
+            return is_own(metadata);
+        }
+        of(metadata).is_some_and(|verbosity| verbosity <= self.limit(metadata.file()))
+    }
+
+    /// The limit for a source file.
+    fn limit(&self, file: Option<&str>) -> u32 {
+        let by_file = file.and_then(|file| {
+            let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".rs");
+            self.vmodule.iter().find(|(pattern, _)| matches(pattern, stem))
+        });
+        by_file.map_or(self.verbosity, |(_, verbosity)| *verbosity)
+    }
+
+    /// The most detailed level of which anything may be shown.
+    pub(super) fn most(&self) -> LevelFilter {
+        let limits = self.vmodule.iter().map(|(_, verbosity)| *verbosity);
+        match limits.chain([self.verbosity]).max().unwrap_or_default() {
+            0 | 1 => LevelFilter::INFO,
+            2 | 3 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
+        }
+    }
+}
+
+/// The smallest `-v` that shows what `metadata` describes; `None`: it is never shown.
+pub(super) fn of(metadata: &Metadata<'_>) -> Option<u32> {
+    let level = *metadata.level();
+    if !is_own(metadata) {
+        return foreign(metadata.target(), level);
+    }
+    Some(match (metadata.target(), level) {
+        (CALLS, _) => 5,
+        (REQUESTS, _) => 6,
+        (BODIES, _) => 8,
+        (_, Level::TRACE) => 4,
+        (_, Level::DEBUG) => 2,
+        _ => 0,
+    })
+}
+
+fn is_own(metadata: &Metadata<'_>) -> bool {
+    OWN.contains(&metadata.target().split("::").next().unwrap_or_default())
+}
+
+fn foreign(target: &str, level: Level) -> Option<u32> {
+    match level {
+        _ if target.starts_with(SILENT) => None,
+        Level::ERROR | Level::WARN => Some(0),
+        Level::INFO => Some(5),
+        Level::DEBUG => Some(8),
+        Level::TRACE => Some(10),
+    }
+}
+
+/// Whether `text` matches a pattern with `*` (any text) and `?` (any letter).
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some(first) = pattern.chars().next() else { return text.is_empty() };
+    let rest = pattern.get(first.len_utf8()..).unwrap_or_default();
+    let mut letters = text.chars();
+    match (first, letters.next()) {
+        ('*', letter) => {
+            matches(rest, text) || letter.is_some() && matches(pattern, letters.as_str())
+        }
+        ('?', Some(_)) => matches(rest, letters.as_str()),
+        (first, Some(letter)) => first == letter && matches(rest, letters.as_str()),
+        (_, None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text, matched) in [
+            ("claims", "claims", true),
+            ("claims", "claim", false),
+            ("claim", "claims", false),
+            ("cl*", "claims", true),
+            ("*s", "claims", true),
+            ("*a*s*", "claims", true),
+            ("c?aims", "claims", true),
+            ("c?", "c", false),
+            ("*", "", true),
+            ("", "", true),
+        ] {
+            assert_eq!(matches(pattern, text), matched, "{pattern} {text}");
+        }
+    }
+}

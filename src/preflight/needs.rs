@@ -1,0 +1,107 @@
+//! Every right that this program uses, and what for.
+//!
+//! The one table of them: [`super::run`] asks for these, and `tests/rights.rs` holds
+//! `deploy/kubernetes/rbac.yaml` against it, where rules of optional features stand commented.
+
+use crate::kube_api::access::Right;
+
+/// What a right is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feature {
+    /// The life of a claim, whatever the flags and the driver.
+    Provisioning,
+    /// Drivers that attach volumes (`PUBLISH_UNPUBLISH_VOLUME`).
+    Attachments,
+    /// `--leader-election`.
+    LeaderElection,
+    /// StorageClasses that name secrets for the driver.
+    Secrets,
+    /// Drivers that modify volumes (`MODIFY_VOLUME`), where the feature gate is on.
+    VolumeAttributesClass,
+}
+
+impl Feature {
+    /// Whether the rules stand commented in our manifest, for those who need them to take in.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Self::Secrets)
+    }
+}
+
+/// Where a right must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the whole cluster.
+    Everywhere,
+    /// In the namespace of the Lease.
+    LeaseNamespace,
+}
+
+/// A right that a feature needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// The feature.
+    pub feature: Feature,
+    /// Where.
+    pub place: Place,
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// The plural name.
+    pub resource: &'static str,
+    /// The verb.
+    pub verb: &'static str,
+    /// What goes wrong without, or what it does.
+    pub why: &'static str,
+}
+
+impl Need {
+    /// The right.
+    pub fn right(&self) -> Right<'static> {
+        Right { verb: self.verb, group: self.group, resource: self.resource }
+    }
+}
+
+const fn need(
+    feature: Feature,
+    group: &'static str,
+    resource: &'static str,
+    verb: &'static str,
+    why: &'static str,
+) -> Need {
+    let place = match feature {
+        LeaderElection => Place::LeaseNamespace,
+        _ => Place::Everywhere,
+    };
+    Need { feature, place, group, resource, verb, why }
+}
+
+use Feature::{Attachments, LeaderElection, Provisioning, Secrets, VolumeAttributesClass};
+
+const STORAGE: &str = "storage.k8s.io";
+const COORDINATION: &str = "coordination.k8s.io";
+
+/// All needs.
+#[rustfmt::skip] // one line a need: it is a table
+pub const NEEDS: &[Need] = &[
+    need(Provisioning, "", "persistentvolumes", "get", "was the claim given a volume before this process saw it?"),
+    need(Provisioning, "", "persistentvolumes", "list", "which volumes are due for deletion, on servers without streamed lists?"),
+    need(Provisioning, "", "persistentvolumes", "watch", "which volumes come to be due?"),
+    need(Provisioning, "", "persistentvolumes", "create", "saves what the driver made"),
+    need(Provisioning, "", "persistentvolumes", "patch", "puts the protection finalizer on volumes and takes it off"),
+    need(Provisioning, "", "persistentvolumes", "delete", "the object goes after its volume"),
+    need(Provisioning, "", "persistentvolumeclaims", "get", "is a claim whose volume vanished still unbound?"),
+    need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there, on servers without streamed lists?"),
+    need(Provisioning, "", "persistentvolumeclaims", "watch", "which claims are new?"),
+    need(Provisioning, "", "persistentvolumeclaims", "update", "gives the selected node back when it has no room"),
+    need(Provisioning, STORAGE, "storageclasses", "list", "which classes are there, on servers without streamed lists?"),
+    need(Provisioning, STORAGE, "storageclasses", "watch", "which classes are there?"),
+    need(Provisioning, "", "events", "create", "tells users what happened"),
+    need(Provisioning, "", "events", "patch", "counts repetitions of an event"),
+    need(Attachments, STORAGE, "volumeattachments", "list", "what is attached is not deleted; on servers without streamed lists"),
+    need(Attachments, STORAGE, "volumeattachments", "watch", "what is attached is not deleted"),
+    need(LeaderElection, COORDINATION, "leases", "get", "who leads?"),
+    need(LeaderElection, COORDINATION, "leases", "watch", "a standby takes over as soon as it may"),
+    need(LeaderElection, COORDINATION, "leases", "create", "the first leader writes the Lease"),
+    need(LeaderElection, COORDINATION, "leases", "update", "the leader renews the Lease"),
+    need(Secrets, "", "secrets", "get", "reads the secrets that classes name for the driver"),
+    need(VolumeAttributesClass, STORAGE, "volumeattributesclasses", "get", "reads the parameters that claims ask for by a VolumeAttributesClass"),
+];

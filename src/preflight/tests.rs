@@ -1,0 +1,96 @@
+//! What is asked, and what is told.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    kube_api::testing::{Answer, Server, client, logged},
+    metrics::Metrics,
+};
+
+/// A server that grants these rules in every namespace; single rights by `allowed`.
+fn server(rules: Value, incomplete: bool, allowed: bool) -> Server {
+    Server::new(move |_, seen| {
+        let status = match seen.json()["kind"].as_str() {
+            Some("SelfSubjectRulesReview") => {
+                json!({"resourceRules": rules, "incomplete": incomplete})
+            }
+            _ => json!({"allowed": allowed}),
+        };
+        Answer::json(201, &json!({"status": status}))
+    })
+}
+
+/// A rule for each need of the features but those on `resource`.
+fn all_but(resource: &str) -> Value {
+    let needs = NEEDS.iter().filter(|need| need.resource != resource);
+    needs
+        .map(|need| {
+            json!({"apiGroups": [need.group], "resources": [need.resource], "verbs": [need.verb]})
+        })
+        .collect()
+}
+
+const ALL: [Feature; 2] = [Feature::Provisioning, Feature::LeaderElection];
+
+/// What is logged and measured.
+async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
+    let (log, _guard) = logged();
+    let metrics = Metrics::new().unwrap();
+    run(client(server), features, "csi", &metrics.api).await;
+    let page = metrics.text();
+    let gauge = page.lines().filter(|line| line.starts_with("provisioner_missing_permissions{"));
+    (log.text(), gauge.collect::<Vec<_>>().join("\n"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_all_rights_nothing_is_said() {
+    let server = server(all_but("nothing"), false, false);
+    assert_eq!(outcome(&server, &ALL).await, (String::new(), String::new()));
+    let asked: Vec<Value> =
+        server.seen().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
+    assert_eq!(asked, [NOBODYS, "csi"], "one question a place");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_without_rights_is_told_in_one_line_with_the_rule_to_add() {
+    let (log, gauge) = outcome(&server(all_but("leases"), false, false), &ALL).await;
+    assert_eq!(log.lines().count(), 1, "{log}");
+    for part in [
+        "the Role in namespace csi",
+        r#"apiGroups: [\"coordination.k8s.io\"], resources: [\"leases\"], verbs: [\"get\", \"create\", \"update\"]"#,
+    ] {
+        assert!(log.contains(part), "missing {part} in {log}");
+    }
+    assert_eq!(gauge.lines().count(), 3);
+    assert!(gauge.contains(r#"{group="coordination.k8s.io",resource="leases",verb="create"} 1"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_enabled_feature_needs_is_not_missed() {
+    let without = server(all_but("leases"), false, false);
+    let (log, _) = outcome(&without, &[Feature::Provisioning]).await;
+    assert_eq!(log, "");
+    assert_eq!(without.seen().len(), 1, "no feature needs the Lease's namespace");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_rules_are_incomplete_each_doubtful_right_is_asked_for() {
+    let granted = server(all_but("secrets"), true, true);
+    let (log, _) = outcome(&granted, &[Feature::Secrets]).await;
+    assert_eq!(log, "");
+    let question = granted.seen().last().unwrap().json();
+    let expected = json!({"verb": "get", "group": "", "resource": "secrets", "namespace": ""});
+    assert_eq!(question["spec"]["resourceAttributes"], expected);
+    let (log, gauge) = outcome(&server(all_but("secrets"), true, false), &[Feature::Secrets]).await;
+    assert!(log.contains("the ClusterRole") && !gauge.is_empty(), "{log}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_the_question_costs_one_line() {
+    for code in [403, 404] {
+        let refusing = Server::new(move |_, _| Answer::refusal(code, "Forbidden", "no"));
+        let (log, gauge) = outcome(&refusing, &ALL).await;
+        assert_eq!((log.lines().count(), gauge.as_str()), (1, ""), "{log}");
+    }
+}
