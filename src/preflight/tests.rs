@@ -58,11 +58,11 @@ async fn a_resource_without_rights_is_told_in_one_line_with_the_rule_to_add() {
     assert_eq!(log.lines().count(), 1, "{log}");
     for part in [
         "the Role in namespace csi",
-        r#"apiGroups: [\"coordination.k8s.io\"], resources: [\"leases\"], verbs: [\"get\", \"create\", \"update\"]"#,
+        r#"apiGroups: [\"coordination.k8s.io\"], resources: [\"leases\"], verbs: [\"get\", \"watch\", \"create\", \"update\"]"#,
     ] {
         assert!(log.contains(part), "missing {part} in {log}");
     }
-    assert_eq!(gauge.lines().count(), 3);
+    assert_eq!(gauge.lines().count(), 4);
     assert!(gauge.contains(r#"{group="coordination.k8s.io",resource="leases",verb="create"} 1"#));
 }
 
