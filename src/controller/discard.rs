@@ -85,8 +85,10 @@ async fn objection(
     order: &Order,
     handle: &str,
 ) -> Result<Option<String>, ApiError> {
+    // Where there is no name, or none that an object can bear, none has it.
     if let Ok(name) = &order.volume_name
-        && exists(client.get::<Volume>(Name::cluster(name)?).await)?.is_some()
+        && let Ok(object) = Name::cluster(name)
+        && exists(client.get::<Volume>(object).await)?.is_some()
     {
         return Ok(Some(format!("PersistentVolume {name:?} exists")));
     }
@@ -176,6 +178,14 @@ mod tests {
                 "{named:?} {claim:?} {handles:?}"
             );
         }
+    }
+
+    /// `--volume-name-prefix=a/b`: the PersistentVolume is refused, and its volume must not stay.
+    #[tokio::test]
+    async fn a_name_that_no_object_can_bear_protects_nothing() {
+        let server = server(None, None, &["a"]);
+        let order = Order { volume_name: Ok("a/b-u".into()), ..order() };
+        assert_eq!(objection(&client(&server), "u", &order, "h").await.unwrap(), None);
     }
 
     #[tokio::test]
