@@ -57,10 +57,6 @@ impl Provisioner for Panicking {
 
     async fn ready(&self) {}
 
-    fn supports_block(&self) -> bool {
-        true
-    }
-
     async fn should_provision(&self, _claim: &Claim) -> bool {
         true
     }

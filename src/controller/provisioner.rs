@@ -28,9 +28,6 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Waits until what the provisioner itself watches has been listed once.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether the driver can serve raw block volumes.
-    fn supports_block(&self) -> bool;
-
     /// Whether this process is the one that should provision for the claim, beyond what its
     /// annotations say (a node-local driver serves its own node only).
     fn should_provision(&self, claim: &Claim) -> impl Future<Output = bool> + Send;

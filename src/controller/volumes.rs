@@ -14,7 +14,6 @@ use super::{
     events::{PANICKED, VolumeEvents},
     exclusive::Exclusive,
     finalizers::{self, Due, due},
-    ownership::class_of_volume,
     provisioner::{DeleteOutcome, Provisioner},
     volume_book::{Deletion, Glance, VolumeBook},
 };
@@ -125,7 +124,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         match self.remove(&volume).await {
             Ok(()) => {
                 self.book.deletion_reached(&volume, Deletion::Removed);
-                self.metrics.deleted(class_of_volume(&volume), started.elapsed());
+                self.metrics.deleted(class_label(&volume), started.elapsed());
                 tracing::info!("volume deleted");
                 Verdict::Done
             }
@@ -193,7 +192,30 @@ impl<P: Provisioner> VolumeWorker<P> {
     fn failed(&self, volume: &Volume, why: &str) -> Verdict {
         tracing::warn!(error = why, "deleting the volume failed");
         self.events.failed_delete(volume, why);
-        self.metrics.delete_failed(class_of_volume(volume));
+        self.metrics.delete_failed(class_label(volume));
         Verdict::Retry
+    }
+}
+
+/// How metrics name the volume's class: by its field alone, as in the original and as for claims.
+fn class_label(volume: &Volume) -> &str {
+    &volume.spec.storage_class_name
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metrics_do_not_follow_the_older_annotation_of_the_class() {
+        let volume = serde_json::from_value(json!({
+            "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
+            "spec": {"storageClassName": "new"},
+        }))
+        .unwrap();
+        assert_eq!(class_label(&volume), "new");
+        assert_eq!(class_label(&Volume::default()), "");
     }
 }

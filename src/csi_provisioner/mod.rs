@@ -204,10 +204,6 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    fn supports_block(&self) -> bool {
-        true
-    }
-
     async fn should_provision(&self, _claim: &Claim) -> bool {
         true
     }
