@@ -90,10 +90,10 @@ async fn tls_goes_through_the_proxys_tunnel() {
 
     assert!(!provisioner.log().contains("hush"), "the proxy's password is logged");
     let asked = proxy.asked.lock().clone();
-    let server = served.url().trim_start_matches("https://");
+    let expected = served.url().trim_start_matches("https://");
     assert!(!asked.is_empty());
     for head in asked {
-        assert!(head.starts_with(&format!("CONNECT {server} HTTP/1.1\r\n")), "{head}");
+        assert!(head.starts_with(&format!("CONNECT {expected} HTTP/1.1\r\n")), "{head}");
         assert!(head.contains("\r\nProxy-Authorization: Basic dXNlcjpodXNo\r\n"), "{head}");
     }
     driver.stop();

@@ -1,7 +1,7 @@
 //! The program: what is started in which order, who is wired to whom, and how it all ends.
 //!
 //! Owns the order of start (driver, HTTP, watches, election, work) and of the end (no new work,
-//! running calls, Lease, events). Takes the API server's transport, the driver's connector,
+//! running calls, Lease, events, HTTP). Takes the API server's transport, the driver's connector,
 //! clock, random source and spawner from outside ([`World`]), so that a simulation starts this
 //! very program. Promises that work is done only while the Lease is held, and that whatever ends
 //! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
@@ -15,7 +15,10 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
@@ -37,6 +40,9 @@ use crate::{
 
 /// How long the last events may take to get out at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// How long open requests to the HTTP server may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What the program takes from outside.
 pub struct World {
@@ -114,7 +120,7 @@ impl<'a> Program<'a> {
             // Nothing is in hand yet.
             () = stop.cancelled() => return Ok(()),
         };
-        program.serve(tasks, stop).await?;
+        let server = program.serve(tasks).await?;
         program.watch(tasks);
         program.preflight(tasks);
         let outcome = tokio::select! {
@@ -124,6 +130,9 @@ impl<'a> Program<'a> {
         // Whatever ended it: nothing more is begun, and what was told gets out.
         program.gate.retire();
         program.recorder.drain(LAST_EVENTS).await;
+        if let Some(server) = server {
+            server.end().await;
+        }
         outcome
     }
 
@@ -200,9 +209,10 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// Starts the HTTP server, where there is to be one.
-    async fn serve(&self, tasks: &Tasks, stop: &CancellationToken) -> Result<(), Error> {
-        let Some(http) = &self.flags.http else { return Ok(()) };
+    /// Starts the HTTP server, where there is to be one. It serves to the very end, so that the end
+    /// can be watched.
+    async fn serve(&self, tasks: &Tasks) -> Result<Option<Serving>, Error> {
+        let Some(http) = &self.flags.http else { return Ok(None) };
         let (metrics, health) = (self.metrics.clone(), self.health.clone());
         let scrapes = metrics.serve()?;
         let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
@@ -216,14 +226,34 @@ impl<'a> Program<'a> {
             routes = routes.profiles(tasks.clone());
         }
         let server = http::Server::bind(&http.address, routes).await?;
-        let (server, stop) = (server.run(tasks.clone(), stop.clone()), stop.clone());
+        Ok(Some(Serving::start(server, tasks)))
+    }
+}
+
+/// The HTTP server while it runs.
+struct Serving {
+    stop: CancellationToken,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Serving {
+    fn start(server: http::Server, tasks: &Tasks) -> Self {
+        let (stop, (end, ended)) = (CancellationToken::new(), oneshot::channel());
+        let (running, asked) = (server.run(tasks.clone(), stop.clone()), stop.clone());
         tasks.vital("HTTP server", async move {
-            server.await;
+            running.await;
             // An end that was asked for is none of the kind that ends the process.
-            if stop.is_cancelled() {
+            if asked.is_cancelled() {
+                drop(end);
                 std::future::pending::<()>().await;
             }
         });
-        Ok(())
+        Self { stop, ended }
+    }
+
+    /// Ends it, once open requests are answered or have had their time.
+    async fn end(self) {
+        self.stop.cancel();
+        let _ = timeout(LAST_ANSWERS, self.ended).await;
     }
 }
