@@ -122,6 +122,13 @@ async fn a_path_that_ends_in_a_slash_stands_for_all_below() {
 }
 
 #[tokio::test]
+async fn metrics_stand_where_they_are_asked_for_even_in_the_place_of_a_check_of_our_own() {
+    let server = start("/healthz").await;
+    assert_eq!(get(server.address, "/healthz").await.2, "metric 1\n");
+    assert_eq!(get(server.address, LEADER_ELECTION_CHECK).await.2, "ok");
+}
+
+#[tokio::test]
 async fn the_method_does_not_matter_and_head_has_no_body() {
     let server = start("/metrics").await;
     for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS"] {
