@@ -83,7 +83,7 @@ impl<W: Write + Send + 'static> Logger<W> {
         let mut out = self.out.lock();
         // Who asks for more than the usual wants to see all of it.
         if line.is_usual() {
-            match out.repeats.judge(line.identity(), self.clock.boot()) {
+            match out.repeats.judge(&line.identity(), self.clock.boot()) {
                 Say::Nothing => return,
                 Say::It => {}
                 Say::After { unsaid } => line.count_unsaid(unsaid),

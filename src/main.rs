@@ -6,10 +6,10 @@ use csi_provisioner::{
     app::{self, Host, World},
     csi::unix_connector,
     flags::{Flags, Refusal},
-    kube_api::{self, ConfigError, ConfigSource, Transport},
+    kube_api::{self, ConfigSource, Transport},
     leader::{pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
-    runtime::{Generator, SystemClock, TokioSpawner},
+    runtime::{Generator, SystemClock, TokioSpawner, aside},
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -67,8 +67,23 @@ fn leave(words: &str) {
     }
 }
 
+/// Signals are listened to from the first moment on: as a container's first process, this one would
+/// not even be ended by one that it does not listen to.
 async fn run(flags: Flags) -> ExitCode {
-    let transport = match transport(&flags).await {
+    let stop = CancellationToken::new();
+    tokio::select! {
+        biased;
+        code = signals(stop.clone()) => code,
+        code = program(flags, stop.clone()) => code,
+    }
+}
+
+async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
+    let transport = tokio::select! {
+        transport = transport(&flags) => transport,
+        () = stop.cancelled() => return ExitCode::SUCCESS,
+    };
+    let transport = match transport {
         Ok(transport) => transport,
         Err(error) => return end(255, &format!("Failed to create config: {error}")),
     };
@@ -80,24 +95,23 @@ async fn run(flags: Flags) -> ExitCode {
         spawner: Arc::new(TokioSpawner),
         host: host(),
     };
-    let stop = CancellationToken::new();
-    tokio::select! {
-        outcome = app::run(flags, world, stop.clone()) => match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => end(error.exit_code(), &error.to_string()),
-        },
-        code = signals(stop.clone()) => code,
+    match app::run(flags, world, stop).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => end(error.exit_code(), &error.to_string()),
     }
 }
 
-async fn transport(flags: &Flags) -> Result<Transport, ConfigError> {
+async fn transport(flags: &Flags) -> Result<Transport, String> {
     let kubernetes = &flags.kubernetes;
     let source = ConfigSource::resolve(
         kubernetes.master.as_deref(),
         kubernetes.kubeconfig.as_deref(),
         |name| env::var_os(name),
     );
-    kube_api::transport(&kube_api::config::load(&source).await?)
+    let config = kube_api::config::load(&source).await.map_err(|error| error.to_string())?;
+    // A credential plugin runs for as long as it likes; signals are heard meanwhile.
+    let transport = aside(move || kube_api::transport(&config)).await?;
+    transport.map_err(|error| error.to_string())
 }
 
 /// The first signal stops in order, the second at once.

@@ -10,7 +10,7 @@ fn parse_in(env: &[(&str, &str)], args: &[&str]) -> Result<Parsed, Refusal> {
 }
 
 fn parse(args: &[&str]) -> Result<Parsed, Refusal> {
-    parse_in(&[], args)
+    parse_in(&[("NAMESPACE", "csi"), ("POD_NAME", "p")], args)
 }
 
 fn flags(args: &[&str]) -> Flags {
@@ -77,7 +77,7 @@ fn defaults_are_the_originals() {
 #[test]
 fn defaults_of_the_groups_that_are_off_by_default() {
     let flags = parse_in(
-        &[("NODE_NAME", "n1")],
+        &[("NODE_NAME", "n1"), ("NAMESPACE", "csi"), ("POD_NAME", "p")],
         &["--enable-capacity", "--node-deployment", "--leader-election", "--http-endpoint=:8080"],
     )
     .unwrap()
@@ -88,7 +88,8 @@ fn defaults_of_the_groups_that_are_off_by_default() {
             workers: 1,
             poll_interval: secs(60),
             for_immediate_binding: false,
-            ownerref_level: Some(1),
+            namespace: "csi".to_owned(),
+            owner: Some(Owner { pod: "p".to_owned(), level: 1 }),
         })
     );
     assert_eq!(
@@ -125,7 +126,7 @@ fn defaults_of_the_groups_that_are_off_by_default() {
 #[test]
 fn every_flag_arrives() {
     let on = ["--enable-capacity", "--node-deployment", "--leader-election", "--http-endpoint=:1"];
-    let env = [("NODE_NAME", "n1")];
+    let env = [("NODE_NAME", "n1"), ("NAMESPACE", "csi"), ("POD_NAME", "p")];
     let base = parse_in(&env, &on).unwrap();
     for arg in [
         "--kubeconfig=/k",
@@ -406,6 +407,33 @@ fn the_same_settings_are_fine_where_they_do_not_matter() {
     ] {
         assert!(parse(args).is_ok(), "{args:?}");
     }
+}
+
+#[test]
+fn capacity_needs_to_know_its_namespace_and_the_pod_that_owns_the_objects() {
+    let ends = |env: &[(&str, &str)], args: &[&str]| {
+        parse_in(env, args).map_err(|refusal| (refusal.exit_code, refusal.text))
+    };
+    let no_namespace = "need NAMESPACE env variable for CSIStorageCapacity objects";
+    let no_pod = "need POD_NAME env variable to determine CSIStorageCapacity owner";
+    for (env, text) in [
+        (&[][..], no_namespace),
+        (&[("NAMESPACE", ""), ("POD_NAME", "p"), ("POD_NAMESPACE", "csi")], no_namespace),
+        (&[("NAMESPACE", "csi")], no_pod),
+        (&[("NAMESPACE", "csi"), ("POD_NAME", "")], no_pod),
+    ] {
+        let election = ["--leader-election", "--leader-election-lease-duration=0s"];
+        for first in
+            [&["--enable-capacity"][..], &["--capacity-controller-deployment-mode=central"]]
+        {
+            let args = [first, &election].concat();
+            assert_eq!(ends(env, &args), Err((255, text.to_owned())), "{env:?}");
+        }
+        assert!(ends(env, &[]).is_ok());
+    }
+    let unowned =
+        ends(&[("NAMESPACE", "csi")], &["--enable-capacity", "--capacity-ownerref-level=-1"]);
+    assert_eq!(unowned.unwrap().flags.capacity.unwrap().owner, None);
 }
 
 #[test]

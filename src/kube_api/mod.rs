@@ -15,6 +15,7 @@ pub mod access;
 pub mod cache;
 mod client;
 pub mod config;
+pub mod credentials;
 mod discovery;
 mod error;
 pub mod events;

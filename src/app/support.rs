@@ -1,0 +1,78 @@
+//! What the driver, the API server and this version can do: asked, and refused where something
+//! would silently be left undone.
+
+use std::sync::Arc;
+
+use super::{Error, World};
+use crate::{
+    csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
+    flags::Flags,
+    kube_api::{Client, views::VolumeAttributesClass},
+    metrics::Metrics,
+    runtime::{Gate, Tasks},
+};
+
+/// Refuses what would be silently left undone.
+pub(super) fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
+    let asked = [
+        (
+            flags.capacity.is_some(),
+            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
+        ),
+        (
+            flags.node_deployment.is_some(),
+            "this version does not provision per node yet: start without --node-deployment",
+        ),
+    ];
+    asked
+        .into_iter()
+        .find(|(asked, _)| *asked)
+        .map_or(Ok(()), |(_, why)| Err(Error::Unsupported(why)))
+}
+
+/// Connects to the driver, and refuses one that this version does not handle.
+pub(super) async fn connect(
+    flags: &Flags,
+    world: &World,
+    tasks: &Tasks,
+    gate: &Gate,
+    metrics: &Metrics,
+) -> Result<Driver, Error> {
+    let settings = DriverSettings {
+        address: Address::parse(&flags.driver.address)?,
+        timeout: flags.driver.timeout,
+        tasks: tasks.clone(),
+    };
+    let driver =
+        Driver::connect(settings, Arc::clone(&world.connector), gate.clone(), metrics).await?;
+    if flags.gates.topology
+        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
+    {
+        return Err(Error::Unsupported(
+            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
+        ));
+    }
+    Ok(driver)
+}
+
+/// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API
+/// server serves them. As in the original a server that can't tell for now counts as one that
+/// does, and one that learns them later is noticed at the next start.
+pub(super) async fn serves_attributes_classes(flags: &Flags, client: &Client) -> bool {
+    if let Some(set) = flags.gates.volume_attributes_class {
+        return set;
+    }
+    match client.serves::<VolumeAttributesClass>().await {
+        Ok(true) => true,
+        Ok(false) => {
+            tracing::info!(
+                "Disabling VolumeAttributesClass feature gate because the VolumeAttributesClass v1 API is not available"
+            );
+            false
+        }
+        Err(error) => {
+            tracing::warn!(%error, "cannot tell whether the API server serves VolumeAttributesClasses; taken as if it does");
+            true
+        }
+    }
+}
