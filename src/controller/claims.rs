@@ -21,6 +21,7 @@ use super::{
     exclusive::Exclusive,
     leftover::Leftover,
     ownership::{self, Identity, SELECTED_NODE},
+    pace::{Look, Pace, Permit},
     provisioner::{Failure, Order, Outcome, Provisioner},
     pv_store::{PvStore, Unsaved},
 };
@@ -61,6 +62,8 @@ pub struct ClaimWorker<P> {
     pub metrics: ControllerMetrics,
     /// One actor a volume.
     pub exclusive: Exclusive,
+    /// How many CreateVolume calls there may be.
+    pub pace: Pace,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// `--retry-interval-max`: no wait is longer.
@@ -152,6 +155,7 @@ fn source_label(claim: &Claim) -> &'static str {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(&self, uid: &str) -> Verdict {
+        let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else { return Verdict::Done };
         let _held = self.exclusive.hold(&key).await;
         let audited = self.book.take_audited(uid);
@@ -164,10 +168,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             pv = key,
             code = field::Empty
         );
-        self.step(uid, glance, audited).instrument(span).await
+        self.step(uid, glance, audited, look).instrument(span).await
     }
 
-    async fn step(&self, uid: &str, glance: Glance, audited: bool) -> Verdict {
+    async fn step(&self, uid: &str, glance: Glance, audited: bool, mut look: Look) -> Verdict {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
@@ -179,7 +183,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Provision(class) => {
                 self.count_audit(audited);
-                self.take(uid, glance, class).await
+                // The wait for it holds nothing: the claim comes again when it is its turn.
+                let Some(permit) = look.permit(class.name(), glance.order.is_some()) else {
+                    return Verdict::Wait;
+                };
+                self.take(uid, glance, class, permit).await
             }
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
@@ -203,7 +211,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Takes the claim in hand.
-    async fn take(&self, uid: &str, glance: Glance, class: Arc<StorageClass>) -> Verdict {
+    async fn take(
+        &self,
+        uid: &str,
+        glance: Glance,
+        class: Arc<StorageClass>,
+        permit: Permit,
+    ) -> Verdict {
         let order = match glance.order.clone() {
             Some(open) => open,
             None => self.order(&glance.claim, class),
@@ -212,7 +226,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Verdict::Done;
         }
         match self.settle_doubt(uid, &glance, &order).await {
-            Ok(()) => self.provision(uid, order).await,
+            Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,
         }
     }
@@ -293,7 +307,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
-    async fn provision(&self, uid: &str, order: Order) -> Verdict {
+    async fn provision(&self, uid: &str, order: Order, permit: Permit) -> Verdict {
         if !self.book.called(uid, &order) {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
@@ -302,6 +316,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::trace!("asking the provisioner");
         let started = Instant::now();
         let outcome = self.provisioner.provision(order.clone()).await;
+        permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");

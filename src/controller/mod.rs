@@ -21,6 +21,7 @@ pub mod finalizers;
 pub mod leftover;
 pub mod open_calls;
 pub mod ownership;
+pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
 pub mod volume_book;
@@ -44,6 +45,7 @@ use self::{
     events::{ClaimEvents, VolumeEvents},
     exclusive::Exclusive,
     ownership::Identity,
+    pace::Pace,
     provisioner::Provisioner,
     pv_store::PvStore,
     volume_book::{VolumeBook, Wake},
@@ -148,6 +150,12 @@ impl<P: Provisioner> Controller<P> {
         let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
         let (counted, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&counted.census()));
+        let pace = |method, queue: &Queue<String>| {
+            let metrics = metrics.pace.method(method);
+            Pace::new(settings.workers, queue.clone(), metrics)
+        };
+        let create_pace = pace("CreateVolume", &queues.claims);
+        let delete_pace = pace("DeleteVolume", &queues.volumes);
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -165,6 +173,7 @@ impl<P: Provisioner> Controller<P> {
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
+            pace: delete_pace,
         };
         let claims = ClaimWorker {
             provisioner,
@@ -176,6 +185,7 @@ impl<P: Provisioner> Controller<P> {
             events: ClaimEvents::new(events),
             metrics: metrics.controller.clone(),
             exclusive,
+            pace: create_pace,
             random: Arc::clone(&random),
             retry_max: settings.retry_max,
         };
@@ -321,7 +331,13 @@ impl<P: Provisioner> Controller<P> {
         };
         let on_panic = move |uid: &String, panic: &str| dead.panicked(uid, panic);
         let (queue, tasks) = (self.queues.claims.clone(), self.tasks.clone());
-        workqueue::work(queue, self.settings.workers, tasks, "claim", handler, on_panic).await;
+        // As many again find out whose turn it is, and save.
+        let hands = self.settings.workers.saturating_mul(2);
+        let work = workqueue::work(queue, hands, tasks, "claim", handler, on_panic);
+        tokio::select! {
+            () = work => {}
+            () = self.claims.pace.keep_time() => {}
+        }
     }
 
     async fn work_volumes(&self) {
@@ -333,7 +349,12 @@ impl<P: Provisioner> Controller<P> {
         };
         let on_panic = move |name: &String, panic: &str| dead.panicked(name, panic);
         let (queue, tasks) = (self.queues.volumes.clone(), self.tasks.clone());
-        workqueue::work(queue, self.settings.workers, tasks, "volume", handler, on_panic).await;
+        let workers = self.settings.workers;
+        let work = workqueue::work(queue, workers, tasks, "volume", handler, on_panic);
+        tokio::select! {
+            () = work => {}
+            () = self.volumes.pace.keep_time() => {}
+        }
     }
 
     async fn work_unsaved(&self) {
@@ -368,11 +389,15 @@ impl<P: Provisioner> Controller<P> {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
         for uid in self.claims.book.all() {
             // Whether anything is due for a claim shows when it is looked at.
-            if !claims.holds(&uid) {
+            if !claims.holds(&uid) && !self.claims.pace.holds(&uid) {
                 self.claims.book.audited(&uid);
             }
         }
-        let forgotten = |name: &String| !volumes.holds(name) && !self.volumes.book.is_removed(name);
+        let forgotten = |name: &String| {
+            !volumes.holds(name)
+                && !self.volumes.pace.holds(name)
+                && !self.volumes.book.is_removed(name)
+        };
         for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.audit_found("volumes");
         }
