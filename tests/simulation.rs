@@ -15,6 +15,8 @@ mod dead_ends;
 mod driver_restarts;
 #[path = "simulation/hand_over.rs"]
 mod hand_over;
+#[path = "simulation/pace.rs"]
+mod pace;
 
 use std::time::Duration;
 

@@ -150,12 +150,16 @@ impl<P: Provisioner> Controller<P> {
         let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
         let (counted, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&counted.census()));
-        let pace = |method, queue: &Queue<String>| {
-            let metrics = metrics.pace.method(method);
-            Pace::new(settings.workers, queue.clone(), metrics)
+        let pace = |queue: &Queue<String>, call| {
+            Pace::new(settings.workers, queue.clone(), metrics.pace.of(call))
         };
-        let create_pace = pace("CreateVolume", &queues.claims);
-        let delete_pace = pace("DeleteVolume", &queues.volumes);
+        let creates = pace(&queues.claims, "create");
+        let deletes = pace(&queues.volumes, "delete");
+        let (paces, gauges) = ([creates.clone(), deletes.clone()], metrics.pace.clone());
+        metrics.before_scrape(move || {
+            gauges.clear();
+            paces.iter().for_each(Pace::tell);
+        });
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -173,7 +177,7 @@ impl<P: Provisioner> Controller<P> {
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
-            pace: delete_pace,
+            pace: deletes,
         };
         let claims = ClaimWorker {
             provisioner,
@@ -185,7 +189,7 @@ impl<P: Provisioner> Controller<P> {
             events: ClaimEvents::new(events),
             metrics: metrics.controller.clone(),
             exclusive,
-            pace: create_pace,
+            pace: creates,
             random: Arc::clone(&random),
             retry_max: settings.retry_max,
         };

@@ -4,7 +4,7 @@ use prometheus::{Error, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
-/// The families about the driver's pace, labelled by method and class.
+/// The families about the driver's pace, labelled by kind of call and class.
 #[derive(Debug, Clone)]
 pub struct PacesMetrics {
     limit: IntGaugeVec,
@@ -12,41 +12,41 @@ pub struct PacesMetrics {
     signs: IntCounterVec,
 }
 
-/// The same for one method.
+/// The same for one kind of call.
 #[derive(Debug, Clone)]
 pub struct PaceMetrics {
     families: PacesMetrics,
-    method: &'static str,
+    call: &'static str,
 }
 
 impl PacesMetrics {
     pub(super) fn new(families: &Families) -> Result<Self, Error> {
-        let labels = ["method_name", "class"];
+        let labels = ["call", "class"];
         Ok(Self {
             limit: families.int_gauge(
-                "provisioner_csi_call_limit",
-                "Calls to the driver that may run at once, by method and class; below --worker-threads while the driver shows overload.",
+                "provisioner_call_limit",
+                "Calls to the driver that may run at once, by kind of call (create, delete) and class: below --worker-threads while the driver shows overload.",
                 &labels,
             )?,
             waiting: families.int_gauge(
-                "provisioner_csi_calls_waiting",
-                "Claims or volumes that wait for a call to the driver until others have ended, by method and class.",
+                "provisioner_calls_waiting",
+                "Claims or volumes whose call to the driver waits until others have ended, by kind of call and class.",
                 &labels,
             )?,
             signs: families.counter(
-                "provisioner_csi_overload_total",
-                "Calls to the driver whose end brought the limit down, by method and class.",
+                "provisioner_overload_signs_total",
+                "Calls to the driver whose end brought the limit down, by kind of call and class.",
                 &labels,
             )?,
         })
     }
 
-    /// The metrics of calls of this method, as in `/csi.v1.Controller/CreateVolume`.
-    pub fn method(&self, method: &'static str) -> PaceMetrics {
-        PaceMetrics { families: self.clone(), method }
+    /// The metrics of this kind of call.
+    pub fn of(&self, call: &'static str) -> PaceMetrics {
+        PaceMetrics { families: self.clone(), call }
     }
 
-    /// Forgets how classes stood.
+    /// Forgets how classes stood: told anew of each before a scrape.
     pub fn clear(&self) {
         self.limit.reset();
         self.waiting.reset();
@@ -56,13 +56,13 @@ impl PacesMetrics {
 impl PaceMetrics {
     /// A call showed that the driver has too much on its hands.
     pub fn sign(&self, class: &str) {
-        self.families.signs.with_label_values(&[self.method, class]).inc();
+        self.families.signs.with_label_values(&[self.call, class]).inc();
     }
 
     /// How a class stands now.
     #[allow(clippy::cast_possible_wrap)] // counts of things in memory
     pub fn stands(&self, class: &str, limit: usize, waiting: usize) {
-        self.families.limit.with_label_values(&[self.method, class]).set(limit as i64);
-        self.families.waiting.with_label_values(&[self.method, class]).set(waiting as i64);
+        self.families.limit.with_label_values(&[self.call, class]).set(limit as i64);
+        self.families.waiting.with_label_values(&[self.call, class]).set(waiting as i64);
     }
 }

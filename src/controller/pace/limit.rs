@@ -5,15 +5,16 @@
 //! time is passed in. Promises a limit from one to the maximum, and that it reaches the maximum
 //! again within a bounded number of calls that go well.
 //!
-//! - A *sign* is a call that met with overload while at least half the limit was in use: the call
-//!   of a lone claim that hangs says nothing about how many may run. Calls begun before the last
-//!   fall ended tell nothing new.
+//! - A *sign* is a call that met with overload while more than half the limit was in use: the call
+//!   of a lone claim that hangs says nothing about how many may run. One that was refused is a sign
+//!   as well when so many at once have not gone well before. Calls begun before the last fall ended
+//!   tell nothing new.
 //! - A limit that has fallen knows its *ceiling*, where the signs began: it climbs to just below,
 //!   stays there for a while, and then tries the ceiling again. Without one it doubles each round.
 //! - A sign while a single call runs is an outage: the class *rests*, and then one call at a time
 //!   shows whether it is over.
-//! - A call that found its volume locked by its own earlier call is no sign, but where the ceiling
-//!   is being tried: nothing tells the two apart there.
+//! - A repeated call that finds its volume locked has met its own earlier call, which says nothing
+//!   of load, unless the limit has fallen and so many calls have not gone well since.
 
 use tokio::time::{Duration, Instant};
 
@@ -42,6 +43,8 @@ pub(super) struct Limit {
     bottom: Option<usize>,
     /// Where the last signs began.
     ceiling: Option<usize>,
+    /// How many calls at once have gone well since: one is always tried.
+    good: usize,
     /// Calls that went well since the limit last changed.
     well: usize,
     /// By how much it rises next.
@@ -77,6 +80,7 @@ impl Limit {
             fresh: 0,
             bottom: None,
             ceiling: None,
+            good: 1,
             well: 0,
             step: 1,
             rest: None,
@@ -131,27 +135,36 @@ impl Limit {
     /// took it for a sign.
     pub(super) fn end(&mut self, call: Call, strain: Strain, repeats: bool, now: Instant) -> bool {
         self.under_way = self.under_way.saturating_sub(1);
+        let is_sign = self.is_sign(call, strain, repeats);
         match strain {
-            Strain::Unknown => false,
-            Strain::Bearable => {
-                self.went_well();
-                false
-            }
-            Strain::Locked if repeats && !self.tries_ceiling(call) => {
+            Strain::Unknown => {}
+            Strain::Bearable => self.went_well(call),
+            Strain::Locked | Strain::Overload if is_sign => self.sign(now),
+            Strain::Locked | Strain::Overload => {
                 self.rest = self.rest.map(|rest| Rest { until: now + rest.length, ..rest });
-                false
             }
-            Strain::Locked | Strain::Overload => self.sign(call, now),
         }
+        is_sign
     }
 
-    /// Whether the call began where signs had begun before.
-    fn tries_ceiling(&self, call: Call) -> bool {
-        self.ceiling.is_some_and(|ceiling| call.rank >= ceiling)
+    /// Whether the end of this call says that the driver has too much on its hands.
+    fn is_sign(&self, call: Call, strain: Strain, repeats: bool) -> bool {
+        let in_use = call.rank * 2 > self.limit;
+        let untried = call.rank > self.good;
+        let says_so = match strain {
+            Strain::Unknown | Strain::Bearable => false,
+            Strain::Overload => in_use,
+            Strain::Locked if repeats => untried && self.ceiling.is_some(),
+            Strain::Locked => in_use || untried,
+        };
+        says_so && call.number > self.fresh
     }
 
-    fn went_well(&mut self) {
+    fn went_well(&mut self, call: Call) {
         self.rest = None;
+        if call.number > self.fresh {
+            self.good = self.good.max(call.rank);
+        }
         self.well += 1;
         if self.well >= self.round() {
             self.rise();
@@ -186,11 +199,7 @@ impl Limit {
         (self.well, self.bottom) = (0, None);
     }
 
-    fn sign(&mut self, call: Call, now: Instant) -> bool {
-        let idle_half = call.rank * 2 <= self.limit;
-        if call.number <= self.fresh || idle_half {
-            return false;
-        }
+    fn sign(&mut self, now: Instant) {
         self.last_sign = Some(now);
         (self.well, self.step) = (0, 1);
         if self.limit == 1 {
@@ -198,7 +207,6 @@ impl Limit {
         } else {
             self.fall();
         }
-        true
     }
 
     /// One call less, down to half of where the round of calls began.
@@ -209,8 +217,9 @@ impl Limit {
         });
         self.limit -= 1;
         self.bottom = Some(bottom).filter(|bottom| self.limit > *bottom);
+        self.good = self.good.min(self.limit);
         if self.bottom.is_none() {
-            self.fresh = self.begun;
+            (self.fresh, self.good) = (self.begun, 1);
         }
     }
 
@@ -218,7 +227,7 @@ impl Limit {
     fn rest(&mut self, now: Instant) {
         let length = self.rest.map_or(REST.0, |rest| (rest.length * 2).min(REST.1));
         self.rest = Some(Rest { until: now + length, length });
-        (self.ceiling, self.bottom) = (None, None);
+        (self.ceiling, self.bottom, self.good) = (None, None, 1);
         self.fresh = self.begun;
     }
 }

@@ -18,8 +18,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub use self::shares::Standing;
-use self::shares::{Shares, Ticket};
+use self::shares::{Shares, Standing, Ticket};
 use super::provisioner::Strain;
 use crate::{metrics::PaceMetrics, workqueue::Queue};
 
@@ -53,9 +52,11 @@ impl Pace {
         self.0.shares.lock().holds(key)
     }
 
-    /// How each class stands that has calls, or a lowered limit.
-    pub fn standings(&self) -> Vec<Standing> {
-        self.0.shares.lock().standings()
+    /// Tells the metrics how each class stands that has calls, or a lowered limit.
+    pub fn tell(&self) {
+        for Standing { class, limit, waiting } in self.0.shares.lock().standings() {
+            self.0.metrics.stands(&class, limit, waiting);
+        }
     }
 
     /// Wakes those who wait for a time to pass; never ends.

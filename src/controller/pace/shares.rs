@@ -59,13 +59,13 @@ impl Ticket {
 
 /// How a class stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub(super) struct Standing {
     /// The class.
-    pub class: Arc<str>,
+    pub(super) class: Arc<str>,
     /// How many calls may run at once.
-    pub limit: usize,
+    pub(super) limit: usize,
     /// How many keys wait for theirs.
-    pub waiting: usize,
+    pub(super) waiting: usize,
 }
 
 impl Shares {
