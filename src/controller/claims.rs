@@ -22,7 +22,7 @@ use super::{
     leftover::Leftover,
     ownership::{self, Identity, SELECTED_NODE},
     pace::{Look, Pace, Permit},
-    provisioner::{Failure, Order, Outcome, Provisioner},
+    provisioner::{Failure, Order, Outcome, Provisioner, Strain},
     pv_store::{PvStore, Unsaved},
 };
 use crate::{
@@ -130,7 +130,8 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
     let (first, last) = POLL;
     let grown =
         first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
-    grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
+    // Never longer than the longest: a volume that is ready is not left waiting.
+    grown.mul_f64(0.75 + unit / 4.0).min(retry_max)
 }
 
 /// A volume that nobody wants any more is about to be released: where the class of its claim now
@@ -312,7 +313,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
         }
-        self.events.provisioning(&order.claim);
+        if !permit.repeats() {
+            self.events.provisioning(&order.claim);
+        }
         tracing::trace!("asking the provisioner");
         let started = Instant::now();
         let outcome = self.provisioner.provision(order.clone()).await;
@@ -369,6 +372,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.failed(&order.claim, &failure.to_string());
             }
+            Outcome::Background(failure)
+                if !self.book.warns(order.claim.uid(), failure.strain()) =>
+            {
+                self.tell_still_open(order, failure);
+            }
             Outcome::Final(failure) | Outcome::Background(failure) | Outcome::NoChange(failure) => {
                 self.tell_failure(order, failure);
             }
@@ -379,6 +387,20 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
+        self.count_failure(&order.claim);
+    }
+
+    /// Tells that the end of an open call is still unknown, in a way that was warned of before:
+    /// once, and again when the way changes.
+    fn tell_still_open(&self, order: &Order, failure: &Failure) {
+        tracing::debug!(error = %failure, "the call is still open");
+        let why = match failure.strain() {
+            Strain::Locked => "the driver still works on it",
+            _ => "the driver does not answer in time",
+        };
+        if self.book.tells(order.claim.uid(), why, Duration::ZERO) {
+            self.events.still_provisioning(&order.claim, why);
+        }
         self.count_failure(&order.claim);
     }
 

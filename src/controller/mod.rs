@@ -4,7 +4,8 @@
 //! `claim_book` (what is known, fed by the watches) → the queue `claims` → `claims` (what to do
 //! now) → the provisioner → `claim_state` (what follows) → `pv_store` (the PersistentVolume). A
 //! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
-//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume.
+//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume, `pace` to as many
+//! calls at once as the driver bears.
 //!
 //! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
 //! before volumes (safety rule 6), that no work starts before what it needs is listed, and that

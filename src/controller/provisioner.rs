@@ -102,7 +102,7 @@ impl Outcome {
 }
 
 /// What the end of an attempt says of the driver's load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Strain {
     /// Nothing: no call was made.
     #[default]
@@ -152,6 +152,11 @@ impl Failure {
     #[must_use]
     pub fn with_strain(self, strain: Strain) -> Self {
         Self { strain, ..self }
+    }
+
+    /// What the end of the call says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        self.strain
     }
 
     /// Whether the failure says nothing about an earlier call.

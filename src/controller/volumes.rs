@@ -158,11 +158,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    async fn delete_at_driver(
-        &self,
-        volume: &Arc<Volume>,
-        permit: Permit,
-    ) -> Result<(), String> {
+    async fn delete_at_driver(&self, volume: &Arc<Volume>, permit: Permit) -> Result<(), String> {
         self.book.deletion_begins(volume);
         tracing::trace!("asking the provisioner to delete");
         let outcome = self.provisioner.delete(Arc::clone(volume)).await;

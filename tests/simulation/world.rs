@@ -146,7 +146,15 @@ impl Simulation {
         api.create(&class).unwrap();
         let script = Script { name: Some(DRIVER.into()), ..Script::default() };
         let driver = Arc::new(driver::Host::new(Scripted::new(script)));
-        Self { api, driver, seed, dials: Arc::default(), user, processes: Mutex::default(), elsewhere: None }
+        Self {
+            api,
+            driver,
+            seed,
+            dials: Arc::default(),
+            user,
+            processes: Mutex::default(),
+            elsewhere: None,
+        }
     }
 
     /// The same with another driver.

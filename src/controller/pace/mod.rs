@@ -127,6 +127,11 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// Whether an earlier call for the same volume may still run.
+    pub fn repeats(&self) -> bool {
+        self.repeats
+    }
+
     /// The call ended, and this is what its end says of the driver's load.
     pub fn ended(mut self, strain: Strain) {
         self.end(strain);
@@ -137,7 +142,11 @@ impl Permit {
         let repeats = self.repeats;
         let sign = self.pace.change(|shares, now| shares.end(&ticket, strain, repeats, now));
         if sign {
-            tracing::debug!(class = ticket.class(), ?strain, "the driver has too much on its hands");
+            tracing::debug!(
+                class = ticket.class(),
+                ?strain,
+                "the driver has too much on its hands"
+            );
             self.pace.0.metrics.sign(ticket.class());
         }
     }

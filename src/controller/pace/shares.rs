@@ -192,8 +192,7 @@ impl Shares {
         if self.under_way >= self.total {
             return None;
         }
-        let may_call =
-            |(_, class): &(_, &Class)| !class.line.is_empty() && class.limit.admits(now);
+        let may_call = |(_, class): &(_, &Class)| !class.line.is_empty() && class.limit.admits(now);
         let next = self
             .classes
             .iter()
