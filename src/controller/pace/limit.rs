@@ -33,7 +33,8 @@ const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Clone)]
 pub(super) struct Limit {
     max: usize,
-    limit: usize,
+    /// How many calls may run at once.
+    allowed: usize,
     under_way: usize,
     /// How many calls were begun.
     begun: u64,
@@ -74,7 +75,7 @@ impl Limit {
         let max = max.max(1);
         Self {
             max,
-            limit: max,
+            allowed: max,
             under_way: 0,
             begun: 0,
             fresh: 0,
@@ -90,7 +91,7 @@ impl Limit {
 
     /// How many calls may run at once.
     pub(super) fn limit(&self) -> usize {
-        self.limit
+        self.allowed
     }
 
     /// How many calls run.
@@ -100,13 +101,13 @@ impl Limit {
 
     /// Whether it says nothing that a new one would not say.
     pub(super) fn is_as_new(&self) -> bool {
-        self.under_way == 0 && self.limit == self.max && self.rest.is_none()
+        self.under_way == 0 && self.allowed == self.max && self.rest.is_none()
     }
 
     /// Whether one more call may begin.
     pub(super) fn admits(&self, now: Instant) -> bool {
         match self.rest {
-            None => self.under_way < self.limit,
+            None => self.under_way < self.allowed,
             Some(rest) => self.under_way == 0 && rest.until <= now,
         }
     }
@@ -149,7 +150,7 @@ impl Limit {
 
     /// Whether the end of this call says that the driver has too much on its hands.
     fn is_sign(&self, call: Call, strain: Strain, repeats: bool) -> bool {
-        let in_use = call.rank * 2 > self.limit;
+        let in_use = call.rank * 2 > self.allowed;
         let untried = call.rank > self.good;
         let says_so = match strain {
             Strain::Unknown | Strain::Bearable => false,
@@ -173,25 +174,25 @@ impl Limit {
 
     /// How many calls must go well before the limit rises.
     fn round(&self) -> usize {
-        let below_ceiling = self.ceiling == Some(self.limit + 1);
-        if below_ceiling { self.limit * PLATEAU } else { self.limit }
+        let below_ceiling = self.ceiling == Some(self.allowed + 1);
+        if below_ceiling { self.allowed * PLATEAU } else { self.allowed }
     }
 
     fn rise(&mut self) {
-        let ceiling = self.ceiling.filter(|ceiling| self.limit < *ceiling);
-        let risen = (self.limit + self.step).min(self.max);
+        let ceiling = self.ceiling.filter(|ceiling| self.allowed < *ceiling);
+        let risen = (self.allowed + self.step).min(self.max);
         match ceiling {
-            Some(ceiling) if self.limit + 1 == ceiling => {
-                self.limit = ceiling;
+            Some(ceiling) if self.allowed + 1 == ceiling => {
+                self.allowed = ceiling;
                 self.step = 1;
             }
             Some(ceiling) => {
-                self.limit = risen.min(ceiling - 1);
+                self.allowed = risen.min(ceiling - 1);
                 self.step *= 2;
             }
             // A whole round went well at the ceiling: it is none.
             None => {
-                self.limit = risen;
+                self.allowed = risen;
                 self.step = self.step.saturating_mul(2).min(self.max);
                 self.ceiling = None;
             }
@@ -202,7 +203,7 @@ impl Limit {
     fn sign(&mut self, now: Instant) {
         self.last_sign = Some(now);
         (self.well, self.step) = (0, 1);
-        if self.limit == 1 {
+        if self.allowed == 1 {
             self.rest(now);
         } else {
             self.fall();
@@ -212,12 +213,12 @@ impl Limit {
     /// One call less, down to half of where the round of calls began.
     fn fall(&mut self) {
         let bottom = self.bottom.unwrap_or_else(|| {
-            self.ceiling = Some(self.limit);
-            self.limit / 2
+            self.ceiling = Some(self.allowed);
+            self.allowed / 2
         });
-        self.limit -= 1;
-        self.bottom = Some(bottom).filter(|bottom| self.limit > *bottom);
-        self.good = self.good.min(self.limit);
+        self.allowed -= 1;
+        self.bottom = Some(bottom).filter(|bottom| self.allowed > *bottom);
+        self.good = self.good.min(self.allowed);
         if self.bottom.is_none() {
             (self.fresh, self.good) = (self.begun, 1);
         }

@@ -85,7 +85,9 @@ impl Pace {
         let served = shares.serve(now);
         let another_time = shares.next_time() != before;
         drop(shares);
-        served.into_iter().for_each(|key| self.0.queue.add(key));
+        for key in served {
+            self.0.queue.add(key);
+        }
         if another_time {
             self.0.changed.notify_waiters();
         }
