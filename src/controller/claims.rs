@@ -42,6 +42,10 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
 const PATIENCE: Duration = Duration::from_millis(900);
 
+/// How long an open call may take before its user is told that it still does: the warning of its
+/// unknown end is news enough before.
+const STILL_OPEN: Duration = Duration::from_secs(30);
+
 /// Works on claims.
 pub struct ClaimWorker<P> {
     /// Makes the volumes.
@@ -398,7 +402,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Strain::Locked => "the driver still works on it",
             _ => "the driver does not answer in time",
         };
-        if self.book.tells(order.claim.uid(), why, Duration::ZERO) {
+        if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
             self.events.still_provisioning(&order.claim, why);
         }
         self.count_failure(&order.claim);
