@@ -5,7 +5,7 @@
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +20,7 @@ use super::{
     leftover::Leftover,
     open_calls,
     ownership::Identity,
-    provisioner::{Order, Outcome},
+    provisioner::{Order, Outcome, Strain},
 };
 use crate::{
     kube_api::{
@@ -76,6 +76,8 @@ struct Entry {
     order: Option<Order>,
     /// How often in a row the open call was asked after.
     polls: u32,
+    /// Of which kinds of unknown end its user was warned since then.
+    warned: BTreeSet<Strain>,
     /// What it waits for beside the driver.
     obstacle: Option<Obstacle>,
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
@@ -385,8 +387,13 @@ impl ClaimBook {
             let (state, next) =
                 std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
-            entry.polls = if next == Next::Poll { entry.polls.saturating_add(1) } else { 0 };
-            entry.obstacle = None;
+            if next == Next::Poll {
+                entry.polls = entry.polls.saturating_add(1);
+            } else {
+                entry.polls = 0;
+                entry.warned.clear();
+                entry.obstacle = None;
+            }
             (next, entry.polls)
         };
         self.change(uid, answered).unwrap_or((Next::Drop, 0))
@@ -438,6 +445,12 @@ impl ClaimBook {
             news
         };
         self.change(uid, tells).unwrap_or(false)
+    }
+
+    /// Whether the claim's user is to be warned that a call had this kind of unknown end: once
+    /// while its end is asked after.
+    pub fn warns(&self, uid: &str, kind: Strain) -> bool {
+        self.change(uid, |entry| entry.warned.insert(kind)).unwrap_or(true)
     }
 
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {

@@ -21,7 +21,8 @@ use super::{
     exclusive::Exclusive,
     leftover::Leftover,
     ownership::{self, Identity, SELECTED_NODE},
-    provisioner::{Failure, Order, Outcome, Provisioner},
+    pace::{Look, Pace, Permit},
+    provisioner::{Failure, Order, Outcome, Provisioner, Strain},
     pv_store::{PvStore, Unsaved},
 };
 use crate::{
@@ -40,6 +41,10 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 /// How long something that often passes by itself may keep a claim waiting before its user is
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
 const PATIENCE: Duration = Duration::from_millis(900);
+
+/// How long an open call may take before its user is told that it still does: the warning of its
+/// unknown end is news enough before.
+const STILL_OPEN: Duration = Duration::from_secs(30);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
@@ -61,6 +66,8 @@ pub struct ClaimWorker<P> {
     pub metrics: ControllerMetrics,
     /// One actor a volume.
     pub exclusive: Exclusive,
+    /// How many CreateVolume calls there may be.
+    pub pace: Pace,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// `--retry-interval-max`: no wait is longer.
@@ -127,7 +134,8 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
     let (first, last) = POLL;
     let grown =
         first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
-    grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
+    // Never longer than the longest: a volume that is ready is not left waiting.
+    grown.mul_f64(0.75 + unit / 4.0).min(retry_max)
 }
 
 /// A volume that nobody wants any more is about to be released: where the class of its claim now
@@ -152,6 +160,7 @@ fn source_label(claim: &Claim) -> &'static str {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(&self, uid: &str) -> Verdict {
+        let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else { return Verdict::Done };
         let _held = self.exclusive.hold(&key).await;
         let audited = self.book.take_audited(uid);
@@ -164,10 +173,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             pv = key,
             code = field::Empty
         );
-        self.step(uid, glance, audited).instrument(span).await
+        self.step(uid, glance, audited, look).instrument(span).await
     }
 
-    async fn step(&self, uid: &str, glance: Glance, audited: bool) -> Verdict {
+    async fn step(&self, uid: &str, glance: Glance, audited: bool, mut look: Look) -> Verdict {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
@@ -179,7 +188,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Provision(class) => {
                 self.count_audit(audited);
-                self.take(uid, glance, class).await
+                // The wait for it holds nothing: the claim comes again when it is its turn.
+                let Some(permit) = look.permit(class.name(), glance.order.is_some()) else {
+                    return Verdict::Wait;
+                };
+                self.take(uid, glance, class, permit).await
             }
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
@@ -203,7 +216,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Takes the claim in hand.
-    async fn take(&self, uid: &str, glance: Glance, class: Arc<StorageClass>) -> Verdict {
+    async fn take(
+        &self,
+        uid: &str,
+        glance: Glance,
+        class: Arc<StorageClass>,
+        permit: Permit,
+    ) -> Verdict {
         let order = match glance.order.clone() {
             Some(open) => open,
             None => self.order(&glance.claim, class),
@@ -212,7 +231,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Verdict::Done;
         }
         match self.settle_doubt(uid, &glance, &order).await {
-            Ok(()) => self.provision(uid, order).await,
+            Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,
         }
     }
@@ -293,15 +312,18 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
-    async fn provision(&self, uid: &str, order: Order) -> Verdict {
+    async fn provision(&self, uid: &str, order: Order, permit: Permit) -> Verdict {
         if !self.book.called(uid, &order) {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
         }
-        self.events.provisioning(&order.claim);
+        if !permit.repeats() {
+            self.events.provisioning(&order.claim);
+        }
         tracing::trace!("asking the provisioner");
         let started = Instant::now();
         let outcome = self.provisioner.provision(order.clone()).await;
+        permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
@@ -354,6 +376,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.failed(&order.claim, &failure.to_string());
             }
+            Outcome::Background(failure)
+                if !self.book.warns(order.claim.uid(), failure.strain()) =>
+            {
+                self.tell_still_open(order, failure);
+            }
             Outcome::Final(failure) | Outcome::Background(failure) | Outcome::NoChange(failure) => {
                 self.tell_failure(order, failure);
             }
@@ -364,6 +391,20 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
+        self.count_failure(&order.claim);
+    }
+
+    /// Tells that the end of an open call is still unknown, in a way that was warned of before:
+    /// once, and again when the way changes.
+    fn tell_still_open(&self, order: &Order, failure: &Failure) {
+        tracing::debug!(error = %failure, "the call is still open");
+        let why = match failure.strain() {
+            Strain::Locked => "the driver still works on it",
+            _ => "the driver does not answer in time",
+        };
+        if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
+            self.events.still_provisioning(&order.claim, why);
+        }
         self.count_failure(&order.claim);
     }
 

@@ -35,6 +35,15 @@ impl ClaimEvents {
         self.0.event(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
+    /// A call is still open, for this reason.
+    pub fn still_provisioning(&self, claim: &Claim, why: &str) {
+        let text = format!(
+            "Still provisioning volume for claim \"{}\": {why}; it is asked again until it is done",
+            claim_key(claim)
+        );
+        self.0.event(&subject(claim), Severity::Normal, "Provisioning", &text);
+    }
+
     /// Something that no call will change keeps the claim from its volume: the last word until
     /// that changes, so it gets out however many failures came before.
     pub fn blocked(&self, claim: &Claim, why: &str) {

@@ -4,7 +4,8 @@
 //! `claim_book` (what is known, fed by the watches) → the queue `claims` → `claims` (what to do
 //! now) → the provisioner → `claim_state` (what follows) → `pv_store` (the PersistentVolume). A
 //! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
-//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume.
+//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume, `pace` to as many
+//! calls at once as the driver bears.
 //!
 //! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
 //! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
@@ -21,6 +22,7 @@ pub mod finalizers;
 pub mod leftover;
 pub mod open_calls;
 pub mod ownership;
+pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
 pub mod volume_book;
@@ -44,6 +46,7 @@ use self::{
     events::{ClaimEvents, VolumeEvents},
     exclusive::Exclusive,
     ownership::Identity,
+    pace::Pace,
     provisioner::Provisioner,
     pv_store::PvStore,
     volume_book::{VolumeBook, Wake},
@@ -148,6 +151,16 @@ impl<P: Provisioner> Controller<P> {
         let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
         let (counted, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&counted.census()));
+        let pace = |queue: &Queue<String>, call| {
+            Pace::new(settings.workers, queue.clone(), metrics.pace.of(call))
+        };
+        let creates = pace(&queues.claims, "create");
+        let deletes = pace(&queues.volumes, "delete");
+        let (paces, gauges) = ([creates.clone(), deletes.clone()], metrics.pace.clone());
+        metrics.before_scrape(move || {
+            gauges.clear();
+            paces.iter().for_each(Pace::tell);
+        });
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -165,6 +178,7 @@ impl<P: Provisioner> Controller<P> {
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
+            pace: deletes,
         };
         let claims = ClaimWorker {
             provisioner,
@@ -176,6 +190,7 @@ impl<P: Provisioner> Controller<P> {
             events: ClaimEvents::new(events),
             metrics: metrics.controller.clone(),
             exclusive,
+            pace: creates,
             random: Arc::clone(&random),
             retry_max: settings.retry_max,
         };
@@ -321,7 +336,13 @@ impl<P: Provisioner> Controller<P> {
         };
         let on_panic = move |uid: &String, panic: &str| dead.panicked(uid, panic);
         let (queue, tasks) = (self.queues.claims.clone(), self.tasks.clone());
-        workqueue::work(queue, self.settings.workers, tasks, "claim", handler, on_panic).await;
+        // As many again find out whose turn it is, and save.
+        let hands = self.settings.workers.saturating_mul(2);
+        let work = workqueue::work(queue, hands, tasks, "claim", handler, on_panic);
+        tokio::select! {
+            () = work => {}
+            () = self.claims.pace.keep_time() => {}
+        }
     }
 
     async fn work_volumes(&self) {
@@ -333,7 +354,12 @@ impl<P: Provisioner> Controller<P> {
         };
         let on_panic = move |name: &String, panic: &str| dead.panicked(name, panic);
         let (queue, tasks) = (self.queues.volumes.clone(), self.tasks.clone());
-        workqueue::work(queue, self.settings.workers, tasks, "volume", handler, on_panic).await;
+        let workers = self.settings.workers;
+        let work = workqueue::work(queue, workers, tasks, "volume", handler, on_panic);
+        tokio::select! {
+            () = work => {}
+            () = self.volumes.pace.keep_time() => {}
+        }
     }
 
     async fn work_unsaved(&self) {
@@ -368,11 +394,15 @@ impl<P: Provisioner> Controller<P> {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
         for uid in self.claims.book.all() {
             // Whether anything is due for a claim shows when it is looked at.
-            if !claims.holds(&uid) {
+            if !claims.holds(&uid) && !self.claims.pace.holds(&uid) {
                 self.claims.book.audited(&uid);
             }
         }
-        let forgotten = |name: &String| !volumes.holds(name) && !self.volumes.book.is_removed(name);
+        let forgotten = |name: &String| {
+            !volumes.holds(name)
+                && !self.volumes.pace.holds(name)
+                && !self.volumes.book.is_removed(name)
+        };
         for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.audit_found("volumes");
         }

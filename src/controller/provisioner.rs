@@ -84,6 +84,34 @@ pub enum Outcome {
     Reschedule(Failure),
 }
 
+impl Outcome {
+    /// What the attempt says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        match self {
+            Self::Provisioned(_) | Self::Unusable(_) => Strain::Bearable,
+            Self::Ignored { .. } | Self::NoChange(_) => Strain::Unknown,
+            Self::Final(failure)
+            | Self::Infeasible(failure)
+            | Self::Background(failure)
+            | Self::Reschedule(failure) => failure.strain,
+        }
+    }
+}
+
+/// What the end of an attempt says of the driver's load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Strain {
+    /// Nothing: no call was made.
+    #[default]
+    Unknown,
+    /// The driver had the time to decide.
+    Bearable,
+    /// The driver already works on this volume, or on as much as it can.
+    Locked,
+    /// The driver did not answer in time, or could not.
+    Overload,
+}
+
 /// What a provisioner made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Made {
@@ -102,18 +130,30 @@ pub struct Failure {
     /// Codes that never close an open call (safety rule 3): the driver says that the volume is
     /// there under other terms, or would not say at all.
     inconclusive: bool,
+    strain: Strain,
 }
 
 impl Failure {
     /// A failure told in these words.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), inconclusive: false }
+        Self { message: message.to_string(), inconclusive: false, strain: Strain::Unknown }
     }
 
     /// A failure that says nothing about whether an earlier call left a volume behind.
     #[must_use]
     pub fn inconclusive(self) -> Self {
         Self { inconclusive: true, ..self }
+    }
+
+    /// The same after a call whose end says this of the driver's load.
+    #[must_use]
+    pub fn with_strain(self, strain: Strain) -> Self {
+        Self { strain, ..self }
+    }
+
+    /// What the end of the call says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        self.strain
     }
 
     /// Whether the failure says nothing about an earlier call.
@@ -134,4 +174,15 @@ pub enum DeleteOutcome {
     },
     /// The attempt failed.
     Failed(Failure),
+}
+
+impl DeleteOutcome {
+    /// What the attempt says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        match self {
+            Self::Deleted => Strain::Bearable,
+            Self::Attached { .. } => Strain::Unknown,
+            Self::Failed(failure) => failure.strain,
+        }
+    }
 }

@@ -74,6 +74,8 @@ pub struct Glance {
     pub fresh: bool,
     /// How far its deletion has come.
     pub deletion: Deletion,
+    /// Whether its deletion was taken in hand before.
+    pub begun: bool,
 }
 
 impl VolumeBook {
@@ -153,8 +155,9 @@ impl VolumeBook {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
         let fresh = inner.sighted.remove(name).is_some_and(|at| at.elapsed() < FRESH);
-        let deletion = inner.deletions.get(volume.uid()).copied().unwrap_or_default();
-        Some(Glance { volume, fresh, deletion })
+        let known = inner.deletions.get(volume.uid()).copied();
+        let deletion = known.unwrap_or_default();
+        Some(Glance { volume, fresh, deletion, begun: known.is_some() })
     }
 
     /// The deletion of the volume is taken in hand.

@@ -14,6 +14,8 @@ use super::{
     events::{PANICKED, VolumeEvents},
     exclusive::Exclusive,
     finalizers::{self, Due, due},
+    ownership::class_of_volume,
+    pace::{Look, Pace, Permit},
     provisioner::{DeleteOutcome, Provisioner},
     volume_book::{Deletion, Glance, VolumeBook},
 };
@@ -40,28 +42,31 @@ pub struct VolumeWorker<P> {
     pub metrics: ControllerMetrics,
     /// One actor a volume.
     pub exclusive: Exclusive,
+    /// How many DeleteVolume calls there may be.
+    pub pace: Pace,
 }
 
 impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Verdict {
+        let look = self.pace.look(name);
         let _held = self.exclusive.hold(name).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else { return Verdict::Done };
         let claim = glance.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        self.step(glance).instrument(span).await
+        self.step(glance, look).instrument(span).await
     }
 
-    async fn step(&self, glance: Glance) -> Verdict {
+    async fn step(&self, glance: Glance, look: Look) -> Verdict {
         let volume = Arc::clone(&glance.volume);
         tracing::debug!(due = ?due(&volume), deletion = ?glance.deletion, "looking at the volume");
         match due(&volume) {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
             Due::Unprotect => self.finalizer(&volume, finalizers::unprotect(volume.uid())).await,
-            Due::Delete => self.delete(glance).await,
+            Due::Delete => self.delete(glance, look).await,
         }
     }
 
@@ -103,10 +108,16 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    async fn delete(&self, glance: Glance) -> Verdict {
-        if glance.deletion == Deletion::Removed {
-            return Verdict::Done;
-        }
+    async fn delete(&self, glance: Glance, mut look: Look) -> Verdict {
+        let permit = match glance.deletion {
+            Deletion::Removed => return Verdict::Done,
+            Deletion::AtDriver => None,
+            Deletion::NotYet => {
+                let class = class_of_volume(&glance.volume);
+                let Some(permit) = look.permit(class, glance.begun) else { return Verdict::Wait };
+                Some(permit)
+            }
+        };
         let started = Instant::now();
         let volume = match self.confirmed(&glance).await {
             Ok(Some(volume)) => volume,
@@ -116,8 +127,8 @@ impl<P: Provisioner> VolumeWorker<P> {
         if !self.provisioner.should_delete(&volume) {
             return Verdict::Done;
         }
-        if glance.deletion == Deletion::NotYet
-            && let Err(why) = self.delete_at_driver(&volume).await
+        if let Some(permit) = permit
+            && let Err(why) = self.delete_at_driver(&volume, permit).await
         {
             return self.failed(&volume, &why);
         }
@@ -147,10 +158,12 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    async fn delete_at_driver(&self, volume: &Arc<Volume>) -> Result<(), String> {
+    async fn delete_at_driver(&self, volume: &Arc<Volume>, permit: Permit) -> Result<(), String> {
         self.book.deletion_begins(volume);
         tracing::trace!("asking the provisioner to delete");
-        match self.provisioner.delete(Arc::clone(volume)).await {
+        let outcome = self.provisioner.delete(Arc::clone(volume)).await;
+        permit.ended(outcome.strain());
+        match outcome {
             DeleteOutcome::Deleted => {
                 self.book.deletion_reached(volume, Deletion::AtDriver);
                 Ok(())

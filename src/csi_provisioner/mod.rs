@@ -164,7 +164,7 @@ impl CsiProvisioner {
         if let Some(node) = self.attached_to(volume).map_err(failed)? {
             return Err(DeleteOutcome::Attached { node });
         }
-        let refused = |error: CallError| failed(Failure::new(error));
+        let refused = |error: CallError| failed(errors::call_failure(&error));
         let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(refused)?;
         let request =
             DeleteVolumeRequest { volume_id: handle.to_owned(), secrets: credentials.expose() };

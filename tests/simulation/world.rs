@@ -48,6 +48,8 @@ pub(crate) struct Simulation {
     /// Whom the program acts as.
     user: User,
     processes: Mutex<Vec<Process>>,
+    /// The way to another driver than `driver`.
+    elsewhere: Option<Connector>,
 }
 
 /// One run of the program.
@@ -144,7 +146,21 @@ impl Simulation {
         api.create(&class).unwrap();
         let script = Script { name: Some(DRIVER.into()), ..Script::default() };
         let driver = Arc::new(driver::Host::new(Scripted::new(script)));
-        Self { api, driver, seed, dials: Arc::default(), user, processes: Mutex::default() }
+        Self {
+            api,
+            driver,
+            seed,
+            dials: Arc::default(),
+            user,
+            processes: Mutex::default(),
+            elsewhere: None,
+        }
+    }
+
+    /// The same with another driver.
+    #[allow(dead_code)] // not every test has one
+    pub(crate) fn dialing(self, driver: Connector) -> Self {
+        Self { elsewhere: Some(driver), ..self }
     }
 
     /// Starts the program.
@@ -210,6 +226,9 @@ impl Simulation {
     }
 
     fn connector(&self) -> Connector {
+        if let Some(driver) = &self.elsewhere {
+            return Arc::clone(driver);
+        }
         let (driver, dials) = (Arc::clone(&self.driver), Arc::clone(&self.dials));
         Arc::new(move |_| {
             dials.fetch_add(1, Ordering::Relaxed);
