@@ -16,6 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    capacity::{self, Publishing},
     controller::{self, Controller, classes::Classes},
     csi::{
         self, Address, Connector, Driver, DriverSettings,
@@ -75,6 +76,10 @@ pub struct Host {
     pub pod_namespace: Option<String>,
     /// The namespace that the service account's files name.
     pub service_account_namespace: Option<String>,
+    /// The namespace of CSIStorageCapacity objects in the environment (`NAMESPACE`).
+    pub capacity_namespace: Option<String>,
+    /// The pod's name in the environment (`POD_NAME`).
+    pub pod_name: Option<String>,
 }
 
 /// Why the program ended before anybody asked it to.
@@ -89,6 +94,9 @@ pub enum Error {
     /// The driver could not be used at start.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
+    /// CSIStorageCapacity objects have no place or no owner.
+    #[error(transparent)]
+    Capacity(#[from] capacity::Error),
     /// The driver came back as another one; begins with the original's words, which stand in
     /// the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
@@ -115,7 +123,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Driver(error) => error.exit_code(),
-            Self::Http(_) | Self::Metrics(_) => 255,
+            Self::Capacity(_) | Self::Http(_) | Self::Metrics(_) => 255,
             Self::Election(_) => 2,
             Self::Unsupported(_)
             | Self::Address(_)
@@ -140,22 +148,35 @@ pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<
     }
 }
 
-/// Refuses what would be silently left undone.
+/// Refuses what would be silently left undone, whatever the driver.
 fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
-    let asked = [
-        (
-            flags.capacity.is_some(),
-            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
-        ),
-        (
-            flags.node_deployment.is_some(),
+    if flags.node_deployment.is_some() {
+        return Err(Error::Unsupported(
             "this version does not provision per node yet: start without --node-deployment",
-        ),
-    ];
-    asked
-        .into_iter()
-        .find(|(asked, _)| *asked)
-        .map_or(Ok(()), |(_, why)| Err(Error::Unsupported(why)))
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses what would be silently left undone with this driver.
+fn refuse_unsupported_driver(
+    flags: &Flags,
+    driver: &Driver,
+    publishing: &Publishing,
+) -> Result<(), Error> {
+    if flags.gates.topology
+        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
+    {
+        return Err(Error::Unsupported(
+            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
+        ));
+    }
+    match publishing {
+        Publishing::Nothing => Ok(()),
+        Publishing::To(_) => Err(Error::Unsupported(
+            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
+        )),
+    }
 }
 
 /// Everything that runs, wired up.
@@ -220,6 +241,8 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
+        let publishing = publishing(flags, &world.host, &driver, &lanes.objects).await?;
+        refuse_unsupported_driver(flags, &driver, &publishing)?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
@@ -509,16 +532,24 @@ async fn connect(
         timeout: flags.driver.timeout,
         tasks: tasks.clone(),
     };
-    let driver =
-        Driver::connect(settings, Arc::clone(&world.connector), gate.clone(), metrics).await?;
-    if flags.gates.topology
-        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
-    {
-        return Err(Error::Unsupported(
-            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
-        ));
-    }
-    Ok(driver)
+    let connector = Arc::clone(&world.connector);
+    Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)
+}
+
+/// What storage capacity is to be published.
+async fn publishing(
+    flags: &Flags,
+    host: &Host,
+    driver: &Driver,
+    client: &Client,
+) -> Result<Publishing, Error> {
+    let Some(capacity) = &flags.capacity else { return Ok(Publishing::Nothing) };
+    let settings = capacity::Settings {
+        namespace: host.capacity_namespace.as_deref(),
+        pod_name: host.pod_name.as_deref(),
+        owner_level: capacity.ownerref_level,
+    };
+    Ok(Publishing::prepare(client, settings, driver.capabilities()).await?)
 }
 
 /// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API

@@ -129,5 +129,7 @@ fn host() -> Host {
         pod_uid: pod_uid.or_else(|| pod_uid_from_mountinfo(&mounts)),
         pod_namespace: env::var("POD_NAMESPACE").ok(),
         service_account_namespace: file("namespace"),
+        capacity_namespace: env::var("NAMESPACE").ok(),
+        pod_name: env::var("POD_NAME").ok(),
     }
 }
