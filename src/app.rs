@@ -306,7 +306,9 @@ impl<'a> Program<'a> {
         let readiness = self.controller.readiness();
         let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
         let (features, classes) = (self.features(), self.classes.clone());
-        let (driver, namespace) = (self.driver.name().to_owned(), self.lease_namespace());
+        let driver = self.driver.name().to_owned();
+        let capacity = self.world.host.capacity_namespace.clone().unwrap_or_default();
+        let namespaces = preflight::Namespaces { lease: self.lease_namespace(), capacity };
         tasks.passing("preflight", async move {
             for _ in 0..PREFLIGHT_PATIENCE {
                 if readiness().is_ok() {
@@ -318,7 +320,7 @@ impl<'a> Program<'a> {
                 .any(|class| class.provisioner == driver && names_credentials(&class.parameters));
             let secrets = reads_secrets.then_some(Feature::Secrets);
             let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
-            preflight::run(client, &features, &namespace, &metrics).await;
+            preflight::run(client, &features, &namespaces, &metrics).await;
         });
     }
 
@@ -327,11 +329,14 @@ impl<'a> Program<'a> {
         let capabilities = self.driver.capabilities();
         let modifies =
             self.attributes_classes && capabilities.controller.contains(&Rpc::ModifyVolume);
+        let owner_level = self.flags.capacity.as_ref().and_then(|flags| flags.ownerref_level);
         [
             (true, Feature::Provisioning),
             (self.attachments.is_some(), Feature::Attachments),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
+            (owner_level.is_some(), Feature::CapacityOwner),
+            (owner_level.is_some_and(|level| level > 1), Feature::CapacityOwnersOwner),
         ]
         .into_iter()
         .filter_map(|(used, feature)| used.then_some(feature))

@@ -205,7 +205,12 @@ impl Simulation {
                 self.seed.wrapping_mul(1000).wrapping_add(number),
             )),
             spawner: Arc::new(process.tasks.clone()),
-            host: Host { name: host.to_owned(), ..Host::default() },
+            host: Host {
+                name: host.to_owned(),
+                capacity_namespace: Some("default".to_owned()),
+                pod_name: Some(host.to_owned()),
+                ..Host::default()
+            },
         }
     }
 
