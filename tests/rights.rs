@@ -241,7 +241,7 @@ async fn a_claims_attributes_class_must_be_readable() {
     }
 }
 
-/// The pod `host`, whose ReplicaSet belongs to a Deployment.
+/// The pod `host`, whose `ReplicaSet` belongs to a Deployment.
 fn create_pod(simulation: &Simulation) {
     let metadata = |name: &str, kind: &str, owner: &str| {
         json!({"name": name, "namespace": "default", "ownerReferences": [

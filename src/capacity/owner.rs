@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// A cluster where a pod's owners are a ReplicaSet, a Deployment and a World.
+    /// A cluster where a pod's owners are a `ReplicaSet`, a Deployment and a World.
     fn cluster(seen: &str) -> Answer {
         let kinds = |kinds: Value| Answer::json(200, &json!({"resources": kinds}));
         let owned = |owners: Value| {
