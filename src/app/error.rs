@@ -1,6 +1,6 @@
 //! Why the program ended before anybody asked it to, and the exit code that says so.
 
-use crate::{csi, http, leader, runtime::TaskEnded};
+use crate::{capacity, csi, http, leader, runtime::TaskEnded};
 
 /// Why the program ended before anybody asked it to.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,9 @@ pub enum Error {
     /// The driver could not be used at start.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
+    /// CSIStorageCapacity objects have no owner.
+    #[error("look up owner(s) of pod: {0}")]
+    CapacityOwner(#[from] capacity::owner::LookupError),
     /// The driver came back as another one; begins with the original's words, which stand in
     /// the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
@@ -40,7 +43,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Driver(error) => error.exit_code(),
-            Self::Http(_) | Self::Metrics(_) => 255,
+            Self::CapacityOwner(_) | Self::Http(_) | Self::Metrics(_) => 255,
             Self::Election(_) => 2,
             Self::Unsupported(_)
             | Self::Address(_)

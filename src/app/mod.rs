@@ -24,7 +24,10 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::Error;
 use self::{
     settings::{controller_settings, lane_settings, provisioner_settings},
-    support::{connect, refuse_unsupported, serves_attributes_classes},
+    support::{
+        connect, publishing, refuse_unsupported, refuse_unsupported_driver,
+        serves_attributes_classes,
+    },
 };
 use crate::{
     controller::{self, Controller, classes::Classes},
@@ -152,6 +155,8 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
+        let publishing = publishing(flags, &driver, &lanes.objects).await?;
+        refuse_unsupported_driver(flags, &driver, &publishing)?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);

@@ -20,7 +20,12 @@ impl Program<'_> {
         let readiness = self.controller.readiness();
         let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
         let (features, classes) = (self.features(), self.classes.clone());
-        let (driver, namespace) = (self.driver.name().to_owned(), self.lease_namespace());
+        let driver = self.driver.name().to_owned();
+        let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
+        let namespaces = preflight::Namespaces {
+            lease: self.lease_namespace(),
+            capacity: capacity.unwrap_or_default(),
+        };
         tasks.passing("preflight", async move {
             for _ in 0..PREFLIGHT_PATIENCE {
                 if readiness().is_ok() {
@@ -32,7 +37,7 @@ impl Program<'_> {
                 .any(|class| class.provisioner == driver && names_credentials(&class.parameters));
             let secrets = reads_secrets.then_some(Feature::Secrets);
             let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
-            preflight::run(client, &features, &namespace, &metrics).await;
+            preflight::run(client, &features, &namespaces, &metrics).await;
         });
     }
 
@@ -41,11 +46,14 @@ impl Program<'_> {
         let capabilities = self.driver.capabilities();
         let modifies =
             self.attributes_classes && capabilities.controller.contains(&Rpc::ModifyVolume);
+        let owner = self.flags.capacity.as_ref().and_then(|flags| flags.owner.as_ref());
         [
             (true, Feature::Provisioning),
             (self.attachments.is_some(), Feature::Attachments),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
+            (owner.is_some(), Feature::CapacityOwner),
+            (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),
         ]
         .into_iter()
         .filter_map(|(used, feature)| used.then_some(feature))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Error, World};
 use crate::{
+    capacity::{self, Publishing},
     csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
     flags::Flags,
     kube_api::{Client, views::VolumeAttributesClass},
@@ -12,25 +13,38 @@ use crate::{
     runtime::{Gate, Tasks},
 };
 
-/// Refuses what would be silently left undone.
+/// Refuses what would be silently left undone, whatever the driver.
 pub(super) fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
-    let asked = [
-        (
-            flags.capacity.is_some(),
-            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
-        ),
-        (
-            flags.node_deployment.is_some(),
+    if flags.node_deployment.is_some() {
+        return Err(Error::Unsupported(
             "this version does not provision per node yet: start without --node-deployment",
-        ),
-    ];
-    asked
-        .into_iter()
-        .find(|(asked, _)| *asked)
-        .map_or(Ok(()), |(_, why)| Err(Error::Unsupported(why)))
+        ));
+    }
+    Ok(())
 }
 
-/// Connects to the driver, and refuses one that this version does not handle.
+/// Refuses what would be silently left undone with this driver.
+pub(super) fn refuse_unsupported_driver(
+    flags: &Flags,
+    driver: &Driver,
+    publishing: &Publishing,
+) -> Result<(), Error> {
+    if flags.gates.topology
+        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
+    {
+        return Err(Error::Unsupported(
+            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
+        ));
+    }
+    match publishing {
+        Publishing::Nothing => Ok(()),
+        Publishing::To(_) => Err(Error::Unsupported(
+            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
+        )),
+    }
+}
+
+/// Connects to the driver.
 pub(super) async fn connect(
     flags: &Flags,
     world: &World,
@@ -43,16 +57,22 @@ pub(super) async fn connect(
         timeout: flags.driver.timeout,
         tasks: tasks.clone(),
     };
-    let driver =
-        Driver::connect(settings, Arc::clone(&world.connector), gate.clone(), metrics).await?;
-    if flags.gates.topology
-        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
-    {
-        return Err(Error::Unsupported(
-            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
-        ));
-    }
-    Ok(driver)
+    let connector = Arc::clone(&world.connector);
+    Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)
+}
+
+/// What storage capacity is to be published.
+pub(super) async fn publishing(
+    flags: &Flags,
+    driver: &Driver,
+    client: &Client,
+) -> Result<Publishing, Error> {
+    let Some(flags) = &flags.capacity else { return Ok(Publishing::Nothing) };
+    let settings = capacity::Settings {
+        namespace: &flags.namespace,
+        owner: flags.owner.as_ref().map(|owner| (owner.pod.as_str(), owner.level)),
+    };
+    Ok(Publishing::prepare(client, settings, driver.capabilities()).await?)
 }
 
 /// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API

@@ -324,7 +324,11 @@ fn settings_that_contradict_end_with_the_originals_codes() {
             1,
             "only one of `--metrics-address` and `--http-endpoint` can be set.",
         ),
-        (&["--node-deployment"], 255, "NODE_NAME"),
+        (
+            &["--node-deployment"],
+            255,
+            "The NODE_NAME environment variable must be set when using --enable-node-deployment.",
+        ),
         (
             &["--logging-format=xml"],
             1,

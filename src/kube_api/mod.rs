@@ -42,6 +42,7 @@ pub mod views;
 pub use cache::{Cache, Change};
 pub use client::{Client, Patch};
 pub use config::{ConfigError, ConfigSource};
+pub use discovery::Served;
 pub use error::{ApiError, Refusal};
 pub use kind::Kind;
 pub use lanes::{LaneSettings, Lanes, RateLimit};

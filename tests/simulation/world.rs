@@ -188,7 +188,12 @@ impl Simulation {
     fn launch(&self, host: &str, flags: &[&str]) -> Process {
         let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
         let args = program.iter().chain(flags).map(Into::into);
-        let flags = Flags::parse(args, |_| None).unwrap().flags;
+        let environment = |variable: &str| match variable {
+            "NAMESPACE" => Some("default".into()),
+            "POD_NAME" => Some(host.into()),
+            _ => None,
+        };
+        let flags = Flags::parse(args, environment).unwrap().flags;
         let process = Process {
             tasks: Tasks::default(),
             clock: Arc::new(SimulatedClock::new()),
