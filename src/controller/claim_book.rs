@@ -81,6 +81,8 @@ struct Entry {
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
     shown: bool,
     existence: Existence,
+    /// Whether its PersistentVolume was let go of, and the claim asks anew once it is gone.
+    returns: bool,
     /// When the claim was first seen.
     since: Option<Instant>,
     /// Whether the audit queued it when nothing else had.
@@ -234,11 +236,17 @@ impl ClaimBook {
     /// in the original, its next event or the audit brings it back.
     pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
-        if inner.change(claim_uid(volume), Entry::volume_gone).is_some() {
-            return None;
+        let own = claim_uid(volume);
+        if let Some(returns) = inner.change(own, Entry::volume_gone) {
+            return returns.then(|| own.to_owned());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
         inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
+    }
+
+    /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
+    pub fn returns(&self, volume: &Volume) {
+        self.change(claim_uid(volume), |entry| entry.returns = true);
     }
 
     /// A list of all PersistentVolumes begins.
@@ -247,11 +255,12 @@ impl ClaimBook {
     }
 
     /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
-    /// not show, whose end was missed.
-    pub fn volumes_listed(&self) {
+    /// not show, whose end was missed. Names the claims to look at for that.
+    pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let missing = inner.entries.values_mut().filter(|entry| !entry.shown);
-        missing.filter(|entry| entry.state == ClaimState::Done).for_each(Entry::volume_gone);
+        let missing = inner.entries.iter_mut().filter(|(_, entry)| !entry.shown);
+        let done = missing.filter(|(_, entry)| entry.state == ClaimState::Done);
+        done.filter_map(|(uid, entry)| entry.volume_gone().then(|| uid.clone())).collect()
     }
 
     /// The key under which one actor at a time works for the claim: the name of its
@@ -482,9 +491,11 @@ impl Entry {
         self.advance(|state| state.volume_seen(handle));
     }
 
-    fn volume_gone(&mut self) {
+    /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
+    fn volume_gone(&mut self) -> bool {
         self.doubt = Doubt::VolumeAndClaim;
         self.advance(ClaimState::volume_gone);
+        std::mem::take(&mut self.returns)
     }
 }
 

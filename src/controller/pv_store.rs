@@ -208,6 +208,12 @@ impl PvStore {
         self.unsaved.borrow().values().any(|unsaved| unsaved.handle() == handle)
     }
 
+    /// Whether a volume of this handle waits to be saved as another PersistentVolume.
+    pub fn holds_as_another(&self, handle: &str, name: &str) -> bool {
+        let same = |unsaved: &Arc<Unsaved>| unsaved.handle() == handle && unsaved.name() != name;
+        self.unsaved.borrow().values().any(same)
+    }
+
     /// Waits until nothing waits to be saved.
     pub async fn emptied(&self) {
         // The sender lives as long as `self`.
