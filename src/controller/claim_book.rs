@@ -449,6 +449,13 @@ impl ClaimBook {
         self.change(uid, tells).unwrap_or(false)
     }
 
+    /// Whether the claim waits for something that its user was not told of, noticed just now.
+    pub fn is_untold(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        let obstacle = inner.entries.get(uid).and_then(|entry| entry.obstacle.as_ref());
+        obstacle.is_some_and(|it| it.told.is_none() && it.since.elapsed().is_zero())
+    }
+
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.0.inner.lock().change(uid, change)
     }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, field};
 
 use super::{
@@ -30,7 +30,7 @@ use crate::{
         views::{Claim, StorageClass, View as _, Volume},
     },
     metrics::ControllerMetrics,
-    runtime::Random,
+    runtime::{Random, Tasks},
     workqueue::Verdict,
 };
 
@@ -63,6 +63,8 @@ pub struct ClaimWorker<P> {
     pub exclusive: Exclusive,
     /// Jitter.
     pub random: Arc<dyn Random>,
+    /// Tells in time.
+    pub tasks: Tasks,
     /// `--retry-interval-max`: no wait is longer.
     pub retry_max: Duration,
 }
@@ -151,7 +153,7 @@ fn source_label(claim: &Claim) -> &'static str {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
-    pub async fn sync(&self, uid: &str) -> Verdict {
+    pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let Some(key) = self.book.key(uid) else { return Verdict::Done };
         let _held = self.exclusive.hold(&key).await;
         let audited = self.book.take_audited(uid);
@@ -167,13 +169,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.step(uid, glance, audited).instrument(span).await
     }
 
-    async fn step(&self, uid: &str, glance: Glance, audited: bool) -> Verdict {
-        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
-        match plan(&self.identity, &glance, class) {
+    async fn step(self: &Arc<Self>, uid: &str, glance: Glance, audited: bool) -> Verdict {
+        match self.plan(&glance) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
                 tracing::debug!(why, "the claim waits");
                 self.tell_blocked(&glance.claim, &why, PATIENCE);
+                self.tell_in_time(uid, &why);
                 self.count_failure(&glance.claim);
                 Verdict::Retry
             }
@@ -188,6 +190,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    fn plan(&self, glance: &Glance) -> Plan {
+        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+        plan(&self.identity, glance, class)
+    }
+
     /// Something was due for a claim that no queue held until the audit found it.
     fn count_audit(&self, audited: bool) {
         if audited {
@@ -200,6 +207,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         if self.book.tells(claim.uid(), why, patience) {
             self.events.blocked(claim, why);
         }
+    }
+
+    /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
+    /// the next try takes to come.
+    fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
+        if !self.book.is_untold(uid) {
+            return;
+        }
+        let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
+        self.tasks.passing("telling of a claim that waits", async move {
+            sleep(PATIENCE).await;
+            let Some(glance) = worker.book.glance(&uid) else { return };
+            if matches!(worker.plan(&glance), Plan::Blocked(still) if still == why) {
+                worker.tell_blocked(&glance.claim, &why, PATIENCE);
+            }
+        });
     }
 
     /// Takes the claim in hand.

@@ -184,6 +184,7 @@ impl<P: Provisioner> Controller<P> {
             metrics: metrics.controller.clone(),
             exclusive,
             random: Arc::clone(&random),
+            tasks: tasks.clone(),
             retry_max: settings.retry_max,
         };
         let unsynced = || watch::Sender::new(false);
