@@ -5,7 +5,8 @@
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -58,6 +59,43 @@ struct Inner {
     entries: BTreeMap<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<String, String>,
+    /// Claims that are not ours, or not yet, and were there before we worked.
+    older: Older,
+}
+
+/// The unbound claims of others that were not born under our eyes: should one become ours, it may
+/// have a PersistentVolume already. Kept as hashes; two that share one cost a look.
+#[derive(Debug, Default)]
+struct Older {
+    known: BTreeSet<u32>,
+    listing: Option<BTreeSet<u32>>,
+}
+
+impl Older {
+    fn restarted(&mut self) {
+        self.listing = Some(BTreeSet::new());
+    }
+
+    fn complete(&mut self) {
+        self.known = self.listing.take().unwrap_or_default();
+    }
+
+    fn insert(&mut self, uid: &str) {
+        self.listing.as_mut().unwrap_or(&mut self.known).insert(hash(uid));
+    }
+
+    /// Forgets the claim: whether it was there before.
+    fn remove(&mut self, uid: &str) -> bool {
+        let listed = self.listing.as_mut().is_some_and(|listing| listing.remove(&hash(uid)));
+        self.known.remove(&hash(uid)) || listed
+    }
+}
+
+/// The same in every process; whoever aims at it makes us look, and no more.
+fn hash(uid: &str) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    (hasher.finish() >> 32) as u32
 }
 
 /// One claim in work.
@@ -96,11 +134,13 @@ struct Obstacle {
     since: Instant,
     /// When the claim's user was last told.
     told: Option<Instant>,
+    /// Whether somebody sees to it that it is told in time.
+    in_time: bool,
 }
 
 impl Obstacle {
     fn new(what: &str) -> Self {
-        Self { what: what.to_owned(), since: Instant::now(), told: None }
+        Self { what: what.to_owned(), since: Instant::now(), told: None, in_time: false }
     }
 
     /// Whether to tell it now: once it has stood for `patience`, and again before its event is
@@ -178,6 +218,7 @@ impl ClaimBook {
         match sighting {
             Sighting::Restarted => {
                 inner.claims.restarted();
+                inner.older.restarted();
                 Vec::new()
             }
             Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
@@ -187,6 +228,7 @@ impl ClaimBook {
             }
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
+                inner.older.remove(claim.uid());
                 inner.gone(claim.uid()).into_iter().collect()
             }
             Sighting::Unreadable { uid, .. } => {
@@ -195,6 +237,7 @@ impl ClaimBook {
             }
             Sighting::Complete => {
                 let vanished = inner.claims.complete();
+                inner.older.complete();
                 vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
             }
         }
@@ -207,11 +250,15 @@ impl ClaimBook {
         match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
-            Change::Nothing => return Vec::new(),
+            Change::Nothing => {
+                inner.not_ours(&claim, born_under_our_eyes);
+                return Vec::new();
+            }
         }
+        let older = inner.older.remove(&uid);
         if !inner.entries.contains_key(&uid) {
             let name = (self.0.volume_name)(&uid);
-            inner.enter(&uid, name, born_under_our_eyes);
+            inner.enter(&uid, name, born_under_our_eyes && !older);
         }
         if let Some(entry) = inner.entries.get_mut(&uid) {
             (entry.claim, entry.present) = (claim, true);
@@ -381,6 +428,13 @@ impl ClaimBook {
         self.change(uid, |entry| std::mem::take(&mut entry.audited)).unwrap_or(false)
     }
 
+    /// Whether the claim is gone for good: deleted, or bound to something.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        let stands = |entry: &Entry| !entry.existence.is_over() && entry.claim.is_unbound();
+        !inner.entries.get(uid).is_some_and(stands)
+    }
+
     /// Whether the claim's volume still waits to be saved.
     pub fn is_saving(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
@@ -449,11 +503,14 @@ impl ClaimBook {
         self.change(uid, tells).unwrap_or(false)
     }
 
-    /// Whether the claim waits for something that its user was not told of, noticed just now.
-    pub fn is_untold(&self, uid: &str) -> bool {
-        let inner = self.0.inner.lock();
-        let obstacle = inner.entries.get(uid).and_then(|entry| entry.obstacle.as_ref());
-        obstacle.is_some_and(|it| it.told.is_none() && it.since.elapsed().is_zero())
+    /// Whether the claim waits for something that its user is still to be told of; asked once
+    /// for each such thing.
+    pub fn take_untold(&self, uid: &str) -> bool {
+        let take = |entry: &mut Entry| {
+            let obstacle = entry.obstacle.as_mut().filter(|obstacle| obstacle.told.is_none());
+            obstacle.is_some_and(|obstacle| !std::mem::replace(&mut obstacle.in_time, true))
+        };
+        self.change(uid, take).unwrap_or(false)
     }
 
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
@@ -529,6 +586,15 @@ impl Inner {
         let since = Some(Instant::now());
         self.entries
             .insert(uid.to_owned(), Entry { volume_name, doubt, since, ..Entry::default() });
+    }
+
+    /// A claim of somebody else's, or of nobody's yet, goes past.
+    fn not_ours(&mut self, claim: &Claim, born_under_our_eyes: bool) {
+        if !claim.is_unbound() {
+            self.older.remove(claim.uid());
+        } else if !born_under_our_eyes {
+            self.older.insert(claim.uid());
+        }
     }
 
     /// The claim is there, but no longer of interest (bound, handed to another driver).

@@ -212,7 +212,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
     /// the next try takes to come.
     fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
-        if !self.book.is_untold(uid) {
+        if !self.book.take_untold(uid) {
             return;
         }
         let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
@@ -270,7 +270,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(error) => {
                 let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
                 tracing::warn!("{why}");
-                self.tell_blocked(&order.claim, &why, PATIENCE);
+                // What is forbidden stays so; other errors often pass by themselves.
+                let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
+                self.tell_blocked(&order.claim, &why, patience);
                 Err(Verdict::Retry)
             }
         }

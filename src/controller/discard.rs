@@ -1,7 +1,8 @@
 //! Removing a volume that cannot be used, without a PersistentVolume.
 //!
 //! Owns the conditions under which that is safe (safety rule 8), read live before every attempt:
-//! no PersistentVolume has the claim's name or the volume's handle, none that waits to be saved
+//! no PersistentVolume has the claim's name (but a stranger's of another volume) or the volume's
+//! handle, none that waits to be saved
 //! has it either, and the claim is unbound or gone. Promises that the claim is not asked for
 //! again before the volume is gone, that a volume which may be somebody's is left alone, counted
 //! and told (rule 14), and that its user hears what became of it. That the answer came in this
@@ -86,7 +87,8 @@ async fn objection(
     handle: &str,
 ) -> Result<Option<String>, ApiError> {
     if let Ok(name) = &order.volume_name
-        && exists(client.get::<Volume>(Name::cluster(name)?).await)?.is_some()
+        && let Some(named) = exists(client.get::<Volume>(Name::cluster(name)?).await)?
+        && !is_strangers(&named, uid, handle)
     {
         return Ok(Some(format!("PersistentVolume {name:?} exists")));
     }
@@ -105,6 +107,13 @@ async fn objection(
     };
     client.list(&Scope::all(), look).await?;
     Ok(owner)
+}
+
+/// Whether the PersistentVolume is certainly another claim's, of another volume: it has the name
+/// that ours would get, and says nothing about our volume (safety rule 7, last case).
+fn is_strangers(volume: &Volume, uid: &str, handle: &str) -> bool {
+    let owner = volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str());
+    owner.is_some_and(|owner| !owner.is_empty() && owner != uid) && volume.handle() != handle
 }
 
 /// What was read, where it exists.
@@ -159,6 +168,9 @@ mod tests {
         let claim = |uid: &str, volume: Option<&str>| {
             Some(json!({"metadata": {"uid": uid}, "spec": {"volumeName": volume}}))
         };
+        let named = |uid: &str, handle: &str| {
+            Some(json!({"spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}))
+        };
         let table = [
             (None, None, vec![], None),
             (None, claim("u", None), vec!["a", "b"], None),
@@ -166,6 +178,10 @@ mod tests {
             (None, claim("other", Some("pv")), vec![], None),
             (None, claim("u", Some("pv")), vec![], Some("the claim is bound")),
             (Some(json!({})), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("u", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("x", "h"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("x", "other"), None, vec![], None),
+            (named("x", "other"), None, vec!["h"], Some(r#"PersistentVolume "pv-h" has it"#)),
             (None, claim("u", None), vec!["a", "h"], Some(r#"PersistentVolume "pv-h" has it"#)),
         ];
         for (named, claim, handles, expected) in table {

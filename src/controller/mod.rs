@@ -221,7 +221,11 @@ impl<P: Provisioner> Controller<P> {
         let synced = self.synced.claims.clone();
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
-            queues.wake_claims(book.observe(sighting));
+            let claims = book.observe(sighting);
+            // Nobody is left to mend what keeps its volume from being saved.
+            let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
+            queues.wake_unsaved(given_up.cloned().collect());
+            queues.wake_claims(claims);
             if complete {
                 synced.send_replace(true);
             }
