@@ -77,7 +77,9 @@ impl Older {
     }
 
     fn complete(&mut self) {
-        self.known = self.listing.take().unwrap_or_default();
+        if let Some(listing) = self.listing.take() {
+            self.known = listing;
+        }
     }
 
     fn insert(&mut self, uid: &str) {
@@ -233,6 +235,7 @@ impl ClaimBook {
             }
             Sighting::Unreadable { uid, .. } => {
                 inner.claims.unreadable(&uid);
+                inner.older.insert(&uid);
                 Vec::new()
             }
             Sighting::Complete => {
