@@ -171,7 +171,7 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
-    /// Whether VolumeAttributesClasses are looked at.
+    /// Whether `VolumeAttributesClass` objects are looked at.
     attributes_classes: bool,
     /// Whether this process leads; always without election.
     leads: watch::Sender<bool>,

@@ -121,12 +121,22 @@ struct Entry {
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
     shown: bool,
     existence: Existence,
-    /// Whether its PersistentVolume was let go of, and the claim asks anew once it is gone.
-    returns: bool,
+    /// What the end of its PersistentVolume asks for.
+    once_gone: OnceGone,
     /// When the claim was first seen.
     since: Option<Instant>,
     /// Whether the audit queued it when nothing else had.
     audited: bool,
+}
+
+/// What becomes of a claim when its PersistentVolume is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum OnceGone {
+    /// Its next event or the audit brings it back, as in the original.
+    #[default]
+    Rests,
+    /// It asks anew: the PersistentVolume was let go of for that.
+    Returns,
 }
 
 /// What keeps a claim from its volume.
@@ -296,7 +306,7 @@ impl ClaimBook {
 
     /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
     pub fn returns(&self, volume: &Volume) {
-        self.change(claim_uid(volume), |entry| entry.returns = true);
+        self.change(claim_uid(volume), |entry| entry.once_gone = OnceGone::Returns);
     }
 
     /// A list of all PersistentVolumes begins.
@@ -562,7 +572,7 @@ impl Entry {
     fn volume_gone(&mut self) -> bool {
         self.doubt = Doubt::VolumeAndClaim;
         self.advance(ClaimState::volume_gone);
-        std::mem::take(&mut self.returns)
+        std::mem::take(&mut self.once_gone) == OnceGone::Returns
     }
 }
 

@@ -96,7 +96,9 @@ impl Attachments {
             if complete {
                 shared.listed.send_replace(true);
             }
-            detached.into_iter().for_each(|volume| on_detached(volume.into()));
+            for volume in detached {
+                on_detached(volume.into());
+            }
         }
     }
 }
