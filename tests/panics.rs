@@ -17,7 +17,7 @@ use csi_provisioner::{
         Controller, Parts, Settings,
         classes::Classes,
         leftover::Leftover,
-        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
     },
     kube_api::{
         LaneSettings, Lanes,
@@ -43,6 +43,8 @@ struct Panicking {
 }
 
 impl Provisioner for Panicking {
+    type Removal = ();
+
     fn name(&self) -> &str {
         DRIVER
     }
@@ -81,9 +83,13 @@ impl Provisioner for Panicking {
         true
     }
 
-    async fn delete(&self, _volume: Arc<Volume>) -> DeleteOutcome {
+    async fn prepare_delete(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        Ok(())
+    }
+
+    async fn delete(&self, (): ()) -> Result<(), NotDeleted> {
         assert!(self.deleted.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
-        DeleteOutcome::Deleted
+        Ok(())
     }
 }
 

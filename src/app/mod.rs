@@ -210,7 +210,8 @@ impl<'a> Program<'a> {
                 Arc::clone(&self.world.random),
                 &self.metrics,
             );
-            tasks.vital("watch of VolumeAttachments", reflector.run(attachments.observer()));
+            let observer = attachments.observer(self.controller.volume_waker());
+            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -58,6 +59,45 @@ struct Inner {
     entries: BTreeMap<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<String, String>,
+    /// Claims that are not ours, or not yet, and were there before we worked.
+    older: Older,
+}
+
+/// The unbound claims of others that were not born under our eyes: should one become ours, it may
+/// have a PersistentVolume already. Kept as hashes; two that share one cost a look.
+#[derive(Debug, Default)]
+struct Older {
+    known: BTreeSet<u32>,
+    listing: Option<BTreeSet<u32>>,
+}
+
+impl Older {
+    fn restarted(&mut self) {
+        self.listing = Some(BTreeSet::new());
+    }
+
+    fn complete(&mut self) {
+        if let Some(listing) = self.listing.take() {
+            self.known = listing;
+        }
+    }
+
+    fn insert(&mut self, uid: &str) {
+        self.listing.as_mut().unwrap_or(&mut self.known).insert(hash(uid));
+    }
+
+    /// Forgets the claim: whether it was there before.
+    fn remove(&mut self, uid: &str) -> bool {
+        let listed = self.listing.as_mut().is_some_and(|listing| listing.remove(&hash(uid)));
+        self.known.remove(&hash(uid)) || listed
+    }
+}
+
+/// The same in every process; whoever aims at it makes us look, and no more.
+fn hash(uid: &str) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    uid.hash(&mut hasher);
+    (hasher.finish() >> 32) as u32
 }
 
 /// One claim in work.
@@ -83,10 +123,22 @@ struct Entry {
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
     shown: bool,
     existence: Existence,
+    /// What the end of its PersistentVolume asks for.
+    once_gone: OnceGone,
     /// When the claim was first seen.
     since: Option<Instant>,
     /// Whether the audit queued it when nothing else had.
     audited: bool,
+}
+
+/// What becomes of a claim when its PersistentVolume is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum OnceGone {
+    /// Its next event or the audit brings it back, as in the original.
+    #[default]
+    Rests,
+    /// It asks anew: the PersistentVolume was let go of for that.
+    Returns,
 }
 
 /// What keeps a claim from its volume.
@@ -96,11 +148,13 @@ struct Obstacle {
     since: Instant,
     /// When the claim's user was last told.
     told: Option<Instant>,
+    /// Whether somebody sees to it that it is told in time.
+    in_time: bool,
 }
 
 impl Obstacle {
     fn new(what: &str) -> Self {
-        Self { what: what.to_owned(), since: Instant::now(), told: None }
+        Self { what: what.to_owned(), since: Instant::now(), told: None, in_time: false }
     }
 
     /// Whether to tell it now: once it has stood for `patience`, and again before its event is
@@ -178,6 +232,7 @@ impl ClaimBook {
         match sighting {
             Sighting::Restarted => {
                 inner.claims.restarted();
+                inner.older.restarted();
                 Vec::new()
             }
             Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
@@ -187,14 +242,17 @@ impl ClaimBook {
             }
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
+                inner.older.remove(claim.uid());
                 inner.gone(claim.uid()).into_iter().collect()
             }
             Sighting::Unreadable { uid, .. } => {
                 inner.claims.unreadable(&uid);
+                inner.older.insert(&uid);
                 Vec::new()
             }
             Sighting::Complete => {
                 let vanished = inner.claims.complete();
+                inner.older.complete();
                 vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
             }
         }
@@ -207,11 +265,15 @@ impl ClaimBook {
         match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
-            Change::Nothing => return Vec::new(),
+            Change::Nothing => {
+                inner.not_ours(&claim, born_under_our_eyes);
+                return Vec::new();
+            }
         }
+        let older = inner.older.remove(&uid);
         if !inner.entries.contains_key(&uid) {
             let name = (self.0.volume_name)(&uid);
-            inner.enter(&uid, name, born_under_our_eyes);
+            inner.enter(&uid, name, born_under_our_eyes && !older);
         }
         if let Some(entry) = inner.entries.get_mut(&uid) {
             (entry.claim, entry.present) = (claim, true);
@@ -236,11 +298,17 @@ impl ClaimBook {
     /// in the original, its next event or the audit brings it back.
     pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
-        if inner.change(claim_uid(volume), Entry::volume_gone).is_some() {
-            return None;
+        let own = claim_uid(volume);
+        if let Some(returns) = inner.change(own, Entry::volume_gone) {
+            return returns.then(|| own.to_owned());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
         inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
+    }
+
+    /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
+    pub fn returns(&self, volume: &Volume) {
+        self.change(claim_uid(volume), |entry| entry.once_gone = OnceGone::Returns);
     }
 
     /// A list of all PersistentVolumes begins.
@@ -249,11 +317,12 @@ impl ClaimBook {
     }
 
     /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
-    /// not show, whose end was missed.
-    pub fn volumes_listed(&self) {
+    /// not show, whose end was missed. Names the claims to look at for that.
+    pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let missing = inner.entries.values_mut().filter(|entry| !entry.shown);
-        missing.filter(|entry| entry.state == ClaimState::Done).for_each(Entry::volume_gone);
+        let missing = inner.entries.iter_mut().filter(|(_, entry)| !entry.shown);
+        let done = missing.filter(|(_, entry)| entry.state == ClaimState::Done);
+        done.filter_map(|(uid, entry)| entry.volume_gone().then(|| uid.clone())).collect()
     }
 
     /// The key under which one actor at a time works for the claim: the name of its
@@ -374,6 +443,13 @@ impl ClaimBook {
         self.change(uid, |entry| std::mem::take(&mut entry.audited)).unwrap_or(false)
     }
 
+    /// Whether the claim is gone for good: deleted, or bound to something.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        let stands = |entry: &Entry| !entry.existence.is_over() && entry.claim.is_unbound();
+        !inner.entries.get(uid).is_some_and(stands)
+    }
+
     /// Whether the claim's volume still waits to be saved.
     pub fn is_saving(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
@@ -453,6 +529,16 @@ impl ClaimBook {
         self.change(uid, |entry| entry.warned.insert(kind)).unwrap_or(true)
     }
 
+    /// Whether the claim waits for something that its user is still to be told of; asked once
+    /// for each such thing.
+    pub fn take_untold(&self, uid: &str) -> bool {
+        let take = |entry: &mut Entry| {
+            let obstacle = entry.obstacle.as_mut().filter(|obstacle| obstacle.told.is_none());
+            obstacle.is_some_and(|obstacle| !std::mem::replace(&mut obstacle.in_time, true))
+        };
+        self.change(uid, take).unwrap_or(false)
+    }
+
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.0.inner.lock().change(uid, change)
     }
@@ -495,9 +581,11 @@ impl Entry {
         self.advance(|state| state.volume_seen(handle));
     }
 
-    fn volume_gone(&mut self) {
+    /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
+    fn volume_gone(&mut self) -> bool {
         self.doubt = Doubt::VolumeAndClaim;
         self.advance(ClaimState::volume_gone);
+        std::mem::take(&mut self.once_gone) == OnceGone::Returns
     }
 }
 
@@ -524,6 +612,15 @@ impl Inner {
         let since = Some(Instant::now());
         self.entries
             .insert(uid.to_owned(), Entry { volume_name, doubt, since, ..Entry::default() });
+    }
+
+    /// A claim of somebody else's, or of nobody's yet, goes past.
+    fn not_ours(&mut self, claim: &Claim, born_under_our_eyes: bool) {
+        if !claim.is_unbound() {
+            self.older.remove(claim.uid());
+        } else if !born_under_our_eyes {
+            self.older.insert(claim.uid());
+        }
     }
 
     /// The claim is there, but no longer of interest (bound, handed to another driver).

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, field};
 
 use super::{
@@ -31,7 +31,7 @@ use crate::{
         views::{Claim, StorageClass, View as _, Volume},
     },
     metrics::ControllerMetrics,
-    runtime::Random,
+    runtime::{Random, Tasks},
     workqueue::Verdict,
 };
 
@@ -70,6 +70,8 @@ pub struct ClaimWorker<P> {
     pub pace: Pace,
     /// Jitter.
     pub random: Arc<dyn Random>,
+    /// Tells in time.
+    pub tasks: Tasks,
     /// `--retry-interval-max`: no wait is longer.
     pub retry_max: Duration,
 }
@@ -159,7 +161,7 @@ fn source_label(claim: &Claim) -> &'static str {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
-    pub async fn sync(&self, uid: &str) -> Verdict {
+    pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else { return Verdict::Done };
         let _held = self.exclusive.hold(&key).await;
@@ -176,13 +178,19 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.step(uid, glance, audited, look).instrument(span).await
     }
 
-    async fn step(&self, uid: &str, glance: Glance, audited: bool, mut look: Look) -> Verdict {
-        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
-        match plan(&self.identity, &glance, class) {
+    async fn step(
+        self: &Arc<Self>,
+        uid: &str,
+        glance: Glance,
+        audited: bool,
+        mut look: Look,
+    ) -> Verdict {
+        match self.plan(&glance) {
             Plan::Drop => Verdict::Done,
             Plan::Blocked(why) => {
                 tracing::debug!(why, "the claim waits");
                 self.tell_blocked(&glance.claim, &why, PATIENCE);
+                self.tell_in_time(uid, &why);
                 self.count_failure(&glance.claim);
                 Verdict::Retry
             }
@@ -201,6 +209,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    fn plan(&self, glance: &Glance) -> Plan {
+        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+        plan(&self.identity, glance, class)
+    }
+
     /// Something was due for a claim that no queue held until the audit found it.
     fn count_audit(&self, audited: bool) {
         if audited {
@@ -213,6 +226,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         if self.book.tells(claim.uid(), why, patience) {
             self.events.blocked(claim, why);
         }
+    }
+
+    /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
+    /// the next try takes to come.
+    fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
+        if !self.book.take_untold(uid) {
+            return;
+        }
+        let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
+        self.tasks.passing("telling of a claim that waits", async move {
+            sleep(PATIENCE).await;
+            let Some(glance) = worker.book.glance(&uid) else { return };
+            if matches!(worker.plan(&glance), Plan::Blocked(still) if still == why) {
+                worker.tell_blocked(&glance.claim, &why, PATIENCE);
+            }
+        });
     }
 
     /// Takes the claim in hand.
@@ -266,7 +295,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(error) => {
                 let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
                 tracing::warn!("{why}");
-                self.tell_blocked(&order.claim, &why, PATIENCE);
+                // What is forbidden stays so; other errors often pass by themselves.
+                let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
+                self.tell_blocked(&order.claim, &why, patience);
                 Err(Verdict::Retry)
             }
         }

@@ -166,6 +166,9 @@ mod tests {
         let claim = |uid: &str, volume: Option<&str>| {
             Some(json!({"metadata": {"uid": uid}, "spec": {"volumeName": volume}}))
         };
+        let named = |uid: &str, handle: &str| {
+            Some(json!({"spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}))
+        };
         let table = [
             (None, None, vec![], None),
             (None, claim("u", None), vec!["a", "b"], None),
@@ -173,6 +176,10 @@ mod tests {
             (None, claim("other", Some("pv")), vec![], None),
             (None, claim("u", Some("pv")), vec![], Some("the claim is bound")),
             (Some(json!({})), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("u", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("x", "h"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            // A stranger's of another handle: under a cut UUID that may be the same volume.
+            (named("x", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (None, claim("u", None), vec!["a", "h"], Some(r#"PersistentVolume "pv-h" has it"#)),
         ];
         for (named, claim, handles, expected) in table {

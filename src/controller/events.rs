@@ -81,6 +81,18 @@ impl VolumeEvents {
     pub fn failed_delete(&self, volume: &Volume, why: &str) {
         self.0.event(&subject(volume), Severity::Warning, "VolumeFailedDelete", why);
     }
+
+    /// The volume will be deleted once it is detached.
+    pub fn waits_for_detach(&self, volume: &Volume, node: &str) {
+        let text = format!("waiting for detach from node {node}");
+        self.0.event(&subject(volume), Severity::Normal, "WaitingForDetach", &text);
+    }
+
+    /// Somebody deleted the PersistentVolume before its claim was bound to it.
+    pub fn let_go(&self, volume: &Volume) {
+        let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";
+        self.0.event(&subject(volume), Severity::Warning, "DeletedBeforeBound", text);
+    }
 }
 
 /// The object as events name it.

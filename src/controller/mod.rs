@@ -19,6 +19,7 @@ mod discard;
 pub mod events;
 pub mod exclusive;
 pub mod finalizers;
+mod handles;
 pub mod leftover;
 pub mod open_calls;
 pub mod ownership;
@@ -36,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -69,6 +70,9 @@ const SAVERS: usize = 4;
 
 /// How often everything in work is looked at again, as the original's resync does; jittered.
 const AUDIT: Duration = Duration::from_secs(15 * 60);
+
+/// The time between two volumes that get the protection finalizer: at most 20 a second.
+const ADOPTION: Duration = Duration::from_millis(50);
 
 /// How the controller works.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +128,8 @@ struct Queues {
     volumes: Queue<String>,
     /// Unsaved volumes by their claim's UID.
     unsaved: Queue<String>,
+    /// Told when a volume is to be adopted.
+    adoption: Arc<Notify>,
     /// Whether anybody works. Until then the books alone say what there is to do: the queues of a
     /// standby would hold every key that it ever saw.
     working: Arc<AtomicBool>,
@@ -179,6 +185,7 @@ impl<P: Provisioner> Controller<P> {
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             pace: deletes,
+            store: store.clone(),
         };
         let claims = ClaimWorker {
             provisioner,
@@ -192,6 +199,7 @@ impl<P: Provisioner> Controller<P> {
             exclusive,
             pace: creates,
             random: Arc::clone(&random),
+            tasks: tasks.clone(),
             retry_max: settings.retry_max,
         };
         let unsynced = || watch::Sender::new(false);
@@ -228,7 +236,11 @@ impl<P: Provisioner> Controller<P> {
         let synced = self.synced.claims.clone();
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
-            queues.wake_claims(book.observe(sighting));
+            let claims = book.observe(sighting);
+            // Nobody is left to mend what keeps its volume from being saved.
+            let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
+            queues.wake_unsaved(given_up.cloned().collect());
+            queues.wake_claims(claims);
             if complete {
                 synced.send_replace(true);
             }
@@ -242,8 +254,11 @@ impl<P: Provisioner> Controller<P> {
         let synced = self.synced.volumes.clone();
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
-            let Wake { volumes, claims } = book.observe(sighting);
+            let Wake { volumes, adoption, claims } = book.observe(sighting);
             queues.wake_volumes(volumes);
+            if adoption {
+                queues.adoption.notify_one();
+            }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if complete {
@@ -269,6 +284,12 @@ impl<P: Provisioner> Controller<P> {
             random,
             &self.metrics,
         )
+    }
+
+    /// Wakes a volume by name: what kept it from being deleted may be over.
+    pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
+        let queues = self.queues.clone();
+        move |name| queues.wake_volumes(vec![name])
     }
 
     /// A check of whether everything has been listed once; an error names what has not.
@@ -306,6 +327,7 @@ impl<P: Provisioner> Controller<P> {
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.audit() => {}
+            () = self.adopt() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();
@@ -381,6 +403,24 @@ impl<P: Provisioner> Controller<P> {
         workqueue::work(queue, SAVERS, tasks, "unsaved volume", handler, on_panic).await;
     }
 
+    /// Puts the protection finalizer on volumes that lack it: at the first start these may be all
+    /// there are, and nobody waits for it. So it comes after all other work, and slowly.
+    async fn adopt(&self) {
+        loop {
+            for name in self.volumes.book.to_adopt() {
+                while !self.queues.are_idle() {
+                    tokio::time::sleep(ADOPTION).await;
+                }
+                // One that has failed comes when its back-off allows.
+                if !self.queues.volumes.holds(&name) {
+                    self.queues.wake_volumes(vec![name]);
+                    tokio::time::sleep(ADOPTION).await;
+                }
+            }
+            self.queues.adoption.notified().await;
+        }
+    }
+
     /// Queues everything in work again from time to time: the safety net under the watches.
     async fn audit(&self) {
         loop {
@@ -416,6 +456,7 @@ impl<P: Provisioner> Controller<P> {
     fn wake_all(&self) {
         self.queues.wake_claims(self.claims.book.all());
         self.queues.wake_volumes(self.volumes.book.all());
+        self.queues.adoption.notify_one();
         self.queues.wake_unsaved(self.claims.store.all());
     }
 }
@@ -428,8 +469,14 @@ impl Queues {
             claims: queue("claims", per_item()),
             volumes: queue("volumes", per_item()),
             unsaved: queue("unsavedpvs", Limiter::controller_default()),
+            adoption: Arc::default(),
             working: Arc::default(),
         }
+    }
+
+    /// Whether no claim and no volume is ready to be worked on.
+    fn are_idle(&self) -> bool {
+        self.claims.is_empty() && self.volumes.is_empty()
     }
 
     /// These claims need work.

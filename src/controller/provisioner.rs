@@ -13,6 +13,9 @@ use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
 pub trait Provisioner: Send + Sync + 'static {
+    /// A volume that is ready to be deleted.
+    type Removal: Send;
+
     /// The driver's name: classes and claims name it.
     fn name(&self) -> &str;
 
@@ -42,8 +45,16 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 
-    /// Deletes the volume at the driver.
-    fn delete(&self, volume: Arc<Volume>) -> impl Future<Output = DeleteOutcome> + Send;
+    /// Finds out whether the driver can be asked to delete the volume, and reads what that needs.
+    /// This may take its time: the volume is looked at again before [`Provisioner::delete`].
+    fn prepare_delete(
+        &self,
+        volume: &Volume,
+    ) -> impl Future<Output = Result<Self::Removal, NotDeleted>> + Send;
+
+    /// Deletes the volume at the driver, at once.
+    fn delete(&self, removal: Self::Removal)
+    -> impl Future<Output = Result<(), NotDeleted>> + Send;
 }
 
 /// One claim to provision for.
@@ -162,11 +173,9 @@ impl Failure {
     }
 }
 
-/// How an attempt to delete ended.
+/// Why a volume is not deleted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeleteOutcome {
-    /// The driver says that the volume is gone.
-    Deleted,
+pub enum NotDeleted {
     /// The volume is still attached; it goes on when the attachment does.
     Attached {
         /// The node it is attached to.
@@ -176,11 +185,10 @@ pub enum DeleteOutcome {
     Failed(Failure),
 }
 
-impl DeleteOutcome {
+impl NotDeleted {
     /// What the attempt says of the driver's load.
     pub fn strain(&self) -> Strain {
         match self {
-            Self::Deleted => Strain::Bearable,
             Self::Attached { .. } => Strain::Unknown,
             Self::Failed(failure) => failure.strain,
         }

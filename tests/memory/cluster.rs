@@ -1,7 +1,7 @@
 //! An API server that holds as many objects as a test asks for, and keeps none of them in memory.
 //!
-//! It answers what a standby asks: streamed lists, made up object by object while they are sent,
-//! and the Lease, which another replica holds.
+//! It answers what a standby asks: what is served and allowed, streamed lists, made up object by
+//! object while they are sent, and the Lease, which another replica holds.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 

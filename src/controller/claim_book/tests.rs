@@ -84,6 +84,29 @@ fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
 }
 
 #[test]
+fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours() {
+    let book = book();
+    let unmarked =
+        |uid: &str| claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}));
+    book.observe(Sighting::Restarted);
+    book.observe(Sighting::Listed(unmarked("listed")));
+    book.observe(Sighting::Listed(unmarked("gone")));
+    book.observe(Sighting::Complete);
+    book.observe(Sighting::Applied(unmarked("standby")));
+    book.start_working();
+    book.observe(Sighting::Applied(unmarked("born")));
+    for uid in ["listed", "standby", "born"] {
+        book.observe(Sighting::Applied(claim(uid)));
+    }
+    let doubt = |uid| book.glance(uid).unwrap().doubt;
+    assert_eq!(doubt("listed"), Doubt::Volume);
+    assert_eq!(doubt("standby"), Doubt::Volume);
+    assert_eq!(doubt("born"), Doubt::None);
+    book.observe(Sighting::Deleted(unmarked("gone")));
+    assert!(book.0.inner.lock().older.known.is_empty(), "nothing is kept of who is ours or gone");
+}
+
+#[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
