@@ -14,9 +14,9 @@ pub enum Error {
     /// The driver could not be used at start.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
-    /// CSIStorageCapacity objects have no owner.
-    #[error("look up owner(s) of pod: {0}")]
-    CapacityOwner(#[from] capacity::owner::LookupError),
+    /// CSIStorageCapacity objects have no place or no owner.
+    #[error(transparent)]
+    Capacity(#[from] capacity::Error),
     /// The driver came back as another one; begins with the original's words, which stand in
     /// the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
@@ -43,7 +43,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Driver(error) => error.exit_code(),
-            Self::CapacityOwner(_) | Self::Http(_) | Self::Metrics(_) => 255,
+            Self::Capacity(_) | Self::Http(_) | Self::Metrics(_) => 255,
             Self::Election(_) => 2,
             Self::Unsupported(_)
             | Self::Address(_)

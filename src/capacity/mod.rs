@@ -3,13 +3,12 @@
 //! Owns what `--enable-capacity` needs before anything can be published: where the objects go, who
 //! owns them ([`owner`]), and whether the driver says at all how much room it has. The
 //! publisher itself is still to come: until then the callers refuse what [`Publishing`] asks of it.
-//! Leaves the environment, and what is missing there, to `flags`.
+//! Leaves reading the environment to `flags`.
 
 pub mod owner;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use self::owner::LookupError;
 use crate::{
     csi::{Capabilities, proto::controller_service_capability::rpc::Type as Rpc},
     kube_api::Client,
@@ -18,9 +17,9 @@ use crate::{
 /// What flags and environment say.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings<'a> {
-    /// The objects' namespace, and that of this pod.
+    /// The objects' namespace, and that of this pod; empty where the environment has none.
     pub namespace: &'a str,
-    /// This pod, and how many controllers above it the owner is; `None`: no owner.
+    /// This pod (empty where the environment names none), and how many controllers above it the owner is; `None`: no owner.
     pub owner: Option<(&'a str, u32)>,
 }
 
@@ -42,16 +41,30 @@ pub struct Destination {
     pub owner: Option<OwnerReference>,
 }
 
+/// Why nothing can be published; in the original's words (reference 1.3).
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The objects need a namespace.
+    #[error("need NAMESPACE env variable for CSIStorageCapacity objects")]
+    NoNamespace,
+    /// The way to the owner begins at the pod.
+    #[error("need POD_NAME env variable to determine CSIStorageCapacity owner")]
+    NoPodName,
+    /// There is no such owner, or it cannot be found out.
+    #[error("look up owner(s) of pod: {0}")]
+    Owner(#[from] owner::LookupError),
+}
+
 impl Publishing {
     /// What `--enable-capacity` comes to with this driver. Nothing is written.
     ///
     /// # Errors
-    /// The owner cannot be found, whatever the driver can do: as in the original.
+    /// What is missing, whatever the driver can do: as in the original.
     pub async fn prepare(
         client: &Client,
         settings: Settings<'_>,
         driver: &Capabilities,
-    ) -> Result<Self, LookupError> {
+    ) -> Result<Self, Error> {
         let destination = Destination::find(client, settings).await?;
         if driver.controller.contains(&Rpc::GetCapacity) {
             return Ok(Self::To(destination));
@@ -64,10 +77,14 @@ impl Publishing {
 }
 
 impl Destination {
-    async fn find(client: &Client, settings: Settings<'_>) -> Result<Self, LookupError> {
+    async fn find(client: &Client, settings: Settings<'_>) -> Result<Self, Error> {
         let Settings { namespace, owner } = settings;
+        if namespace.is_empty() {
+            return Err(Error::NoNamespace);
+        }
         let owner = match owner {
             None => None,
+            Some(("", _)) => return Err(Error::NoPodName),
             Some((pod, levels)) => Some(owner::look_up(client, namespace, pod, levels).await?),
         };
         if let Some(OwnerReference { api_version, kind, name, .. }) = &owner {
@@ -104,7 +121,7 @@ mod tests {
         Settings { namespace: "csi", owner }
     }
 
-    async fn prepare(settings: Settings<'_>, driver: &[Rpc]) -> Result<Publishing, LookupError> {
+    async fn prepare(settings: Settings<'_>, driver: &[Rpc]) -> Result<Publishing, Error> {
         let driver =
             Capabilities { controller: driver.iter().copied().collect(), ..Default::default() };
         Publishing::prepare(&client(&server()), settings, &driver).await
@@ -125,16 +142,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_that_is_not_found_is_told_whatever_the_driver_can_do() {
-        for (owner, expected) in [
-            (("ghost", 0), "get object: pods \"ghost\" not found"),
+    async fn what_is_missing_is_told_in_this_order_whatever_the_driver_can_do() {
+        let namespace = "need NAMESPACE env variable for CSIStorageCapacity objects";
+        let pod = "need POD_NAME env variable to determine CSIStorageCapacity owner";
+        for (settings, expected) in [
+            (Settings { namespace: "", owner: Some(("", 1)) }, namespace),
+            (Settings { namespace: "", owner: None }, namespace),
+            (settings(Some(("", 0))), pod),
             (
-                ("prov-0", 1),
-                "v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
+                settings(Some(("ghost", 0))),
+                "look up owner(s) of pod: get object: pods \"ghost\" not found",
+            ),
+            (
+                settings(Some(("prov-0", 1))),
+                "look up owner(s) of pod: v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
             ),
         ] {
             for driver in [&[Rpc::GetCapacity][..], &[]] {
-                let error = prepare(settings(Some(owner)), driver).await.unwrap_err();
+                let error = prepare(settings, driver).await.unwrap_err();
                 assert_eq!(error.to_string(), expected);
             }
         }

@@ -116,7 +116,9 @@ mod tests {
     fn listed(volumes: &[(&str, &str)]) -> Handles {
         let mut handles = Handles::default();
         handles.restarted();
-        volumes.iter().for_each(|(uid, handle)| handles.seen(&volume(uid, handle)));
+        for (uid, handle) in volumes {
+            handles.seen(&volume(uid, handle));
+        }
         handles.complete();
         handles
     }

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, time::Duration};
 
 use super::{
-    Capacity, Flags, Gates, LeaderElection, Refusal,
+    Flags, Gates, LeaderElection, Refusal,
     command::Values,
     duration,
     retired::{
@@ -68,11 +68,6 @@ pub(super) fn after_version(values: &Values) -> Result<(), Refusal> {
 
 /// What the original only finds out later: once the driver has answered, or by a panic.
 pub(super) fn make_sense(flags: &Flags) -> Result<(), Refusal> {
-    flags
-        .capacity
-        .as_ref()
-        .map_or(Ok(()), knows_its_place)
-        .map_err(|text| Refusal::new(text, 255))?;
     let election = flags.leader_election.as_ref().map_or(Ok(()), election_times);
     election.map_err(|text| Refusal::new(text, 2))?;
     let Some(http) = &flags.http else { return Ok(()) };
@@ -92,17 +87,6 @@ pub(super) fn make_sense(flags: &Flags) -> Result<(), Refusal> {
     if let Some((_, what)) = taken.iter().find(|(taken, _)| *taken) {
         let text = format!("--metrics-path={} is {what}; use another", http.metrics_path);
         return Err(Refusal::new(&text, 2));
-    }
-    Ok(())
-}
-
-/// What CSIStorageCapacity objects need of the environment, in the original's words.
-fn knows_its_place(capacity: &Capacity) -> Result<(), &'static str> {
-    if capacity.namespace.is_empty() {
-        return Err("need NAMESPACE env variable for CSIStorageCapacity objects");
-    }
-    if capacity.owner.as_ref().is_some_and(|owner| owner.pod.is_empty()) {
-        return Err("need POD_NAME env variable to determine CSIStorageCapacity owner");
     }
     Ok(())
 }

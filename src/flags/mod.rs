@@ -123,7 +123,7 @@ pub struct Capacity {
     pub poll_interval: Duration,
     /// `--capacity-for-immediate-binding`.
     pub for_immediate_binding: bool,
-    /// The objects' namespace: the environment's `NAMESPACE`, not empty.
+    /// The objects' namespace: the environment's `NAMESPACE`; whoever publishes needs one.
     pub namespace: String,
     /// Who owns the objects; `None` (`--capacity-ownerref-level` is negative): nobody.
     pub owner: Option<Owner>,
@@ -132,7 +132,7 @@ pub struct Capacity {
 /// Who owns `CSIStorageCapacity` objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// This pod: the environment's `POD_NAME`, not empty.
+    /// This pod: the environment's `POD_NAME`; whoever looks for the owner needs it.
     pub pod: String,
     /// `--capacity-ownerref-level`: so many controllers above the pod.
     pub level: u32,

@@ -414,30 +414,16 @@ fn the_same_settings_are_fine_where_they_do_not_matter() {
 }
 
 #[test]
-fn capacity_needs_to_know_its_namespace_and_the_pod_that_owns_the_objects() {
-    let ends = |env: &[(&str, &str)], args: &[&str]| {
-        parse_in(env, args).map_err(|refusal| (refusal.exit_code, refusal.text))
-    };
-    let no_namespace = "need NAMESPACE env variable for CSIStorageCapacity objects";
-    let no_pod = "need POD_NAME env variable to determine CSIStorageCapacity owner";
-    for (env, text) in [
-        (&[][..], no_namespace),
-        (&[("NAMESPACE", ""), ("POD_NAME", "p"), ("POD_NAMESPACE", "csi")], no_namespace),
-        (&[("NAMESPACE", "csi")], no_pod),
-        (&[("NAMESPACE", "csi"), ("POD_NAME", "")], no_pod),
-    ] {
-        let election = ["--leader-election", "--leader-election-lease-duration=0s"];
-        for first in
-            [&["--enable-capacity"][..], &["--capacity-controller-deployment-mode=central"]]
-        {
-            let args = [first, &election].concat();
-            assert_eq!(ends(env, &args), Err((255, text.to_owned())), "{env:?}");
-        }
-        assert!(ends(env, &[]).is_ok());
+fn the_environment_says_where_capacity_objects_belong() {
+    let capacity =
+        |env: &[(&str, &str)], args: &[&str]| parse_in(env, args).unwrap().flags.capacity.unwrap();
+    for arg in ["--enable-capacity", "--capacity-controller-deployment-mode=central"] {
+        let found = capacity(&[("NAMESPACE", "csi"), ("POD_NAME", "p")], &[arg]);
+        assert_eq!(found.namespace, "csi");
+        assert_eq!(found.owner, Some(Owner { pod: "p".to_owned(), level: 1 }));
     }
-    let unowned =
-        ends(&[("NAMESPACE", "csi")], &["--enable-capacity", "--capacity-ownerref-level=-1"]);
-    assert_eq!(unowned.unwrap().flags.capacity.unwrap().owner, None);
+    let unowned = capacity(&[], &["--enable-capacity", "--capacity-ownerref-level=-1"]);
+    assert_eq!((&*unowned.namespace, unowned.owner), ("", None));
 }
 
 #[test]
