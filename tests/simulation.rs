@@ -15,6 +15,9 @@ mod dead_ends;
 mod driver_restarts;
 #[path = "simulation/hand_over.rs"]
 mod hand_over;
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[path = "simulation/open_calls.rs"]
+mod open_calls;
 
 use std::time::Duration;
 
