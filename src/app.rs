@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    controller::{self, Controller, classes::Classes},
+    controller::{self, Controller, classes::Classes, open_calls},
     csi::{
         self, Address, Connector, Driver, DriverSettings,
         proto::{
@@ -25,7 +25,7 @@ use crate::{
         },
     },
     csi_provisioner::{Attachments, CsiProvisioner, Settings, VolumeNaming, names_credentials},
-    flags::{self, Flags},
+    flags::{self, ClaimProtection, Flags},
     http::{self, Routes},
     kube_api::{
         Client, LaneSettings, Lanes, RateLimit, Reflector, Scope, Transport,
@@ -41,6 +41,9 @@ use crate::{
 
 /// How long the last events may take to get out at the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// How long before its end calls that still run are recorded on their claims.
+const RECORDING: Duration = Duration::from_secs(2);
 
 /// How long calls that were cut at the end may take to notice.
 const CUT: Duration = Duration::from_secs(1);
@@ -239,6 +242,7 @@ impl<'a> Program<'a> {
             classes: classes.clone(),
             events: recorder.from(&component),
             metrics: metrics.clone(),
+            clock: clock(),
             random: random(),
             tasks: tasks.clone(),
             settings: controller_settings(flags),
@@ -389,9 +393,12 @@ impl<'a> Program<'a> {
     /// good. Gives how many calls and writes were still in flight.
     async fn lead_and_stop(&self, stop: &CancellationToken) -> usize {
         let patience = self.flags.safety.shutdown_timeout;
+        let recording = RECORDING.min(patience / 2);
         let overdue = async {
             stop.cancelled().await;
-            sleep(patience).await;
+            sleep(patience.saturating_sub(recording)).await;
+            self.controller.record_running_calls();
+            sleep(recording).await;
         };
         let work = self.lead(stop);
         tokio::pin!(work);
@@ -560,7 +567,17 @@ fn controller_settings(flags: &Flags) -> controller::Settings {
         workers: provisioning.workers,
         retry_start: provisioning.retry_start,
         retry_max: provisioning.retry_max,
+        open_calls: open_calls_settings(&flags.safety),
     }
+}
+
+fn open_calls_settings(safety: &flags::Safety) -> open_calls::Settings {
+    let mode = match safety.claim_protection {
+        ClaimProtection::Auto => open_calls::Mode::Auto,
+        ClaimProtection::Always => open_calls::Mode::Always,
+        ClaimProtection::Off => open_calls::Mode::Off,
+    };
+    open_calls::Settings { mode, timeout: safety.claim_protection_timeout }
 }
 
 fn provisioner_settings(

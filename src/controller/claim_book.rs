@@ -18,7 +18,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     claim_state::{ClaimState, Demand, Next},
     leftover::Leftover,
-    open_calls,
+    open_calls::{Record, mark},
     ownership::Identity,
     provisioner::{Order, Outcome},
 };
@@ -65,8 +65,12 @@ struct Inner {
 struct Entry {
     /// As last seen; kept when the claim is gone, for as long as something is open.
     claim: Arc<Claim>,
-    /// Whether the claim is still of interest: there, unbound, ours.
+    /// Whether the claim is still of interest: there, and unbound and ours, or marked by us.
     present: bool,
+    /// Whether it is ours to provision for.
+    ours: bool,
+    /// The record of an open call that it carries.
+    mark: Option<Record>,
     state: ClaimState,
     /// The name of its PersistentVolume.
     volume_name: Option<String>,
@@ -151,8 +155,27 @@ pub struct Glance {
     pub doubt: Doubt,
     /// The request of the open call.
     pub order: Option<Order>,
+    /// The record of a call that an earlier process left open, whose request is not rebuilt yet.
+    pub recorded: Option<Record>,
     /// The volume that it led to and that must go first.
     pub leftover: Option<Box<Leftover>>,
+}
+
+/// How a claim stands with regard to its mark ([`super::open_calls`]).
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// The claim as last seen.
+    pub claim: Arc<Claim>,
+    /// Whether a call is open, or what it made is neither saved nor removed.
+    pub open: bool,
+    /// Whether the claim is marked.
+    pub marked: bool,
+    /// Whether anybody still wants its volume.
+    pub demand: Demand,
+    /// The request of the open call, where it is known.
+    pub order: Option<Order>,
+    /// The name of its volume.
+    pub volume_name: String,
 }
 
 impl ClaimBook {
@@ -165,9 +188,13 @@ impl ClaimBook {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// From now on this process works: claims that appear now were born under our eyes.
+    /// From now on this process works: claims that appear now were born under our eyes, and open
+    /// calls that others recorded are ours to follow.
     pub fn start_working(&self) {
-        self.0.inner.lock().working = true;
+        let mut inner = self.0.inner.lock();
+        inner.working = true;
+        let marked = inner.entries.values_mut().filter(|entry| entry.mark.is_some());
+        marked.for_each(|entry| entry.advance(ClaimState::recorded));
     }
 
     /// Takes in what the claim watch shows, and names the claims to look at now.
@@ -201,32 +228,48 @@ impl ClaimBook {
     fn seen(&self, inner: &mut Inner, claim: Claim, born_under_our_eyes: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
-        let kept = is_of_interest(&self.0.identity, &claim).then(|| Arc::clone(&claim));
-        match inner.claims.seen(&uid, kept) {
+        let mark = mark_of(&self.0.identity, &claim);
+        let ours = self.0.identity.owns_claim(&claim);
+        let is_of_interest = is_of_interest(ours, &claim, mark.as_ref());
+        match inner.claims.seen(&uid, is_of_interest.then(|| Arc::clone(&claim))) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
             Change::Nothing => return Vec::new(),
         }
+        let known = inner.entries.get(&uid).filter(|entry| entry.present);
+        let news = known.is_none_or(|entry| !mark::is_all_that_differs(&entry.claim, &claim));
         if !inner.entries.contains_key(&uid) {
-            let name = (self.0.volume_name)(&uid);
-            inner.enter(&uid, name, born_under_our_eyes);
+            let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
+            let name = recorded.or_else(|| (self.0.volume_name)(&uid));
+            inner.enter(&uid, name, born_under_our_eyes && mark.is_none());
+            if inner.working && mark.is_some() {
+                inner.change(&uid, |entry| entry.advance(ClaimState::recorded));
+            }
         }
         if let Some(entry) = inner.entries.get_mut(&uid) {
-            (entry.claim, entry.present) = (claim, true);
+            (entry.claim, entry.present, entry.ours, entry.mark) = (claim, true, ours, mark);
         }
-        vec![uid]
+        // What we write ourselves is no reason to ask a driver sooner than we would.
+        if news { vec![uid] } else { Vec::new() }
     }
 
-    /// Takes in a PersistentVolume that goes past, of whatever driver.
-    pub fn volume_passes(&self, volume: &Volume) {
+    /// Takes in a PersistentVolume that goes past, of whatever driver, and names the claim to look
+    /// at now: one whose open call it closes and whose mark can go.
+    pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
         let for_uid = claim_uid(volume);
-        inner.change(for_uid, |entry| entry.volume_seen(volume.handle()));
+        let closes = |entry: &mut Entry| {
+            let was_open = entry.state.is_open();
+            entry.volume_seen(volume.handle());
+            was_open && !entry.state.is_open() && entry.mark.is_some()
+        };
+        let closed = inner.change(for_uid, closes).unwrap_or_default();
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
             entry.doubt = entry.doubt.max(Doubt::Volume);
         }
+        closed.then(|| for_uid.to_owned())
     }
 
     /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
@@ -272,11 +315,43 @@ impl ClaimBook {
             may_call: entry.state.may_call(),
             doubt: entry.doubt,
             order: entry.order.clone(),
+            recorded: entry.recorded(),
             leftover: match &entry.state {
                 ClaimState::Unusable(leftover) => Some(leftover.clone()),
                 _ => None,
             },
         })
+    }
+
+    /// How the claim stands with regard to its mark; none when nothing is known of it.
+    pub fn standing(&self, uid: &str) -> Option<Standing> {
+        let inner = self.0.inner.lock();
+        let entry = inner.entries.get(uid)?;
+        Some(Standing {
+            claim: Arc::clone(&entry.claim),
+            open: entry.state.is_open(),
+            marked: entry.mark.is_some(),
+            demand: entry.demand(),
+            order: entry.order.clone(),
+            volume_name: entry.volume_name.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Whether the claim carries a record of this very request.
+    pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
+        let inner = self.0.inner.lock();
+        let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_ref());
+        mark.is_some_and(|mark| mark.is_same_request(record))
+    }
+
+    /// The claim's mark was put on or taken off.
+    pub fn marked(&self, uid: &str, mark: Option<Record>) {
+        self.change(uid, |entry| entry.mark = mark);
+    }
+
+    /// The claim's open call is not followed any longer.
+    pub fn given_up(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::given_up));
     }
 
     /// The claims that name this class.
@@ -459,7 +534,8 @@ impl ClaimBook {
 
 impl Entry {
     fn demand(&self) -> Demand {
-        if self.present && self.claim.is_unbound() && !self.claim.is_terminating() {
+        let stands = self.present && self.ours && !self.claim.is_terminating();
+        if stands && self.claim.is_unbound() {
             Demand::Wanted
         } else {
             Demand::Withdrawn
@@ -471,6 +547,13 @@ impl Entry {
     fn may_call(&self) -> bool {
         let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
         self.state.may_call() && self.doubt == Doubt::None && asked_for
+    }
+
+    /// The record of the open call, while nothing else is known of it; an empty one where even
+    /// that was taken off.
+    fn recorded(&self) -> Option<Record> {
+        let unknown = self.order.is_none() && self.state.is_open();
+        unknown.then(|| self.mark.clone().unwrap_or_default())
     }
 
     fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
@@ -529,7 +612,8 @@ impl Inner {
 
     /// The claim is no longer of interest: named when it must be followed all the same.
     fn lost(&mut self, uid: &str) -> Option<String> {
-        self.entries.get_mut(uid)?.present = false;
+        let entry = self.entries.get_mut(uid)?;
+        (entry.present, entry.mark) = (false, None);
         self.tidy(uid);
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
@@ -555,8 +639,18 @@ impl Inner {
 
 /// Whether a claim is kept: ours and unbound, or carrying our mark of an open call (safety rule
 /// 12: a pure function, asked at every event).
-fn is_of_interest(identity: &Identity, claim: &Claim) -> bool {
-    (claim.is_unbound() && identity.owns_claim(claim)) || claim.has_finalizer(open_calls::FINALIZER)
+fn is_of_interest(ours: bool, claim: &Claim, mark: Option<&Record>) -> bool {
+    (ours && claim.is_unbound()) || mark.is_some()
+}
+
+/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls. A
+/// record that does not say whose it is belongs to the claim's provisioner.
+fn mark_of(identity: &Identity, claim: &Claim) -> Option<Record> {
+    let is_ours = |record: &Record| match record.driver.as_str() {
+        "" => identity.owns_claim(claim),
+        driver => driver == identity.driver,
+    };
+    mark::read(claim).filter(is_ours)
 }
 
 #[cfg(test)]

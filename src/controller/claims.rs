@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
     events::{ClaimEvents, PANICKED, claim_key},
     exclusive::Exclusive,
     leftover::Leftover,
+    open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
     provisioner::{Failure, Order, Outcome, Provisioner},
     pv_store::{PvStore, Unsaved},
@@ -55,6 +57,10 @@ pub struct ClaimWorker<P> {
     pub client: Client,
     /// Saves what was made.
     pub store: PvStore,
+    /// Records open calls on their claims.
+    pub open_calls: OpenCalls,
+    /// Cancelled when calls that still run are about to be cut.
+    pub ending: CancellationToken,
     /// Tells users.
     pub events: ClaimEvents,
     /// Counts.
@@ -164,19 +170,26 @@ impl<P: Provisioner> ClaimWorker<P> {
             pv = key,
             code = field::Empty
         );
-        self.step(uid, glance, audited).instrument(span).await
+        let work = async {
+            let verdict = self.step(uid, glance, audited).await;
+            // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
+            let settled = self.open_calls.settle(uid).await;
+            if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
+        };
+        work.instrument(span).await
     }
 
-    async fn step(&self, uid: &str, glance: Glance, audited: bool) -> Verdict {
+    async fn step(&self, uid: &str, mut glance: Glance, audited: bool) -> Verdict {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+        if let Some(record) = glance.recorded.take() {
+            match self.reopen(&glance.claim, &record, class.clone()) {
+                Ok(order) => glance.order = Some(order),
+                Err(why) => return self.blocked(&glance.claim, &why),
+            }
+        }
         match plan(&self.identity, &glance, class) {
             Plan::Drop => Verdict::Done,
-            Plan::Blocked(why) => {
-                tracing::debug!(why, "the claim waits");
-                self.tell_blocked(&glance.claim, &why, PATIENCE);
-                self.count_failure(&glance.claim);
-                Verdict::Retry
-            }
+            Plan::Blocked(why) => self.blocked(&glance.claim, &why),
             Plan::Provision(class) => {
                 self.count_audit(audited);
                 self.take(uid, glance, class).await
@@ -186,6 +199,24 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.discard(uid, &order, &leftover).await
             }
         }
+    }
+
+    /// The request that an earlier process left open, or why it can't be made.
+    fn reopen(
+        &self,
+        claim: &Arc<Claim>,
+        record: &Record,
+        class: Option<Arc<StorageClass>>,
+    ) -> Result<Order, String> {
+        record::reopen(record, claim, class, self.provisioner.volume_name(claim.uid()))
+    }
+
+    /// The claim waits for something beside the driver.
+    fn blocked(&self, claim: &Claim, why: &str) -> Verdict {
+        tracing::debug!(why, "the claim waits");
+        self.tell_blocked(claim, why, PATIENCE);
+        self.count_failure(claim);
+        Verdict::Retry
     }
 
     /// Something was due for a claim that no queue held until the audit found it.
@@ -294,6 +325,11 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Asks the provisioner, and does what its outcome asks for.
     async fn provision(&self, uid: &str, order: Order) -> Verdict {
+        match self.open_calls.before_call(uid, &order).await {
+            Ok(()) => {}
+            Err(Unmarked::Unwanted) => return Verdict::Retry,
+            Err(error) => return self.blocked(&order.claim, &error.to_string()),
+        }
         if !self.book.called(uid, &order) {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
@@ -301,7 +337,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.events.provisioning(&order.claim);
         tracing::trace!("asking the provisioner");
         let started = Instant::now();
-        let outcome = self.provisioner.provision(order.clone()).await;
+        let outcome = self.ask(uid, &order).await;
         let (next, polls) = self.book.answered(uid, &outcome);
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
@@ -315,6 +351,20 @@ impl<P: Provisioner> ClaimWorker<P> {
             Next::Rest => Verdict::RetryAfter(self.retry_max),
             Next::GiveNodeBack => self.give_node_back(&order).await,
             Next::Drop => Verdict::Done,
+        }
+    }
+
+    /// Asks the provisioner. Where the process's end comes first, the call is recorded before it
+    /// is cut.
+    async fn ask(&self, uid: &str, order: &Order) -> Outcome {
+        let call = self.provisioner.provision(order.clone());
+        tokio::pin!(call);
+        tokio::select! {
+            biased;
+            outcome = &mut call => outcome,
+            () = self.ending.cancelled() => {
+                futures::future::join(call, self.open_calls.protect(uid, order)).await.0
+            }
         }
     }
 
@@ -413,6 +463,8 @@ fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
     match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
         Some(node) if Some(node) == refused => {
             annotations.remove(SELECTED_NODE);
+            // No call is open, and the next may be for another node.
+            open_calls::unmark(claim);
             Edit::Write
         }
         _ => Edit::Nothing,

@@ -117,7 +117,7 @@ impl VolumeBook {
     }
 
     fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
-        self.0.claims.volume_passes(&volume);
+        let closed = self.0.claims.volume_passes(&volume);
         let name = volume.name().to_owned();
         let interesting = self.0.identity.owns_volume(&volume) && due(&volume) != Due::Nothing;
         let mut inner = self.0.inner.lock();
@@ -127,12 +127,11 @@ impl VolumeBook {
             Some(at) => inner.sighted.insert(name.clone(), at),
             None => inner.sighted.remove(&name),
         };
-        match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
-            Change::Entered(_) | Change::Updated { .. } => {
-                Wake { volumes: vec![name], claims: Vec::new() }
-            }
-            Change::Left(_) | Change::Gone(_) | Change::Nothing => Wake::default(),
-        }
+        let volumes = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
+            Change::Entered(_) | Change::Updated { .. } => vec![name],
+            Change::Left(_) | Change::Gone(_) | Change::Nothing => Vec::new(),
+        };
+        Wake { volumes, claims: closed.into_iter().collect() }
     }
 
     fn gone(&self, volume: &Volume) -> Wake {
