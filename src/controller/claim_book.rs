@@ -71,6 +71,8 @@ struct Entry {
     ours: bool,
     /// The record of an open call that it carries.
     mark: Option<Record>,
+    /// When it was first seen to be deleted.
+    deleted: Option<Instant>,
     state: ClaimState,
     /// The name of its PersistentVolume.
     volume_name: Option<String>,
@@ -176,6 +178,8 @@ pub struct Standing {
     pub order: Option<Order>,
     /// The name of its volume.
     pub volume_name: String,
+    /// How long ago it was first seen to be deleted.
+    pub seen_deleted: Duration,
 }
 
 impl ClaimBook {
@@ -247,6 +251,9 @@ impl ClaimBook {
             }
         }
         if let Some(entry) = inner.entries.get_mut(&uid) {
+            if claim.is_terminating() {
+                entry.deleted.get_or_insert_with(Instant::now);
+            }
             (entry.claim, entry.present, entry.ours, entry.mark) = (claim, true, ours, mark);
         }
         // What we write ourselves is no reason to ask a driver sooner than we would.
@@ -334,6 +341,7 @@ impl ClaimBook {
             demand: entry.demand(),
             order: entry.order.clone(),
             volume_name: entry.volume_name.clone().unwrap_or_default(),
+            seen_deleted: entry.deleted.map(|at| at.elapsed()).unwrap_or_default(),
         })
     }
 

@@ -79,7 +79,7 @@ async fn roll_out(simulation: &Simulation, process: &Process) {
 async fn auto_a_call_that_was_aborted_outlives_a_rollout() {
     for creates in [true, false] {
         let simulation = Simulation::new(1);
-        let aborted = json!({"error": {"code": "Aborted", "message": "busy"}, "creates": creates});
+        let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": creates});
         simulation.script(json!({"create_volume": [aborted]}));
         let process = simulation.start();
         let uid = simulation.create_claim("data");
@@ -128,7 +128,7 @@ async fn auto_an_unsaved_volume_outlives_the_process() {
 #[tokio::test(start_paused = true)]
 async fn auto_a_volume_that_is_being_removed_outlives_the_process() {
     let simulation = Simulation::new(1);
-    let busy = json!({"error": {"code": "Internal", "message": "busy"}});
+    let busy = json!({"error": {"code": "INTERNAL", "message": "busy"}});
     simulation.script(json!({"create_volume": [{"volume": {"capacity_bytes": 1}}], "delete_volume": [busy]}));
     let process = simulation.start();
     simulation.create_claim("data");
@@ -204,7 +204,7 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
 
     let simulation = Simulation::new(1);
     simulation.refuse("update", "persistentvolumeclaims", 1_000_000);
-    let aborted = json!({"times": 5, "error": {"code": "Aborted", "message": "busy"}});
+    let aborted = json!({"times": 5, "error": {"code": "ABORTED", "message": "busy"}});
     simulation.script(json!({"create_volume": [aborted, {}]}));
     simulation.start();
     let uid = simulation.create_claim("data");
@@ -214,7 +214,7 @@ async fn a_forbidden_mark_stops_always_and_nothing_else() {
 /// A protected claim that is deleted, with a driver that never says how its call ended.
 async fn deleted_under_a_dead_driver(flags: &[&str]) -> Simulation {
     let simulation = Simulation::new(1);
-    let aborted = json!({"error": {"code": "Aborted", "message": "busy"}});
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}});
     simulation.script(json!({"create_volume": [aborted]}));
     simulation.start_with(flags);
     simulation.create_claim("data");
@@ -246,7 +246,7 @@ async fn without_a_time_out_a_deleted_claim_is_kept_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn three_final_answers_let_a_deleted_claim_go() {
     let simulation = deleted_under_a_dead_driver(&[]).await;
-    let refused = json!({"error": {"code": "Internal", "message": "no"}});
+    let refused = json!({"error": {"code": "INTERNAL", "message": "no"}});
     simulation.script(json!({"create_volume": [refused]}));
     simulation.until("the claim is gone", |s| data(s).is_none()).await;
     let told = simulation.told("data", "ProvisioningFailed");
@@ -258,7 +258,7 @@ async fn three_final_answers_let_a_deleted_claim_go() {
 async fn the_mark_does_not_hurry_the_polls() {
     let calls_in_a_minute = async |flags: &[&str]| {
         let simulation = Simulation::new(1);
-        let aborted = json!({"error": {"code": "Aborted", "message": "busy"}});
+        let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}});
         simulation.script(json!({"create_volume": [aborted]}));
         simulation.start_with(flags);
         simulation.create_claim("data");
@@ -272,7 +272,7 @@ async fn the_mark_does_not_hurry_the_polls() {
 /// Aborted, then the process ends and the claim is deleted; the class meanwhile is `changed`.
 async fn with_another_class(changed: impl FnOnce(&Simulation)) -> (Simulation, String) {
     let simulation = Simulation::new(1);
-    let aborted = json!({"error": {"code": "Aborted", "message": "busy"}, "creates": true});
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
     simulation.script(json!({"create_volume": [aborted]}));
     let process = simulation.start();
     let uid = simulation.create_claim("data");
@@ -335,7 +335,7 @@ async fn a_standby_follows_what_the_leader_recorded() {
     simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
     simulation.start_elected("b");
     sleep(Duration::from_secs(5)).await;
-    let aborted = json!({"error": {"code": "Aborted", "message": "busy"}, "creates": true});
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
     simulation.script(json!({"create_volume": [aborted]}));
     let uid = simulation.create_claim("data");
     simulation.until("the claim is protected", is_marked).await;
@@ -349,7 +349,7 @@ async fn a_standby_follows_what_the_leader_recorded() {
 #[tokio::test(start_paused = true)]
 async fn an_open_call_keeps_its_name_when_the_flags_change() {
     let simulation = Simulation::new(1);
-    let aborted = json!({"error": {"code": "Aborted", "message": "busy"}, "creates": true});
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
     simulation.script(json!({"create_volume": [aborted]}));
     let process = simulation.start();
     let uid = simulation.create_claim("data");

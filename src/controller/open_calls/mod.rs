@@ -68,6 +68,9 @@ enum Due {
     GiveUp,
 }
 
+/// For so long at least a process follows the call of a deleted claim.
+const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
+
 /// Decides what is due for the mark of a claim that stands so. `overdue`: it has been deleted
 /// for longer than it is kept.
 fn due(mode: Mode, standing: &Standing, overdue: bool) -> Due {
@@ -82,14 +85,18 @@ fn due(mode: Mode, standing: &Standing, overdue: bool) -> Due {
     }
 }
 
-/// Whether a claim that was deleted at `deleted` has been kept for `timeout`.
+/// Whether a claim that was deleted at `deleted` has been kept for `timeout`. However late it may
+/// be by the wall clock, which can be wrong, and however long nobody worked: this process must
+/// have `seen` it deleted for a while.
 fn is_overdue(
     deleted: Option<jiff::Timestamp>,
+    seen: Duration,
     now: jiff::Timestamp,
     timeout: Option<Duration>,
 ) -> bool {
     let (Some(deleted), Some(timeout)) = (deleted, timeout) else { return false };
-    Duration::try_from(now.duration_since(deleted)).is_ok_and(|kept| kept >= timeout)
+    let kept = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
+    kept >= timeout && seen >= timeout.min(LEAST_SEEN)
 }
 
 /// Keeps the marks. Every write is made by whoever holds the claim's key.
@@ -172,9 +179,7 @@ impl OpenCalls {
     /// holds the claim's key.
     pub async fn settle(&self, uid: &str) -> bool {
         let Some(standing) = self.book.standing(uid) else { return true };
-        let now = self.clock.wall();
-        let deleted = standing.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        match due(self.settings.mode, &standing, is_overdue(deleted, now, self.settings.timeout)) {
+        match due(self.settings.mode, &standing, self.is_overdue(&standing)) {
             Due::Nothing => true,
             Due::PutOn => {
                 // An open call always has its order; where its answer is unknown, polls come back.
@@ -186,6 +191,11 @@ impl OpenCalls {
             Due::TakeOff => self.take_off(uid, &standing.claim).await,
             Due::GiveUp => self.give_up(uid, &standing).await,
         }
+    }
+
+    fn is_overdue(&self, standing: &Standing) -> bool {
+        let deleted = standing.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        is_overdue(deleted, standing.seen_deleted, self.clock.wall(), self.settings.timeout)
     }
 
     async fn put_on(&self, uid: &str, order: &Order) -> Result<(), Unmarked> {

@@ -4,7 +4,15 @@ use super::*;
 use Demand::{Wanted, Withdrawn};
 
 fn standing(open: bool, marked: bool, demand: Demand) -> Standing {
-    Standing { claim: Arc::default(), open, marked, demand, order: None, volume_name: "v".into() }
+    Standing {
+        claim: Arc::default(),
+        open,
+        marked,
+        demand,
+        order: None,
+        volume_name: "v".into(),
+        seen_deleted: Duration::ZERO,
+    }
 }
 
 /// Every mode and every way in which a claim can stand.
@@ -36,12 +44,26 @@ fn what_is_due_for_a_mark_is_what_the_table_says() {
 #[test]
 fn a_deleted_claim_is_overdue_after_the_time_out_and_never_without_one() {
     let at = |second| jiff::Timestamp::from_second(second).unwrap();
-    let hour = Some(Duration::from_secs(3600));
-    assert!(!is_overdue(None, at(9999), hour), "not deleted");
-    assert!(!is_overdue(Some(at(0)), at(3599), hour));
-    assert!(is_overdue(Some(at(0)), at(3600), hour));
-    assert!(!is_overdue(Some(at(0)), at(1_000_000), None), "0: for ever");
-    assert!(!is_overdue(Some(at(5000)), at(0), hour), "our clock is behind the server's");
+    let secs = Duration::from_secs;
+    let hour = Some(secs(3600));
+    let table = [
+        // deleted at, seen for, now, time-out
+        (None, 9999, 9999, hour, false),
+        (Some(0), 3599, 3599, hour, false),
+        (Some(0), 3600, 3600, hour, true),
+        (Some(0), 1_000_000, 1_000_000, None, false),
+        // Our clock is behind the server's.
+        (Some(5000), 3600, 0, hour, false),
+        // Far ahead of it, or nobody worked meanwhile.
+        (Some(0), 299, 1_000_000, hour, false),
+        (Some(0), 300, 1_000_000, hour, true),
+        // Shorter than that is what was asked for.
+        (Some(0), 10, 10, Some(secs(10)), true),
+    ];
+    for (deleted, seen, now, timeout, expected) in table {
+        let got = is_overdue(deleted.map(at), secs(seen), at(now), timeout);
+        assert_eq!(got, expected, "{deleted:?} {seen} {now} {timeout:?}");
+    }
 }
 
 #[test]
