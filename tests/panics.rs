@@ -105,13 +105,8 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         Arc::clone(&random),
         &metrics,
     );
-    let recorder = Recorder::start(
-        lanes.events,
-        &tasks,
-        Arc::clone(&clock),
-        Arc::clone(&random),
-        &metrics,
-    );
+    let recorder =
+        Recorder::start(lanes.events, &tasks, Arc::clone(&clock), Arc::clone(&random), &metrics);
     let controller = Controller::new(Parts {
         provisioner,
         client: lanes.objects,

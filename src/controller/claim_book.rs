@@ -543,11 +543,7 @@ impl ClaimBook {
 impl Entry {
     fn demand(&self) -> Demand {
         let stands = self.present && self.ours && !self.claim.is_terminating();
-        if stands && self.claim.is_unbound() {
-            Demand::Wanted
-        } else {
-            Demand::Withdrawn
-        }
+        if stands && self.claim.is_unbound() { Demand::Wanted } else { Demand::Withdrawn }
     }
 
     /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open

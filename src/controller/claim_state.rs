@@ -461,7 +461,10 @@ mod tests {
         assert_eq!(ClaimState::Waiting.recorded(), background());
         assert_eq!(background().given_up(), ClaimState::Suspect);
         for state in others() {
-            assert_eq!((state.clone().recorded(), state.clone().given_up()), (state.clone(), state));
+            assert_eq!(
+                (state.clone().recorded(), state.clone().given_up()),
+                (state.clone(), state)
+            );
         }
         assert_eq!(ClaimState::Waiting.given_up(), ClaimState::Waiting);
         let counted = ClaimState::Background(Open { finals: 2, first_final: None });

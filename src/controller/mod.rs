@@ -141,17 +141,8 @@ struct Synced {
 impl<P: Provisioner> Controller<P> {
     /// A controller that does nothing yet.
     pub fn new(parts: Parts<P>) -> Self {
-        let Parts {
-            provisioner,
-            client,
-            classes,
-            events,
-            metrics,
-            clock,
-            random,
-            tasks,
-            settings,
-        } = parts;
+        let Parts { provisioner, client, classes, events, metrics, clock, random, tasks, settings } =
+            parts;
         let identity = Identity {
             driver: provisioner.name().to_owned(),
             in_tree: provisioner.in_tree_name().map(str::to_owned),

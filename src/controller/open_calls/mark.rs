@@ -133,7 +133,10 @@ mod tests {
             assert_eq!(take_off(&mut object), Edit::Nothing, "again");
             let (left, before) = (view(&object).metadata, view(&claim(&metadata, None)).metadata);
             assert_eq!(left.finalizers.unwrap_or_default(), before.finalizers.unwrap_or_default());
-            assert_eq!(left.annotations.unwrap_or_default(), before.annotations.unwrap_or_default());
+            assert_eq!(
+                left.annotations.unwrap_or_default(),
+                before.annotations.unwrap_or_default()
+            );
         }
     }
 
@@ -148,7 +151,9 @@ mod tests {
 
     #[test]
     fn a_new_request_takes_the_records_place_unless_another_driver_wrote_it() {
-        let marked = |record: &str| claim(&json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}}), None);
+        let marked = |record: &str| {
+            claim(&json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}}), None)
+        };
         for (record, edit) in [
             ("", Edit::Write),
             ("garbled", Edit::Write),
@@ -172,7 +177,9 @@ mod tests {
         let bare = view(&claim(&json!({"resourceVersion": "1"}), None));
         let marked = json!({"resourceVersion": "2", "finalizers": [FINALIZER], "annotations": {RECORD: TEXT}});
         let marked_view = view(&claim(&marked, None));
-        assert!(is_all_that_differs(&bare, &marked_view) && is_all_that_differs(&marked_view, &bare));
+        assert!(
+            is_all_that_differs(&bare, &marked_view) && is_all_that_differs(&marked_view, &bare)
+        );
         assert!(!is_all_that_differs(&bare, &bare), "nothing differs");
         assert!(!is_all_that_differs(&bare, &view(&claim(&marked, Some("pv")))), "bound");
         let mut more = marked;

@@ -11,7 +11,10 @@
 pub mod mark;
 pub mod record;
 
-use std::sync::{Arc, atomic::{AtomicBool, Ordering}};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use serde_json::Value;
 use tokio::time::Duration;

@@ -22,6 +22,8 @@ use crate::{
 /// More than this is not written: annotations of one object share 256 KiB.
 pub const MAX_BYTES: usize = 8 * 1024;
 
+const RETAIN: &str = "Retain";
+
 /// A UID cut shorter than this may be another claim's as well.
 const LEAST_DIGITS: usize = 8;
 
@@ -44,6 +46,9 @@ pub struct Record {
     /// The class's UID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class_uid: String,
+    /// Whether the class said that volumes are kept (safety rule 9).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub retain: bool,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -61,6 +66,7 @@ impl Record {
             node: order.selected_node.clone(),
             class: order.class.name().to_owned(),
             class_uid: order.class.uid().to_owned(),
+            retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         }
@@ -130,7 +136,8 @@ pub fn reopen(
         class,
     };
     let now = order.volume_name.as_deref().unwrap_or_default();
-    let Some(name) = record.volume_of(claim.uid()).or(Some(now).filter(|now| *now == record.volume))
+    let Some(name) =
+        record.volume_of(claim.uid()).or(Some(now).filter(|now| *now == record.volume))
     else {
         // Lost, or another claim's: restored with the claim from a backup, or forged.
         return Ok(order);
@@ -141,10 +148,17 @@ pub fn reopen(
     let same_class = record.class_uid.is_empty()
         || record.class_uid == order.class.uid()
         || record.digest == digest(&order);
-    if same_class { Ok(order) } else { Err(gone("was replaced by another")) }
+    if !same_class {
+        return Err(gone("was replaced by another"));
+    }
+    if record.retain {
+        Arc::make_mut(&mut order.class).reclaim_policy = Some(RETAIN.to_owned());
+    }
+    Ok(order)
 }
 
-/// A digest of what makes a request what it is, but for its secrets.
+/// A digest of what makes a request what it is, but for its secrets. Flags that shape a request
+/// are not in it: nobody could give them back.
 fn digest(order: &Order) -> String {
     let (claim, class) = (&*order.claim, &*order.class);
     let mut digest = Fnv::new();
@@ -154,7 +168,6 @@ fn digest(order: &Order) -> String {
     digest.text(claim.spec.volume_mode.as_deref().unwrap_or_default());
     digest.texts(&claim.spec.access_modes);
     digest.text(&class.provisioner);
-    digest.text(class.reclaim_policy.as_deref().unwrap_or_default());
     digest.texts(&class.mount_options);
     for (key, value) in &class.parameters {
         digest.text(key);
@@ -258,11 +271,17 @@ mod tests {
         let again = reopen(&record(), &claim(), Some(class("class-1", "hdd")), now()).unwrap();
         assert_eq!(again.volume_name, order().volume_name);
         assert_eq!(again.selected_node.as_deref(), Some("node-1"));
-        let unknown = reopen(&Record::default(), &claim(), Some(class("any", "any")), now()).unwrap();
+        let unknown =
+            reopen(&Record::default(), &claim(), Some(class("any", "any")), now()).unwrap();
         assert_eq!(unknown.volume_name, now(), "a lost record loses no call");
-        let restored = Record { volume: "pvc-0f0f0f0f-4e5f-6071-8293-a4b5c6d7e8f9".into(), ..record() };
+        let restored =
+            Record { volume: "pvc-0f0f0f0f-4e5f-6071-8293-a4b5c6d7e8f9".into(), ..record() };
         let restored = reopen(&restored, &claim(), Some(class("any", "any")), now()).unwrap();
-        assert_eq!((restored.volume_name, restored.selected_node), (now(), None), "another claim's");
+        assert_eq!(
+            (restored.volume_name, restored.selected_node),
+            (now(), None),
+            "another claim's"
+        );
     }
 
     #[test]
@@ -272,6 +291,25 @@ mod tests {
         assert_eq!(with(Some(class("class-2", "hdd"))), Ok(()), "made again as it was");
         assert!(with(Some(class("class-2", "ssd"))).unwrap_err().contains("replaced by another"));
         assert!(with(None).unwrap_err().contains("\"fast\" is gone"));
+    }
+
+    #[test]
+    fn a_class_that_said_retain_is_not_forgotten_when_it_was_made_again() {
+        let policy = |policy: &str| {
+            let mut class = (*class("class-2", "hdd")).clone();
+            class.reclaim_policy = Some(policy.into());
+            Arc::new(class)
+        };
+        for (then, now, expected) in [
+            ("Delete", "Delete", "Delete"),
+            ("Retain", "Delete", "Retain"),
+            ("Delete", "Retain", "Retain"),
+        ] {
+            let asked = Order { class: policy(then), ..order() };
+            let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
+            let again = reopen(&record, &claim(), Some(policy(now)), Ok("n".into())).unwrap();
+            assert_eq!(again.class.reclaim_policy.as_deref(), Some(expected), "{then} {now}");
+        }
     }
 
     #[test]
@@ -309,9 +347,10 @@ mod tests {
         fn what_is_written_is_read_again(
             texts in proptest::collection::vec(".{0,60}", 6),
             node in proptest::option::of(".{0,60}"),
+            retain: bool,
         ) {
             let [driver, volume, class, class_uid, digest, since] = texts.try_into().unwrap();
-            let record = Record { driver, volume, node, class, class_uid, digest, since };
+            let record = Record { driver, volume, node, class, class_uid, retain, digest, since };
             let text = record.encode().unwrap();
             proptest::prop_assert!(!text.contains('\n'));
             proptest::prop_assert_eq!(Record::decode(&text), record);

@@ -36,7 +36,10 @@ fn what_is_due_for_a_mark_is_what_the_table_says() {
     for (open, marked, demand, overdue, expected) in table {
         for (mode, expected) in [Mode::Auto, Mode::Always, Mode::Off].into_iter().zip(expected) {
             let got = due(mode, &standing(open, marked, demand), overdue);
-            assert_eq!(got, expected, "{mode:?} open={open} marked={marked} {demand:?} overdue={overdue}");
+            assert_eq!(
+                got, expected,
+                "{mode:?} open={open} marked={marked} {demand:?} overdue={overdue}"
+            );
         }
     }
 }
@@ -68,7 +71,8 @@ fn a_deleted_claim_is_overdue_after_the_time_out_and_never_without_one() {
 
 #[test]
 fn what_takes_the_node_off_takes_the_mark_off_with_it() {
-    let mut claim = json!({"metadata": {"finalizers": [FINALIZER, "other"], "annotations": {RECORD: "{}"}}});
+    let mut claim =
+        json!({"metadata": {"finalizers": [FINALIZER, "other"], "annotations": {RECORD: "{}"}}});
     assert_eq!(unmark(&mut claim), Edit::Write);
     assert_eq!(claim, json!({"metadata": {"finalizers": ["other"], "annotations": {}}}));
 }
