@@ -13,6 +13,7 @@
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`preflight`] | which rights are needed, and which are missing |
+//! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
 //! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
@@ -52,5 +53,6 @@ pub mod leader;
 pub mod logging;
 pub mod metrics;
 pub mod preflight;
+pub mod release_claims;
 pub mod runtime;
 pub mod workqueue;

@@ -65,10 +65,8 @@ struct Inner {
 struct Entry {
     /// As last seen; kept when the claim is gone, for as long as something is open.
     claim: Arc<Claim>,
-    /// Whether the claim is still of interest: there, and unbound and ours, or marked by us.
-    present: bool,
-    /// Whether it is ours to provision for.
-    ours: bool,
+    /// Whether the claim is still of interest.
+    interest: Interest,
     /// The record of an open call that it carries.
     mark: Option<Record>,
     /// When it was first seen to be deleted.
@@ -91,6 +89,18 @@ struct Entry {
     since: Option<Instant>,
     /// Whether the audit queued it when nothing else had.
     audited: bool,
+}
+
+/// Why a claim that is there is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Interest {
+    /// It is not, or it is gone.
+    #[default]
+    None,
+    /// It is bound or not ours, but carries our mark of an open call.
+    Marked,
+    /// It is unbound and ours to provision for.
+    Unbound,
 }
 
 /// What keeps a claim from its volume.
@@ -233,14 +243,14 @@ impl ClaimBook {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
         let mark = mark_of(&self.0.identity, &claim);
-        let ours = self.0.identity.owns_claim(&claim);
-        let is_of_interest = is_of_interest(ours, &claim, mark.as_ref());
-        match inner.claims.seen(&uid, is_of_interest.then(|| Arc::clone(&claim))) {
+        let interest = interest(&self.0.identity, &claim, mark.as_ref());
+        let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
+        match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
             Change::Nothing => return Vec::new(),
         }
-        let known = inner.entries.get(&uid).filter(|entry| entry.present);
+        let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
         let news = known.is_none_or(|entry| !mark::is_all_that_differs(&entry.claim, &claim));
         if !inner.entries.contains_key(&uid) {
             let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
@@ -254,7 +264,7 @@ impl ClaimBook {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
             }
-            (entry.claim, entry.present, entry.ours, entry.mark) = (claim, true, ours, mark);
+            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
         }
         // What we write ourselves is no reason to ask a driver sooner than we would.
         if news { vec![uid] } else { Vec::new() }
@@ -265,12 +275,12 @@ impl ClaimBook {
     pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
         let for_uid = claim_uid(volume);
-        let closes = |entry: &mut Entry| {
+        let take_in = |entry: &mut Entry| {
             let was_open = entry.state.is_open();
             entry.volume_seen(volume.handle());
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
-        let closed = inner.change(for_uid, closes).unwrap_or_default();
+        let closed = inner.change(for_uid, take_in).unwrap_or_default();
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
@@ -542,8 +552,11 @@ impl ClaimBook {
 
 impl Entry {
     fn demand(&self) -> Demand {
-        let stands = self.present && self.ours && !self.claim.is_terminating();
-        if stands && self.claim.is_unbound() { Demand::Wanted } else { Demand::Withdrawn }
+        if self.interest == Interest::Unbound && !self.claim.is_terminating() {
+            Demand::Wanted
+        } else {
+            Demand::Withdrawn
+        }
     }
 
     /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open
@@ -617,7 +630,7 @@ impl Inner {
     /// The claim is no longer of interest: named when it must be followed all the same.
     fn lost(&mut self, uid: &str) -> Option<String> {
         let entry = self.entries.get_mut(uid)?;
-        (entry.present, entry.mark) = (false, None);
+        (entry.interest, entry.mark) = (Interest::None, None);
         self.tidy(uid);
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
@@ -628,7 +641,7 @@ impl Inner {
         if !entry.state.is_open() {
             entry.order = None;
         }
-        if entry.present || entry.state.is_open() {
+        if entry.interest != Interest::None || entry.state.is_open() {
             return;
         }
         let name = self.entries.remove(uid).and_then(|entry| entry.volume_name);
@@ -641,10 +654,13 @@ impl Inner {
     }
 }
 
-/// Whether a claim is kept: ours and unbound, or carrying our mark of an open call (safety rule
-/// 12: a pure function, asked at every event).
-fn is_of_interest(ours: bool, claim: &Claim, mark: Option<&Record>) -> bool {
-    (ours && claim.is_unbound()) || mark.is_some()
+/// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
+fn interest(identity: &Identity, claim: &Claim, mark: Option<&Record>) -> Interest {
+    match mark {
+        _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
+        Some(_) => Interest::Marked,
+        None => Interest::None,
+    }
 }
 
 /// The mark on the claim, where it is ours: each driver's provisioner follows its own calls. A

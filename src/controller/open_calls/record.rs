@@ -137,7 +137,7 @@ pub fn reopen(
     };
     let now = order.volume_name.as_deref().unwrap_or_default();
     let Some(name) =
-        record.volume_of(claim.uid()).or(Some(now).filter(|now| *now == record.volume))
+        record.volume_of(claim.uid()).or_else(|| Some(now).filter(|now| *now == record.volume))
     else {
         // Lost, or another claim's: restored with the claim from a backup, or forged.
         return Ok(order);
@@ -193,7 +193,9 @@ impl Fnv {
     }
 
     fn texts(&mut self, texts: &[String]) {
-        texts.iter().for_each(|text| self.text(text));
+        for text in texts {
+            self.text(text);
+        }
     }
 }
 
