@@ -127,7 +127,7 @@ impl Obstacle {
     }
 }
 
-/// Whether a claim still exists, bound or not; known beyond the end of its entry.
+/// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
 #[derive(Debug, Clone, Default)]
 pub struct Existence(Arc<AtomicBool>);
 
@@ -263,6 +263,9 @@ impl ClaimBook {
         if let Some(entry) = inner.entries.get_mut(&uid) {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
+            }
+            if mark::is_all_that_holds(&claim) {
+                entry.existence.end();
             }
             (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
         }

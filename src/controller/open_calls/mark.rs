@@ -39,6 +39,12 @@ pub fn is_all_that_differs(old: &Claim, new: &Claim) -> bool {
         && bare(old) == bare(new)
 }
 
+/// Whether the claim is deleted and would be gone but for the mark: for everybody else it is.
+pub fn is_all_that_holds(claim: &Claim) -> bool {
+    let finalizers = claim.metadata.finalizers.as_deref().unwrap_or_default();
+    claim.is_terminating() && finalizers.iter().all(|name| name == FINALIZER)
+}
+
 /// Puts the mark on a claim that still waits for its volume; on one that is bound or being
 /// deleted it would come too late. Another driver's record stays.
 pub(super) fn put_on(claim: &mut Value, driver: &str, text: &str) -> Edit {
@@ -170,6 +176,19 @@ mod tests {
         let lost = claim(&json!({"finalizers": [FINALIZER]}), None);
         assert_eq!(read(&view(&lost)), Some(Record::default()));
         assert_eq!(read(&view(&claim(&json!({"annotations": {RECORD: TEXT}}), None))), None);
+    }
+
+    #[test]
+    fn a_deleted_claim_that_only_the_mark_holds_counts_as_gone() {
+        let deleted = "2026-01-01T00:00:00Z";
+        for (deleted, finalizers, gone) in [
+            (Some(deleted), json!([FINALIZER]), true),
+            (Some(deleted), json!([FINALIZER, "kubernetes.io/pvc-protection"]), false),
+            (None, json!([FINALIZER]), false),
+        ] {
+            let metadata = json!({"deletionTimestamp": deleted, "finalizers": finalizers});
+            assert_eq!(is_all_that_holds(&view(&claim(&metadata, None))), gone, "{metadata}");
+        }
     }
 
     #[test]
