@@ -14,6 +14,7 @@
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`capacity`] | CSIStorageCapacity objects: so far where they go and who owns them |
 //! | [`preflight`] | which rights are needed, and which are missing |
+//! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
 //! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
@@ -53,5 +54,6 @@ pub mod leader;
 pub mod logging;
 pub mod metrics;
 pub mod preflight;
+pub mod release_claims;
 pub mod runtime;
 pub mod workqueue;

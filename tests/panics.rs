@@ -17,6 +17,7 @@ use csi_provisioner::{
         Controller, Parts, Settings,
         classes::Classes,
         leftover::Leftover,
+        open_calls,
         provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
     },
     kube_api::{
@@ -106,19 +107,22 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         Arc::clone(&random),
         &metrics,
     );
-    let recorder = Recorder::start(lanes.events, &tasks, clock, Arc::clone(&random), &metrics);
+    let recorder =
+        Recorder::start(lanes.events, &tasks, Arc::clone(&clock), Arc::clone(&random), &metrics);
     let controller = Controller::new(Parts {
         provisioner,
         client: lanes.objects,
         classes: Classes::default(),
         events: recorder.from("test"),
         metrics: metrics.clone(),
+        clock,
         random,
         tasks: tasks.clone(),
         settings: Settings {
             workers: 2,
             retry_start: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
+            open_calls: open_calls::Settings { mode: open_calls::Mode::Auto, timeout: None },
         },
     });
     controller.watch();

@@ -29,10 +29,9 @@ const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 /// A release without streaming lists: there, initial lists need `list` too.
 const WITHOUT_STREAMING: u8 = 33;
 
-/// Needed, but by something rarer than what [`live`] plays: only topology can tell that a node has
-/// no room, and only some claims name a VolumeAttributesClass.
-const RARE: [(&str, &str); 2] =
-    [("persistentvolumeclaims", "update"), ("volumeattributesclasses", "get")];
+/// Needed, but by something rarer than what [`live`] plays: only some claims name a
+/// VolumeAttributesClass.
+const RARE: [(&str, &str); 1] = [("volumeattributesclasses", "get")];
 
 /// The needs whose rules our manifest grants, or has commented.
 fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {

@@ -16,6 +16,9 @@ mod driver_restarts;
 #[path = "simulation/hand_over.rs"]
 mod hand_over;
 #[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[path = "simulation/open_calls.rs"]
+mod open_calls;
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
 #[path = "simulation/pace.rs"]
 mod pace;
 

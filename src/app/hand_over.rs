@@ -14,6 +14,9 @@ use crate::{
     leader::{self, ElectionSettings, Ended, Identity},
 };
 
+/// How long before its end calls that still run are recorded on their claims.
+const RECORDING: Duration = Duration::from_secs(2);
+
 /// How long calls that were cut at the end may take to notice.
 const CUT: Duration = Duration::from_secs(1);
 
@@ -55,9 +58,12 @@ impl Program<'_> {
     /// good. Gives how many calls and writes were still in flight.
     async fn lead_and_stop(&self, stop: &CancellationToken) -> usize {
         let patience = self.flags.safety.shutdown_timeout;
+        let recording = RECORDING.min(patience / 2);
         let overdue = async {
             stop.cancelled().await;
-            sleep(patience).await;
+            sleep(patience.saturating_sub(recording)).await;
+            self.controller.record_running_calls();
+            sleep(recording).await;
         };
         let work = self.lead(stop);
         tokio::pin!(work);

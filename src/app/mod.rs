@@ -176,6 +176,7 @@ impl<'a> Program<'a> {
             classes: classes.clone(),
             events: recorder.from(&component),
             metrics: metrics.clone(),
+            clock: clock(),
             random: random(),
             tasks: tasks.clone(),
             settings: controller_settings(flags),

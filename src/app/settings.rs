@@ -2,10 +2,10 @@
 
 use super::World;
 use crate::{
-    controller,
+    controller::{self, open_calls},
     csi::Driver,
     csi_provisioner::{Settings, VolumeNaming},
-    flags::{self, Flags},
+    flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
     runtime::{Clock, Random},
 };
@@ -28,7 +28,17 @@ pub(super) fn controller_settings(flags: &Flags) -> controller::Settings {
         workers: provisioning.workers,
         retry_start: provisioning.retry_start,
         retry_max: provisioning.retry_max,
+        open_calls: open_calls_settings(&flags.safety),
     }
+}
+
+fn open_calls_settings(safety: &flags::Safety) -> open_calls::Settings {
+    let mode = match safety.claim_protection {
+        ClaimProtection::Auto => open_calls::Mode::Auto,
+        ClaimProtection::Always => open_calls::Mode::Always,
+        ClaimProtection::Off => open_calls::Mode::Off,
+    };
+    open_calls::Settings { mode, timeout: safety.claim_protection_timeout }
 }
 
 /// What shapes requests and PersistentVolumes.

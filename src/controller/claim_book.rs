@@ -19,7 +19,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     claim_state::{ClaimState, Demand, Next},
     leftover::Leftover,
-    open_calls,
+    open_calls::{Record, mark},
     ownership::Identity,
     provisioner::{Order, Outcome, Strain},
 };
@@ -105,8 +105,12 @@ fn hash(uid: &str) -> u32 {
 struct Entry {
     /// As last seen; kept when the claim is gone, for as long as something is open.
     claim: Arc<Claim>,
-    /// Whether the claim is still of interest: there, unbound, ours.
-    present: bool,
+    /// Whether the claim is still of interest.
+    interest: Interest,
+    /// The record of an open call that it carries.
+    mark: Option<Record>,
+    /// When it was first seen to be deleted.
+    deleted: Option<Instant>,
     state: ClaimState,
     /// The name of its PersistentVolume.
     volume_name: Option<String>,
@@ -141,6 +145,18 @@ enum OnceGone {
     Returns,
 }
 
+/// Why a claim that is there is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Interest {
+    /// It is not, or it is gone.
+    #[default]
+    None,
+    /// It is bound or not ours, but carries our mark of an open call.
+    Marked,
+    /// It is unbound and ours to provision for.
+    Unbound,
+}
+
 /// What keeps a claim from its volume.
 #[derive(Debug)]
 struct Obstacle {
@@ -167,7 +183,7 @@ impl Obstacle {
     }
 }
 
-/// Whether a claim still exists, bound or not; known beyond the end of its entry.
+/// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
 #[derive(Debug, Clone, Default)]
 pub struct Existence(Arc<AtomicBool>);
 
@@ -207,8 +223,29 @@ pub struct Glance {
     pub doubt: Doubt,
     /// The request of the open call.
     pub order: Option<Order>,
+    /// The record of a call that an earlier process left open, whose request is not rebuilt yet.
+    pub recorded: Option<Record>,
     /// The volume that it led to and that must go first.
     pub leftover: Option<Box<Leftover>>,
+}
+
+/// How a claim stands with regard to its mark ([`super::open_calls`]).
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// The claim as last seen.
+    pub claim: Arc<Claim>,
+    /// Whether a call is open, or what it made is neither saved nor removed.
+    pub open: bool,
+    /// Whether the claim is marked.
+    pub marked: bool,
+    /// Whether anybody still wants its volume.
+    pub demand: Demand,
+    /// The request of the open call, where it is known.
+    pub order: Option<Order>,
+    /// The name of its volume.
+    pub volume_name: String,
+    /// How long ago it was first seen to be deleted.
+    pub seen_deleted: Duration,
 }
 
 impl ClaimBook {
@@ -221,9 +258,13 @@ impl ClaimBook {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// From now on this process works: claims that appear now were born under our eyes.
+    /// From now on this process works: claims that appear now were born under our eyes, and open
+    /// calls that others recorded are ours to follow.
     pub fn start_working(&self) {
-        self.0.inner.lock().working = true;
+        let mut inner = self.0.inner.lock();
+        inner.working = true;
+        let marked = inner.entries.values_mut().filter(|entry| entry.mark.is_some());
+        marked.for_each(|entry| entry.advance(ClaimState::recorded));
     }
 
     /// Takes in what the claim watch shows, and names the claims to look at now.
@@ -261,7 +302,9 @@ impl ClaimBook {
     fn seen(&self, inner: &mut Inner, claim: Claim, born_under_our_eyes: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
-        let kept = is_of_interest(&self.0.identity, &claim).then(|| Arc::clone(&claim));
+        let mark = mark_of(&self.0.identity, &claim);
+        let interest = interest(&self.0.identity, &claim, mark.as_ref());
+        let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
         match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
@@ -271,26 +314,46 @@ impl ClaimBook {
             }
         }
         let older = inner.older.remove(&uid);
+        let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
+        let news = known.is_none_or(|entry| !mark::is_all_that_differs(&entry.claim, &claim));
         if !inner.entries.contains_key(&uid) {
-            let name = (self.0.volume_name)(&uid);
-            inner.enter(&uid, name, born_under_our_eyes && !older);
+            let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
+            let name = recorded.or_else(|| (self.0.volume_name)(&uid));
+            inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
+            if inner.working && mark.is_some() {
+                inner.change(&uid, |entry| entry.advance(ClaimState::recorded));
+            }
         }
         if let Some(entry) = inner.entries.get_mut(&uid) {
-            (entry.claim, entry.present) = (claim, true);
+            if claim.is_terminating() {
+                entry.deleted.get_or_insert_with(Instant::now);
+            }
+            if mark::is_all_that_holds(&claim) {
+                entry.existence.end();
+            }
+            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
         }
-        vec![uid]
+        // What we write ourselves is no reason to ask a driver sooner than we would.
+        if news { vec![uid] } else { Vec::new() }
     }
 
-    /// Takes in a PersistentVolume that goes past, of whatever driver.
-    pub fn volume_passes(&self, volume: &Volume) {
+    /// Takes in a PersistentVolume that goes past, of whatever driver, and names the claim to look
+    /// at now: one whose open call it closes and whose mark can go.
+    pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
         let for_uid = claim_uid(volume);
-        inner.change(for_uid, |entry| entry.volume_seen(volume.handle()));
+        let take_in = |entry: &mut Entry| {
+            let was_open = entry.state.is_open();
+            entry.volume_seen(volume.handle());
+            was_open && !entry.state.is_open() && entry.mark.is_some()
+        };
+        let closed = inner.change(for_uid, take_in).unwrap_or_default();
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
             entry.doubt = entry.doubt.max(Doubt::Volume);
         }
+        closed.then(|| for_uid.to_owned())
     }
 
     /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
@@ -343,11 +406,44 @@ impl ClaimBook {
             may_call: entry.state.may_call(),
             doubt: entry.doubt,
             order: entry.order.clone(),
+            recorded: entry.recorded(),
             leftover: match &entry.state {
                 ClaimState::Unusable(leftover) => Some(leftover.clone()),
                 _ => None,
             },
         })
+    }
+
+    /// How the claim stands with regard to its mark; none when nothing is known of it.
+    pub fn standing(&self, uid: &str) -> Option<Standing> {
+        let inner = self.0.inner.lock();
+        let entry = inner.entries.get(uid)?;
+        Some(Standing {
+            claim: Arc::clone(&entry.claim),
+            open: entry.state.is_open(),
+            marked: entry.mark.is_some(),
+            demand: entry.demand(),
+            order: entry.order.clone(),
+            volume_name: entry.volume_name.clone().unwrap_or_default(),
+            seen_deleted: entry.deleted.map(|at| at.elapsed()).unwrap_or_default(),
+        })
+    }
+
+    /// Whether the claim carries a record of this very request.
+    pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
+        let inner = self.0.inner.lock();
+        let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_ref());
+        mark.is_some_and(|mark| mark.is_same_request(record))
+    }
+
+    /// The claim's mark was put on or taken off.
+    pub fn marked(&self, uid: &str, mark: Option<Record>) {
+        self.change(uid, |entry| entry.mark = mark);
+    }
+
+    /// The claim's open call is not followed any longer.
+    pub fn given_up(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::given_up));
     }
 
     /// The claims that name this class.
@@ -558,7 +654,7 @@ impl ClaimBook {
 
 impl Entry {
     fn demand(&self) -> Demand {
-        if self.present && self.claim.is_unbound() && !self.claim.is_terminating() {
+        if self.interest == Interest::Unbound && !self.claim.is_terminating() {
             Demand::Wanted
         } else {
             Demand::Withdrawn
@@ -570,6 +666,13 @@ impl Entry {
     fn may_call(&self) -> bool {
         let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
         self.state.may_call() && self.doubt == Doubt::None && asked_for
+    }
+
+    /// The record of the open call, while nothing else is known of it; an empty one where even
+    /// that was taken off.
+    fn recorded(&self) -> Option<Record> {
+        let unknown = self.order.is_none() && self.state.is_open();
+        unknown.then(|| self.mark.clone().unwrap_or_default())
     }
 
     fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
@@ -639,7 +742,8 @@ impl Inner {
 
     /// The claim is no longer of interest: named when it must be followed all the same.
     fn lost(&mut self, uid: &str) -> Option<String> {
-        self.entries.get_mut(uid)?.present = false;
+        let entry = self.entries.get_mut(uid)?;
+        (entry.interest, entry.mark) = (Interest::None, None);
         self.tidy(uid);
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
@@ -650,7 +754,7 @@ impl Inner {
         if !entry.state.is_open() {
             entry.order = None;
         }
-        if entry.present || entry.state.is_open() {
+        if entry.interest != Interest::None || entry.state.is_open() {
             return;
         }
         let name = self.entries.remove(uid).and_then(|entry| entry.volume_name);
@@ -663,10 +767,23 @@ impl Inner {
     }
 }
 
-/// Whether a claim is kept: ours and unbound, or carrying our mark of an open call (safety rule
-/// 12: a pure function, asked at every event).
-fn is_of_interest(identity: &Identity, claim: &Claim) -> bool {
-    (claim.is_unbound() && identity.owns_claim(claim)) || claim.has_finalizer(open_calls::FINALIZER)
+/// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
+fn interest(identity: &Identity, claim: &Claim, mark: Option<&Record>) -> Interest {
+    match mark {
+        _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
+        Some(_) => Interest::Marked,
+        None => Interest::None,
+    }
+}
+
+/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls. A
+/// record that does not say whose it is belongs to the claim's provisioner.
+fn mark_of(identity: &Identity, claim: &Claim) -> Option<Record> {
+    let is_ours = |record: &Record| match record.driver.as_str() {
+        "" => identity.owns_claim(claim),
+        driver => driver == identity.driver,
+    };
+    mark::read(claim).filter(is_ours)
 }
 
 #[cfg(test)]

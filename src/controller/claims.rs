@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
     events::{ClaimEvents, PANICKED, claim_key},
     exclusive::Exclusive,
     leftover::Leftover,
+    open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
     pace::{Look, Pace, Permit},
     provisioner::{Failure, Order, Outcome, Provisioner, Strain},
@@ -60,6 +62,10 @@ pub struct ClaimWorker<P> {
     pub client: Client,
     /// Saves what was made.
     pub store: PvStore,
+    /// Records open calls on their claims.
+    pub open_calls: OpenCalls,
+    /// Cancelled when calls that still run are about to be cut.
+    pub ending: CancellationToken,
     /// Tells users.
     pub events: ClaimEvents,
     /// Counts.
@@ -175,25 +181,25 @@ impl<P: Provisioner> ClaimWorker<P> {
             pv = key,
             code = field::Empty
         );
-        self.step(uid, glance, audited, look).instrument(span).await
+        let work = async {
+            let verdict = self.step(uid, glance, audited, look).await;
+            // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
+            let settled = self.open_calls.settle(uid).await;
+            if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
+        };
+        work.instrument(span).await
     }
 
     async fn step(
         self: &Arc<Self>,
         uid: &str,
-        glance: Glance,
+        mut glance: Glance,
         audited: bool,
         mut look: Look,
     ) -> Verdict {
-        match self.plan(&glance) {
+        match self.plan(&mut glance) {
             Plan::Drop => Verdict::Done,
-            Plan::Blocked(why) => {
-                tracing::debug!(why, "the claim waits");
-                self.tell_blocked(&glance.claim, &why, PATIENCE);
-                self.tell_in_time(uid, &why);
-                self.count_failure(&glance.claim);
-                Verdict::Retry
-            }
+            Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
             Plan::Provision(class) => {
                 self.count_audit(audited);
                 // The wait for it holds nothing: the claim comes again when it is its turn.
@@ -209,9 +215,35 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    fn plan(&self, glance: &Glance) -> Plan {
+    /// What to do now. A request that an earlier process left open is made again.
+    fn plan(&self, glance: &mut Glance) -> Plan {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+        if let Some(record) = glance.recorded.take() {
+            match self.reopen(&glance.claim, &record, class.clone()) {
+                Ok(order) => glance.order = Some(order),
+                Err(why) => return Plan::Blocked(why),
+            }
+        }
         plan(&self.identity, glance, class)
+    }
+
+    /// The request that an earlier process left open, or why it can't be made.
+    fn reopen(
+        &self,
+        claim: &Arc<Claim>,
+        record: &Record,
+        class: Option<Arc<StorageClass>>,
+    ) -> Result<Order, String> {
+        record::reopen(record, claim, class, self.provisioner.volume_name(claim.uid()))
+    }
+
+    /// The claim waits for something beside the driver.
+    fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) -> Verdict {
+        tracing::debug!(why, "the claim waits");
+        self.tell_blocked(claim, why, PATIENCE);
+        self.tell_in_time(uid, why);
+        self.count_failure(claim);
+        Verdict::Retry
     }
 
     /// Something was due for a claim that no queue held until the audit found it.
@@ -237,8 +269,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
         self.tasks.passing("telling of a claim that waits", async move {
             sleep(PATIENCE).await;
-            let Some(glance) = worker.book.glance(&uid) else { return };
-            if matches!(worker.plan(&glance), Plan::Blocked(still) if still == why) {
+            let Some(mut glance) = worker.book.glance(&uid) else { return };
+            if matches!(worker.plan(&mut glance), Plan::Blocked(still) if still == why) {
                 worker.tell_blocked(&glance.claim, &why, PATIENCE);
             }
         });
@@ -246,7 +278,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Takes the claim in hand.
     async fn take(
-        &self,
+        self: &Arc<Self>,
         uid: &str,
         glance: Glance,
         class: Arc<StorageClass>,
@@ -343,7 +375,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
-    async fn provision(&self, uid: &str, order: Order, permit: Permit) -> Verdict {
+    async fn provision(self: &Arc<Self>, uid: &str, order: Order, permit: Permit) -> Verdict {
+        match self.open_calls.before_call(uid, &order).await {
+            Ok(()) => {}
+            Err(Unmarked::Unwanted) => return Verdict::Retry,
+            Err(error) => return self.blocked(uid, &order.claim, &error.to_string()),
+        }
         if !self.book.called(uid, &order) {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
@@ -353,7 +390,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         tracing::trace!("asking the provisioner");
         let started = Instant::now();
-        let outcome = self.provisioner.provision(order.clone()).await;
+        let outcome = self.ask(uid, &order).await;
         permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
         self.tell(&order, &outcome);
@@ -368,6 +405,20 @@ impl<P: Provisioner> ClaimWorker<P> {
             Next::Rest => Verdict::RetryAfter(self.retry_max),
             Next::GiveNodeBack => self.give_node_back(&order).await,
             Next::Drop => Verdict::Done,
+        }
+    }
+
+    /// Asks the provisioner. Where the process's end comes first, the call is recorded before it
+    /// is cut.
+    async fn ask(&self, uid: &str, order: &Order) -> Outcome {
+        let call = self.provisioner.provision(order.clone());
+        tokio::pin!(call);
+        tokio::select! {
+            biased;
+            outcome = &mut call => outcome,
+            () = self.ending.cancelled() => {
+                futures::future::join(call, self.open_calls.protect(uid, order)).await.0
+            }
         }
     }
 
@@ -485,6 +536,8 @@ fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
     match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
         Some(node) if Some(node) == refused => {
             annotations.remove(SELECTED_NODE);
+            // No call is open, and the next may be for another node.
+            open_calls::unmark(claim);
             Edit::Write
         }
         _ => Edit::Nothing,

@@ -35,6 +35,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(objection) = objection {
             return self.suspect(uid, order, leftover, &objection);
         }
+        self.open_calls.protect(uid, order).await;
         match self.provisioner.discard(leftover).await {
             Ok(()) => {
                 self.tell_failure(order, &leftover.defect);

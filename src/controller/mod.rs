@@ -46,6 +46,7 @@ use self::{
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
     exclusive::Exclusive,
+    open_calls::OpenCalls,
     ownership::Identity,
     pace::Pace,
     provisioner::Provisioner,
@@ -61,7 +62,7 @@ use crate::{
         views::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
-    runtime::{Random, Tasks},
+    runtime::{Clock, Random, Tasks},
     workqueue::{self, Limiter, Queue},
 };
 
@@ -83,6 +84,8 @@ pub struct Settings {
     pub retry_start: Duration,
     /// `--retry-interval-max`.
     pub retry_max: Duration,
+    /// How open calls are recorded.
+    pub open_calls: open_calls::Settings,
 }
 
 /// What the controller stands on.
@@ -97,6 +100,8 @@ pub struct Parts<P> {
     pub events: Source,
     /// Counts.
     pub metrics: Metrics,
+    /// Tells for how long a deleted claim was kept.
+    pub clock: Arc<dyn Clock>,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// Runs the work.
@@ -145,7 +150,7 @@ struct Synced {
 impl<P: Provisioner> Controller<P> {
     /// A controller that does nothing yet.
     pub fn new(parts: Parts<P>) -> Self {
-        let Parts { provisioner, client, classes, events, metrics, random, tasks, settings } =
+        let Parts { provisioner, client, classes, events, metrics, clock, random, tasks, settings } =
             parts;
         let identity = Identity {
             driver: provisioner.name().to_owned(),
@@ -187,6 +192,15 @@ impl<P: Provisioner> Controller<P> {
             pace: deletes,
             store: store.clone(),
         };
+        let open_calls = OpenCalls::new(
+            client.clone(),
+            book.clone(),
+            ClaimEvents::new(events.clone()),
+            metrics.controller.clone(),
+            clock,
+            identity.driver.clone(),
+            settings.open_calls,
+        );
         let claims = ClaimWorker {
             provisioner,
             identity,
@@ -194,6 +208,8 @@ impl<P: Provisioner> Controller<P> {
             classes: classes.clone(),
             client: client.clone(),
             store,
+            open_calls,
+            ending: CancellationToken::new(),
             events: ClaimEvents::new(events),
             metrics: metrics.controller.clone(),
             exclusive,
@@ -308,6 +324,12 @@ impl<P: Provisioner> Controller<P> {
     /// The claims, by UID, whose volumes are made and have no PersistentVolume yet.
     pub fn unsaved(&self) -> Vec<String> {
         self.claims.store.all()
+    }
+
+    /// The calls that still run are about to be cut: each is recorded on its claim, by whoever
+    /// makes it and so holds the volume's key.
+    pub fn record_running_calls(&self) {
+        self.claims.ending.cancel();
     }
 
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and

@@ -258,6 +258,8 @@ impl PvStore {
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
         self.keep(uid, waiting);
+        // A claim that is being deleted is kept for a time only.
+        self.claims.add(uid.to_owned());
         Verdict::Retry
     }
 
@@ -298,6 +300,9 @@ impl PvStore {
     fn forget(&self, uid: &str) -> Verdict {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.book.saved(uid);
+        if self.book.standing(uid).is_some_and(|standing| standing.marked) {
+            self.claims.add(uid.to_owned());
+        }
         Verdict::Done
     }
 

@@ -144,7 +144,7 @@ impl VolumeBook {
     }
 
     fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
-        self.0.claims.volume_passes(&volume);
+        let closed = self.0.claims.volume_passes(&volume);
         let name = volume.name().to_owned();
         let due = if self.0.identity.owns_volume(&volume) { due(&volume) } else { Due::Nothing };
         let interesting = due != Due::Nothing;
@@ -158,7 +158,7 @@ impl VolumeBook {
             Some(at) => inner.sighted.insert(name.clone(), at),
             None => inner.sighted.remove(&name),
         };
-        match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
+        let mut wake = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
                 Wake { adoption: true, ..Wake::default() }
             }
@@ -166,7 +166,9 @@ impl VolumeBook {
                 Wake { volumes: vec![name], ..Wake::default() }
             }
             Change::Left(_) | Change::Gone(_) | Change::Nothing => Wake::default(),
-        }
+        };
+        wake.claims.extend(closed);
+        wake
     }
 
     fn gone(&self, volume: &Volume) -> Wake {

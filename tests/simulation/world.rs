@@ -97,12 +97,14 @@ impl Process {
 /// Simulated time: boot and wall time go with tokio's paused clock, and on while suspended.
 struct SimulatedClock {
     start: Instant,
+    /// Wall time at the start: the API server's.
+    wall: jiff::Timestamp,
     suspended: Mutex<Duration>,
 }
 
 impl SimulatedClock {
-    fn new() -> Self {
-        Self { start: Instant::now(), suspended: Mutex::default() }
+    fn new(wall: jiff::Timestamp) -> Self {
+        Self { start: Instant::now(), wall, suspended: Mutex::default() }
     }
 
     fn passed(&self) -> Duration {
@@ -112,8 +114,7 @@ impl SimulatedClock {
 
 impl Clock for SimulatedClock {
     fn wall(&self) -> jiff::Timestamp {
-        let start = jiff::Timestamp::from_second(1_767_225_600).unwrap();
-        start + jiff::SignedDuration::try_from(self.passed()).unwrap()
+        self.wall + jiff::SignedDuration::try_from(self.passed()).unwrap()
     }
 
     fn boot(&self) -> Duration {
@@ -196,7 +197,7 @@ impl Simulation {
         let flags = Flags::parse(args, environment).unwrap().flags;
         let process = Process {
             tasks: Tasks::default(),
-            clock: Arc::new(SimulatedClock::new()),
+            clock: Arc::new(SimulatedClock::new(self.api.now())),
             stop: CancellationToken::new(),
             outcome: Arc::default(),
         };

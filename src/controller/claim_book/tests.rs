@@ -367,3 +367,63 @@ fn what_the_audit_queued_is_told_once() {
     book.audited("nobody");
     assert!(!book.take_audited("nobody"));
 }
+
+/// The claim, marked with a record of this driver's.
+fn marked(uid: &str, driver: &str) -> Claim {
+    claim_with(uid, |claim| {
+        claim["metadata"]["finalizers"] = json!([mark::FINALIZER]);
+        let record = json!({"driver": driver, "volume": format!("old-{uid}")});
+        claim["metadata"]["annotations"][mark::RECORD] = json!(record.to_string());
+    })
+}
+
+#[tokio::test]
+async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
+    let book = book();
+    book.observe(Sighting::Listed(marked("u", DRIVER)));
+    assert!(!book.standing("u").unwrap().open, "a standby follows nothing");
+    book.start_working();
+    assert!(book.standing("u").unwrap().open);
+    let glance = book.glance("u").unwrap();
+    assert_eq!(glance.recorded.map(|record| record.volume), Some("old-u".into()));
+    assert_eq!(book.key("u").as_deref(), Some("old-u"), "the name it was asked for under");
+    // What comes to light later is open at once.
+    book.observe(Sighting::Applied(marked("v", DRIVER)));
+    assert!(book.standing("v").unwrap().open);
+    assert_eq!(book.glance("v").unwrap().doubt, Doubt::Volume);
+}
+
+#[tokio::test]
+async fn another_drivers_mark_is_of_no_interest() {
+    let book = book();
+    book.start_working();
+    let mut foreign = marked("u", "other.example.com");
+    foreign.spec.volume_name = Some("pv".into());
+    assert!(book.observe(Sighting::Applied(foreign)).is_empty() && book.is_empty());
+}
+
+#[tokio::test]
+async fn a_marked_claim_is_kept_when_it_is_bound_until_its_mark_goes() {
+    let book = book();
+    book.start_working();
+    let mut claim = marked("u", DRIVER);
+    book.observe(Sighting::Applied(claim.clone()));
+    assert_eq!(book.volume_passes(&volume("old-u", "u")), Some("u".into()), "its mark can go");
+    claim.spec.volume_name = Some("old-u".into());
+    assert_eq!(book.observe(Sighting::Applied(claim.clone())), ["u"]);
+    let standing = book.standing("u").unwrap();
+    assert!(standing.marked && !standing.open && standing.demand == Demand::Withdrawn);
+    claim.metadata.finalizers = None;
+    book.observe(Sighting::Applied(claim));
+    assert!(book.is_empty());
+}
+
+#[tokio::test]
+async fn our_own_mark_wakes_nobody() {
+    let book = book();
+    book.start_working();
+    book.observe(Sighting::Applied(claim("u")));
+    assert!(book.observe(Sighting::Applied(marked("u", DRIVER))).is_empty());
+    assert!(!book.standing("u").unwrap().open, "it says nothing new of the call");
+    assert!(book.observe(Sighting::Applied(claim("u"))).is_empty());
+}

@@ -30,6 +30,7 @@ fn glance(claim: Arc<Claim>) -> Glance {
         may_call: true,
         doubt: Doubt::None,
         order: None,
+        recorded: None,
         leftover: None,
     }
 }
