@@ -1,6 +1,6 @@
 //! The durable record of an open call: a finalizer and an annotation on the claim itself.
 //!
-//! Owns when a claim is marked and when its mark goes ([`due`], a pure function), writing both,
+//! Owns when a claim is marked and when its mark goes (`due`, a pure function), writing both,
 //! and the end of patience with a driver that does not answer (`--claim-protection-timeout`). The
 //! claim is the record: what one process leaves open, the next finds on the claim, which cannot
 //! vanish meanwhile. Promises that nothing is written for a claim whose calls all end, but with
