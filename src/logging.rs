@@ -138,5 +138,16 @@ where
     }
 }
 
+/// Lets tests that run side by side read their own log lines. tracing remembers for the whole
+/// process whether anybody listens to a line; a listener that comes or goes in another test could
+/// make it forget. One that never goes, and keeps nothing, settles that.
+#[cfg(test)]
+pub(crate) fn listen_for_ever() {
+    static LISTENER: std::sync::Once = std::sync::Once::new();
+    LISTENER.call_once(|| {
+        drop(tracing::subscriber::set_global_default(tracing_subscriber::registry()))
+    });
+}
+
 #[cfg(test)]
 mod tests;
