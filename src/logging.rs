@@ -145,7 +145,7 @@ where
 pub(crate) fn listen_for_ever() {
     static LISTENER: std::sync::Once = std::sync::Once::new();
     LISTENER.call_once(|| {
-        drop(tracing::subscriber::set_global_default(tracing_subscriber::registry()))
+        drop(tracing::subscriber::set_global_default(tracing_subscriber::registry()));
     });
 }
 
