@@ -4,9 +4,11 @@
 //! Promises that a claim leaves the map only when nothing of it is open, and that a
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
+mod entry;
+mod older;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +18,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
+use self::{
+    entry::{Entry, Interest, Obstacle, OnceGone},
+    older::Older,
+};
 use super::{
     claim_state::{ClaimState, Demand, Next},
     leftover::Leftover,
@@ -35,10 +41,6 @@ use crate::{
 /// Every claim in work. Clones share it.
 #[derive(Clone)]
 pub struct ClaimBook(Arc<Shared>);
-
-/// How long an event counts as told: it leaves the API server after an hour, and a claim that
-/// still waits must not be left without one.
-const TOLD: Duration = Duration::from_secs(15 * 60);
 
 /// Names a claim's PersistentVolume by the claim's UID.
 type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -61,126 +63,6 @@ struct Inner {
     by_volume: BTreeMap<String, String>,
     /// Claims that are not ours, or not yet, and were there before we worked.
     older: Older,
-}
-
-/// The unbound claims of others that were not born under our eyes: should one become ours, it may
-/// have a PersistentVolume already. Kept as hashes; two that share one cost a look.
-#[derive(Debug, Default)]
-struct Older {
-    known: BTreeSet<u32>,
-    listing: Option<BTreeSet<u32>>,
-}
-
-impl Older {
-    fn restarted(&mut self) {
-        self.listing = Some(BTreeSet::new());
-    }
-
-    fn complete(&mut self) {
-        if let Some(listing) = self.listing.take() {
-            self.known = listing;
-        }
-    }
-
-    fn insert(&mut self, uid: &str) {
-        self.listing.as_mut().unwrap_or(&mut self.known).insert(hash(uid));
-    }
-
-    /// Forgets the claim: whether it was there before.
-    fn remove(&mut self, uid: &str) -> bool {
-        let listed = self.listing.as_mut().is_some_and(|listing| listing.remove(&hash(uid)));
-        self.known.remove(&hash(uid)) || listed
-    }
-}
-
-/// The same in every process; whoever aims at it makes us look, and no more.
-fn hash(uid: &str) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    uid.hash(&mut hasher);
-    (hasher.finish() >> 32) as u32
-}
-
-/// One claim in work.
-#[derive(Debug, Default)]
-struct Entry {
-    /// As last seen; kept when the claim is gone, for as long as something is open.
-    claim: Arc<Claim>,
-    /// Whether the claim is still of interest.
-    interest: Interest,
-    /// The record of an open call that it carries.
-    mark: Option<Record>,
-    /// When it was first seen to be deleted.
-    deleted: Option<Instant>,
-    state: ClaimState,
-    /// The name of its PersistentVolume.
-    volume_name: Option<String>,
-    /// What must be read live before the next call that is not a repeat.
-    doubt: Doubt,
-    /// What was asked for, while a call is open: it is asked for again (safety rule 4).
-    order: Option<Order>,
-    /// How often in a row the open call was asked after.
-    polls: u32,
-    /// Of which kinds of unknown end its user was warned since then.
-    warned: BTreeSet<Strain>,
-    /// What it waits for beside the driver.
-    obstacle: Option<Obstacle>,
-    /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
-    shown: bool,
-    existence: Existence,
-    /// What the end of its PersistentVolume asks for.
-    once_gone: OnceGone,
-    /// When the claim was first seen.
-    since: Option<Instant>,
-    /// Whether the audit queued it when nothing else had.
-    audited: bool,
-}
-
-/// What becomes of a claim when its PersistentVolume is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum OnceGone {
-    /// Its next event or the audit brings it back, as in the original.
-    #[default]
-    Rests,
-    /// It asks anew: the PersistentVolume was let go of for that.
-    Returns,
-}
-
-/// Why a claim that is there is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Interest {
-    /// It is not, or it is gone.
-    #[default]
-    None,
-    /// It is bound or not ours, but carries our mark of an open call.
-    Marked,
-    /// It is unbound and ours to provision for.
-    Unbound,
-}
-
-/// What keeps a claim from its volume.
-#[derive(Debug)]
-struct Obstacle {
-    what: String,
-    since: Instant,
-    /// When the claim's user was last told.
-    told: Option<Instant>,
-    /// Whether somebody sees to it that it is told in time.
-    in_time: bool,
-}
-
-impl Obstacle {
-    fn new(what: &str) -> Self {
-        Self { what: what.to_owned(), since: Instant::now(), told: None, in_time: false }
-    }
-
-    /// Whether to tell it now: once it has stood for `patience`, and again before its event is
-    /// forgotten.
-    fn is_news(&self, patience: Duration) -> bool {
-        match self.told {
-            None => self.since.elapsed() >= patience,
-            Some(told) => told.elapsed() >= TOLD,
-        }
-    }
 }
 
 /// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
@@ -649,46 +531,6 @@ impl ClaimBook {
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl Entry {
-    fn demand(&self) -> Demand {
-        if self.interest == Interest::Unbound && !self.claim.is_terminating() {
-            Demand::Wanted
-        } else {
-            Demand::Withdrawn
-        }
-    }
-
-    /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open
-    /// one ended.
-    fn may_call(&self) -> bool {
-        let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
-        self.state.may_call() && self.doubt == Doubt::None && asked_for
-    }
-
-    /// The record of the open call, while nothing else is known of it; an empty one where even
-    /// that was taken off.
-    fn recorded(&self) -> Option<Record> {
-        let unknown = self.order.is_none() && self.state.is_open();
-        unknown.then(|| self.mark.clone().unwrap_or_default())
-    }
-
-    fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
-        self.state = transition(std::mem::take(&mut self.state));
-    }
-
-    fn volume_seen(&mut self, handle: &str) {
-        self.shown = true;
-        self.advance(|state| state.volume_seen(handle));
-    }
-
-    /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
-    fn volume_gone(&mut self) -> bool {
-        self.doubt = Doubt::VolumeAndClaim;
-        self.advance(ClaimState::volume_gone);
-        std::mem::take(&mut self.once_gone) == OnceGone::Returns
     }
 }
 

@@ -238,9 +238,9 @@ async fn the_same_news_is_told_once_while_its_event_lasts() {
     let book = with_claim();
     let tells = |what: &str| book.tells("u", what, Duration::ZERO);
     assert!(tells("class missing"));
-    tokio::time::advance(TOLD / 2).await;
+    tokio::time::advance(super::entry::TOLD / 2).await;
     assert!(!tells("class missing"));
-    tokio::time::advance(TOLD / 2).await;
+    tokio::time::advance(super::entry::TOLD / 2).await;
     assert!(tells("class missing"), "events do not last for ever");
     assert!(tells("class foreign"));
     assert!(!book.tells("gone", "anything", Duration::ZERO));
