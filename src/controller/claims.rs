@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
 use super::{
+    awaited::Waits,
     claim_book::{ClaimBook, Doubt, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
@@ -58,6 +59,8 @@ pub struct ClaimWorker<P> {
     pub book: ClaimBook,
     /// Their classes.
     pub classes: Classes,
+    /// What else they wait for.
+    pub waits: Waits,
     /// Reads and writes claims and volumes.
     pub client: Client,
     /// Saves what was made.
@@ -169,7 +172,10 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let look = self.pace.look(uid);
-        let Some(key) = self.book.key(uid) else { return Verdict::Done };
+        let Some(key) = self.book.key(uid) else {
+            self.waits.forget(uid);
+            return Verdict::Done;
+        };
         let _held = self.exclusive.hold(&key).await;
         let audited = self.book.take_audited(uid);
         // Looked at under the key: what another actor has just done is seen.
@@ -393,6 +399,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let outcome = self.ask(uid, &order).await;
         permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
+        self.waits.wait(uid, outcome.awaited().to_vec());
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {

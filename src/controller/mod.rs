@@ -11,6 +11,7 @@
 //! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
 //! [`Controller::work`] ends only when nothing is in hand any more and all that was made is saved.
 
+pub mod awaited;
 pub mod claim_book;
 pub mod claim_state;
 pub mod claims;
@@ -41,6 +42,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    awaited::{Awaited, Waits},
     claim_book::ClaimBook,
     claims::ClaimWorker,
     classes::Classes,
@@ -206,6 +208,7 @@ impl<P: Provisioner> Controller<P> {
             identity,
             book,
             classes: classes.clone(),
+            waits: Waits::default(),
             client: client.clone(),
             store,
             open_calls,
@@ -306,6 +309,12 @@ impl<P: Provisioner> Controller<P> {
     pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
         let queues = self.queues.clone();
         move |name| queues.wake_volumes(vec![name])
+    }
+
+    /// Brings back the claims that wait for an object, which was just seen to change.
+    pub fn claim_waker(&self) -> impl Fn(&Awaited) + Send + Sync + use<P> {
+        let (queues, waits) = (self.queues.clone(), self.claims.waits.clone());
+        move |object| queues.wake_claims(waits.of(object))
     }
 
     /// A check of whether everything has been listed once; an error names what has not.

@@ -8,7 +8,10 @@ use std::{fmt, future::Future, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::leftover::{Credentials, Leftover};
+use super::{
+    awaited::Awaited,
+    leftover::{Credentials, Leftover},
+};
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
@@ -96,6 +99,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Objects whose change may let the next attempt succeed.
+    pub fn awaited(&self) -> &[Awaited] {
+        match self {
+            Self::Provisioned(_) | Self::Unusable(_) | Self::Ignored { .. } => &[],
+            Self::Final(failure)
+            | Self::Infeasible(failure)
+            | Self::Background(failure)
+            | Self::NoChange(failure)
+            | Self::Reschedule(failure) => &failure.awaited,
+        }
+    }
+
     /// What the attempt says of the driver's load.
     pub fn strain(&self) -> Strain {
         match self {
@@ -142,18 +157,30 @@ pub struct Failure {
     /// there under other terms, or would not say at all.
     inconclusive: bool,
     strain: Strain,
+    awaited: Vec<Awaited>,
 }
 
 impl Failure {
     /// A failure told in these words.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), inconclusive: false, strain: Strain::Unknown }
+        Self {
+            message: message.to_string(),
+            inconclusive: false,
+            strain: Strain::Unknown,
+            awaited: Vec::new(),
+        }
     }
 
     /// A failure that says nothing about whether an earlier call left a volume behind.
     #[must_use]
     pub fn inconclusive(self) -> Self {
         Self { inconclusive: true, ..self }
+    }
+
+    /// A failure that a change of these objects may end: it is tried again as soon as one is seen.
+    #[must_use]
+    pub fn awaiting(self, awaited: impl IntoIterator<Item = Awaited>) -> Self {
+        Self { awaited: awaited.into_iter().collect(), ..self }
     }
 
     /// The same after a call whose end says this of the driver's load.
