@@ -138,7 +138,9 @@ impl ClaimState {
     pub fn not_asked(&self, why: &NotAsked, demand: Demand) -> Next {
         match (self, why, demand) {
             (Self::Waiting, NotAsked::Failed(_), Demand::Wanted)
-            | (Self::Background(_), NotAsked::Failed(_), _) => Next::Retry,
+            // A node is given back only when no call can still make a volume for it (rule 4).
+            | (Self::Background(_), NotAsked::Failed(_) | NotAsked::Reschedule(_), _) => Next::Retry,
+            (Self::Waiting, NotAsked::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
             // What is left to others is followed only where a call is open.
             (Self::Background(_), NotAsked::Ignored { .. }, _) => Next::Poll,
             _ => Next::Drop,

@@ -306,7 +306,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
         let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Order { claim: Arc::clone(claim), class, volume_name, selected_node }
+        Order { claim: Arc::clone(claim), class, volume_name, selected_node, topology: None }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
@@ -388,7 +388,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let started = Instant::now();
         let request = match self.provisioner.prepare(&mut order).await {
             Ok(request) => request,
-            Err(why) => return self.not_asked(uid, &order, &why),
+            Err(why) => return self.not_asked(uid, &order, &why).await,
         };
         match self.open_calls.before_call(uid, &order).await {
             Ok(()) => {}
@@ -415,7 +415,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The attempt ended before its call.
-    fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
+    async fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
         let (next, polls) = self.book.not_asked(uid, why);
         match why {
             NotAsked::Ignored { reason } => {
@@ -426,8 +426,15 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.tell_failure(order, failure);
                 self.waits.wait(uid, failure.awaited().to_vec());
             }
+            NotAsked::Reschedule(failure) => {
+                self.tell_rescheduled(order, failure);
+                self.waits.wait(uid, failure.awaited().to_vec());
+            }
         }
-        self.come_back(next, polls)
+        match next {
+            Next::GiveNodeBack => self.give_node_back(order).await,
+            later => self.come_back(later, polls),
+        }
     }
 
     /// When the claim is worked on again, where nothing is to be done for it now.
@@ -485,10 +492,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.events.infeasible(&order.claim, &failure.to_string());
                 self.count_failure(&order.claim);
             }
-            Outcome::Reschedule(failure) => {
-                tracing::info!(error = %failure, "provisioning failed");
-                self.events.failed(&order.claim, &failure.to_string());
-            }
+            Outcome::Reschedule(failure) => self.tell_rescheduled(order, failure),
             Outcome::Background(failure)
                 if !self.book.warns(order.claim.uid(), failure.strain()) =>
             {
@@ -505,6 +509,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
         self.count_failure(&order.claim);
+    }
+
+    /// Tells the claim's user why another node is needed.
+    fn tell_rescheduled(&self, order: &Order, failure: &Failure) {
+        tracing::info!(error = %failure, "provisioning failed");
+        self.events.failed(&order.claim, &failure.to_string());
     }
 
     /// Tells that the end of an open call is still unknown, in a way that was warned of before:
@@ -542,6 +552,11 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn give_node_back(&self, order: &Order) -> Verdict {
         let claim = &order.claim;
         let refused = order.selected_node.as_deref();
+        if claim.annotation(SELECTED_NODE).is_none() {
+            // It stands under its oldest name, which nobody takes off: a failure like any other.
+            self.count_failure(claim);
+            return Verdict::Retry;
+        }
         let remove = |object: &mut Value| remove_node(object, refused);
         let edited = match Name::namespaced(claim.namespace(), claim.name()) {
             Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,

@@ -103,6 +103,19 @@ impl Nodes {
         let _ = self.0.progress.subscribe().wait_for(|progress| progress.nodes).await;
     }
 
+    /// Whether all have been listed once; an error names what has not.
+    ///
+    /// # Errors
+    /// They have not.
+    pub fn readiness(&self) -> Result<(), String> {
+        let Progress { csi_nodes, nodes, .. } = *self.0.progress.borrow();
+        match (csi_nodes, nodes) {
+            (false, _) => Err("CSINodes are not listed yet".to_owned()),
+            (true, false) => Err("Nodes are not listed yet".to_owned()),
+            (true, true) => Ok(()),
+        }
+    }
+
     /// Changes its value with every change that matters.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
