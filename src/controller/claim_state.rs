@@ -341,6 +341,7 @@ mod tests {
         let waiting = || ClaimState::Waiting;
         let ignored = || NotAsked::Ignored { reason: "r".into() };
         let failed = || NotAsked::Failed(failure());
+        let reschedule = || NotAsked::Reschedule(failure());
         let table = [
             (waiting(), ignored(), Wanted, Next::Drop),
             (waiting(), failed(), Wanted, Next::Retry),
@@ -350,6 +351,9 @@ mod tests {
             (background(), failed(), Withdrawn, Next::Retry),
             (ClaimState::Done, failed(), Wanted, Next::Drop),
             (saving("h"), failed(), Wanted, Next::Drop),
+            (waiting(), reschedule(), Wanted, Next::GiveNodeBack),
+            (waiting(), reschedule(), Withdrawn, Next::Drop),
+            (background(), reschedule(), Wanted, Next::Retry),
         ];
         for (state, why, demand, next) in table {
             assert_eq!(state.not_asked(&why, demand), next, "{state:?} {why:?} {demand:?}");

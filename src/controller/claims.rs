@@ -323,7 +323,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.book.volume_found(uid, &volume);
                 Err(Verdict::Done)
             }
-            Ok(LookUp::Bound) => Err(Verdict::Done),
+            // The event that says so comes.
+            Ok(LookUp::Moot) => Err(Verdict::Done),
             Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why, Duration::ZERO);
@@ -359,8 +360,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         // An open call is followed to its end even when nobody wants its volume any more.
         let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
-        if claim_in_doubt && !self.is_unbound(uid, &order.claim).await? {
-            return Ok(LookUp::Bound);
+        if claim_in_doubt && !self.still_asks(uid, order).await? {
+            return Ok(LookUp::Moot);
         }
         Ok(named)
     }
@@ -372,11 +373,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Whether the claim, read live, is still there under its UID and unbound.
-    async fn is_unbound(&self, uid: &str, claim: &Claim) -> Result<bool, ApiError> {
-        match self.client.get::<Claim>(Name::namespaced(claim.namespace(), claim.name())?).await {
+    /// Whether the claim, read live, is still there under its UID, unbound and for this node.
+    async fn still_asks(&self, uid: &str, order: &Order) -> Result<bool, ApiError> {
+        let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+        match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| live.uid() == uid && live.is_unbound()),
+            found => found.map(|live| {
+                let same_node = ownership::selected_node(&live) == order.selected_node.as_deref();
+                live.uid() == uid && live.is_unbound() && same_node
+            }),
         }
     }
 
@@ -563,7 +568,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(error) => Err(error.into()),
         };
         match edited {
-            Ok(_) => Verdict::Done,
+            Ok(_) => {
+                // Until the watch shows it, what is known of the claim still names the node.
+                self.book.node_given_back(claim.uid());
+                Verdict::Done
+            }
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
                 tracing::warn!("{why}");
@@ -597,8 +606,8 @@ enum LookUp {
     Clear,
     /// The claim has its PersistentVolume: this one.
     HasVolume(Box<Volume>),
-    /// The claim is gone or bound.
-    Bound,
+    /// The claim is gone, bound, or for another node now.
+    Moot,
     /// The PersistentVolume of that name is somebody else's.
     NameTaken {
         /// The name.

@@ -67,7 +67,7 @@ fn merge(into: &mut Value, from: &Value) {
 pub(super) fn refusal(outcome: NotAsked) -> String {
     match outcome {
         NotAsked::Failed(failure) => failure.to_string(),
-        other @ NotAsked::Ignored { .. } => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -13,6 +13,8 @@ mod book;
 mod interned;
 mod terms;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};

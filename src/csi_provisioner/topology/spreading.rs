@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn replicas_go_round_and_several_claims_of_one_stay_together() {
-        let three = |claim| preferred(claim, 3);
+        let three = |claim: &str| preferred(claim, 3);
         assert_eq!([0, 1, 2, 3].map(|n| three(&format!("data-web-{n}"))), [0, 1, 2, 0]);
         assert_eq!(three("logs-web-1"), three("data-web-1"));
         assert_eq!(three("mypvc"), 2);
