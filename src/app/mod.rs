@@ -7,6 +7,7 @@
 //! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
 //! the exit code to `main`.
 
+mod capacity;
 mod error;
 mod hand_over;
 mod rights;
@@ -24,20 +25,19 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::Error;
 use self::{
     settings::{controller_settings, lane_settings, provisioner_settings},
-    support::{
-        connect, publishing, refuse_unsupported, refuse_unsupported_driver,
-        serves_attributes_classes,
-    },
+    support::{connect, refuse_unsupported, refuse_unsupported_driver, serves_attributes_classes},
 };
 use crate::{
+    capacity::Publisher,
     controller::{self, Controller, classes::Classes},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{Attachments, CsiProvisioner},
     flags::Flags,
     http::{self, Routes},
-    kube_api::{Lanes, Reflector, Scope, Transport, events::Recorder, reflector},
+    kube_api::{Lanes, Reflector, Scope, Transport, View, events::Recorder, reflector},
     leader,
     metrics::Metrics,
+    nodes::Nodes,
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
 
@@ -103,6 +103,10 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Where nodes are, once they are watched.
+    nodes: Nodes,
+    /// With `--enable-capacity`: publishes how much room there is.
+    publisher: Option<Publisher>,
     /// Whether classes of volume attributes are looked at.
     attributes_classes: bool,
     /// Whether this process leads; always without election.
@@ -155,10 +159,16 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
-        let publishing = publishing(flags, &driver, &lanes.objects).await?;
-        refuse_unsupported_driver(flags, &driver, &publishing)?;
+        refuse_unsupported_driver(flags, &driver)?;
+        let nodes = Nodes::of(driver.name());
+        let publisher =
+            capacity::publisher(flags, world, tasks, &driver, &lanes, &nodes, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
+        let refresher = publisher.as_ref().map(|publisher| {
+            capacity::follow(&classes, publisher);
+            publisher.refresher()
+        });
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
@@ -168,7 +178,8 @@ impl<'a> Program<'a> {
             classes.clone(),
             attachments.clone(),
             settings,
-        );
+        )
+        .telling(refresher.unwrap_or_default());
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
         let controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
@@ -194,6 +205,8 @@ impl<'a> Program<'a> {
             controller,
             classes,
             attachments,
+            nodes,
+            publisher,
             attributes_classes,
             leads,
             health,
@@ -204,15 +217,34 @@ impl<'a> Program<'a> {
     fn watch(&self, tasks: &Tasks) {
         self.controller.watch();
         if let Some(attachments) = &self.attachments {
-            let reflector = Reflector::new(
-                &self.lanes.objects,
-                Scope::all(),
-                reflector::Settings::default(),
-                Arc::clone(&self.world.random),
-                &self.metrics,
-            );
             let observer = attachments.observer(self.controller.volume_waker());
-            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
+            tasks.vital("watch of VolumeAttachments", self.reflector().run(observer));
+        }
+        if let Some(publisher) = &self.publisher {
+            publisher.watch();
+            self.watch_nodes(tasks);
+        }
+    }
+
+    fn watch_nodes(&self, tasks: &Tasks) {
+        let observer = self.nodes.csi_node_observer(|_| {});
+        tasks.vital("watch of CSINodes", self.reflector().run(observer));
+        let (nodes, reflectors) = (self.nodes.clone(), self.reflectors());
+        tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, |_| {}).await });
+    }
+
+    /// A reflector of a whole kind.
+    fn reflector<V: View>(&self) -> Reflector<V> {
+        self.reflectors()()
+    }
+
+    /// Makes reflectors of a whole kind.
+    fn reflectors<V: View>(&self) -> impl Fn() -> Reflector<V> + Send + Sync + use<V> {
+        let (client, metrics) = (self.lanes.objects.clone(), self.metrics.clone());
+        let random = Arc::clone(&self.world.random);
+        move || {
+            let settings = reflector::Settings::default();
+            Reflector::new(&client, Scope::all(), settings, Arc::clone(&random), &metrics)
         }
     }
 

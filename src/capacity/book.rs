@@ -31,7 +31,7 @@ pub(super) enum Key {
 }
 
 /// How a pair stands.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) enum Standing {
     /// Its class or segment is gone: nothing is published for it.
     Unwanted,
@@ -238,9 +238,9 @@ impl Book {
     /// This process has written the pair's object, which a watch will show. It counts as it was
     /// written until then, or until the second poll: what is not shown by then may be gone again.
     pub(super) fn wrote(&mut self, pair: &Pair, object: Object) {
-        let outdated = self.eldest(pair).is_none_or(|shown| {
-            shown.name == object.name && shown.version != object.version
-        });
+        let outdated = self
+            .eldest(pair)
+            .is_none_or(|shown| shown.name == object.name && shown.version != object.version);
         if outdated && self.wants(pair) {
             self.written.insert(pair.clone(), Written { object, aged: false });
         }

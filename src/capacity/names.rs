@@ -44,14 +44,15 @@ impl Names {
     /// The name of the pair's object. Where a stranger has that name, the next `attempt` gives
     /// another one.
     pub(super) fn object(&self, pair: &Pair, attempt: u32) -> String {
-        let labels = pair.segment.labels().iter();
-        let labels = labels.flat_map(|(key, value)| [key.as_str(), value.as_str()]);
-        let whose = [self.driver.as_str(), self.manager.as_str(), &*pair.class];
-        let attempt = attempt.to_string();
         let mut hash = Fnv1a64::default();
-        for part in whose.into_iter().chain(labels).chain([attempt.as_str()]) {
+        for part in [&*self.driver, &*self.manager, &*pair.class] {
             hash.write(part);
         }
+        for (key, value) in pair.segment.labels() {
+            hash.write(key);
+            hash.write(value);
+        }
+        hash.write(&attempt.to_string());
         format!("csisc-{}", letters(hash.0))
     }
 }

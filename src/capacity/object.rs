@@ -193,8 +193,7 @@ impl Correction {
 
     /// The same as a merge patch of the object in that version.
     pub(super) fn patch(&self, object: &Object) -> Value {
-        let mut patch =
-            json!({"metadata": {"uid": object.uid, "resourceVersion": object.version}, "maximumVolumeSize": null});
+        let mut patch = json!({"metadata": {"uid": object.uid, "resourceVersion": object.version}, "maximumVolumeSize": null});
         self.write(&mut patch);
         patch
     }

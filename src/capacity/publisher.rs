@@ -7,7 +7,6 @@
 //! that on SIGTERM a question is given up and a write is not. Leaves deciding to the book.
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::{join, join3};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use tokio::{
@@ -38,6 +38,7 @@ use crate::{
     },
     kube_api::{ApiError, Client, Sighting, views::StorageClass},
     metrics::{CapacityMetrics, ControllerMetrics, Metrics},
+    nodes::Nodes,
     runtime::{Random, Tasks},
     workqueue::{self, Limiter, Queue, Verdict},
 };
@@ -73,8 +74,8 @@ pub struct Parts {
     pub driver: Driver,
     /// The lane for these objects.
     pub client: Client,
-    /// Which segments there are now.
-    pub segments: Segments,
+    /// Which segments there are.
+    pub nodes: Nodes,
     /// Counts.
     pub metrics: Metrics,
     /// The publisher's own counts.
@@ -87,9 +88,6 @@ pub struct Parts {
     pub settings: Settings,
 }
 
-/// Tells all segments there are now.
-pub type Segments = Arc<dyn Fn() -> BTreeSet<Segment> + Send + Sync>;
-
 /// Publishes how much room there is. Clones are the same publisher.
 #[derive(Clone)]
 pub struct Publisher(Arc<Inner>);
@@ -101,7 +99,7 @@ struct Inner {
     store: Store,
     names: Names,
     owner: Option<OwnerReference>,
-    segments: Segments,
+    nodes: Nodes,
     book: Mutex<Book>,
     queue: Queue<Key>,
     /// Told when segments may have changed. Named as the original's in metrics.
@@ -146,7 +144,7 @@ enum NotPublished {
 impl Publisher {
     /// A publisher that does nothing yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { driver, client, segments, metrics, counts, random, tasks, settings } = parts;
+        let Parts { driver, client, nodes, metrics, counts, random, tasks, settings } = parts;
         let names = Names::new(driver.name(), settings.node.as_deref());
         let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
         let inner = Inner {
@@ -154,7 +152,7 @@ impl Publisher {
             store: Store::new(client, &settings.destination, names.clone()),
             names,
             owner: settings.destination.owner.clone(),
-            segments,
+            nodes,
             book: Mutex::default(),
             queue: Queue::new(per_item(), metrics.workqueue.queue("csistoragecapacity")),
             topology: Queue::new(per_item(), metrics.workqueue.queue("csitopology")),
@@ -167,6 +165,11 @@ impl Publisher {
             settings,
             driver,
         };
+        if !inner.asks {
+            tracing::warn!(
+                "the CSI driver does not say how much room it has (GET_CAPACITY): no new CSIStorageCapacity objects"
+            );
+        }
         let publisher = Self(Arc::new(inner));
         let counted = Arc::downgrade(&publisher.0);
         publisher.0.metrics.before_scrape(move || {
@@ -194,13 +197,6 @@ impl Publisher {
         });
     }
 
-    /// The segments may have changed.
-    pub fn topology_changed(&self) {
-        if self.0.working.load(Ordering::Relaxed) {
-            self.0.topology.add(());
-        }
-    }
-
     /// What says when room may have been taken or given back.
     pub fn refresher(&self) -> super::Refresher {
         super::Refresher::new(self.clone())
@@ -216,23 +212,25 @@ impl Publisher {
         self.0.learn(|book| book.refresh_segments(segments));
     }
 
-    /// Works until `stop`, from when `listed` says that classes and nodes are listed; ends when
-    /// nothing is in hand any more.
-    pub async fn work(&self, listed: impl Future<Output = ()>, stop: CancellationToken) {
+    /// Works from when `classes` says that all classes are listed until `stop`; ends when nothing
+    /// is in hand any more.
+    pub async fn work(&self, classes: impl Future<Output = ()>, stop: CancellationToken) {
         let mut objects = self.0.listed.subscribe();
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = futures::future::join(listed, objects.wait_for(|listed| *listed)) => {}
+            _ = join3(classes, self.0.nodes.listed(), objects.wait_for(|listed| *listed)) => {}
         }
+        // Changes from here on are told; what there is, is looked at now.
+        let changes = self.0.nodes.changes();
         self.0.working.store(true, Ordering::Relaxed);
         self.0.find_segments();
         self.0.look_at_all();
-        let working = futures::future::join(self.work_objects(), self.work_topology());
+        let working = join(self.work_objects(), self.work_topology());
         tokio::pin!(working);
         tokio::select! {
             _ = &mut working => return,
             () = stop.cancelled() => {}
-            () = self.poll() => {}
+            _ = join(self.poll(), self.follow(changes)) => {}
         }
         self.0.ending.cancel();
         self.0.queue.shut_down();
@@ -264,6 +262,13 @@ impl Publisher {
         let (queue, tasks) = (self.0.topology.clone(), self.0.tasks.clone());
         let on_panic = panicked(self.0.metrics.controller.clone(), "csitopology");
         workqueue::work(queue, 1, tasks, "topology segments", handler, on_panic).await;
+    }
+
+    /// Has the segments found anew whenever nodes change.
+    async fn follow(&self, mut changes: watch::Receiver<u64>) {
+        while changes.changed().await.is_ok() {
+            self.0.topology.add(());
+        }
     }
 
     async fn poll(&self) {
@@ -309,7 +314,7 @@ impl Inner {
     }
 
     fn find_segments(&self) {
-        let segments = (self.segments)();
+        let segments = Segment::of_nodes(&self.nodes);
         self.learn(|book| book.segments_are(segments));
     }
 

@@ -3,9 +3,15 @@
 //! Owns when two segments are the same: by content. Keys have no order, so whoever told them in
 //! whatever order told the same segment.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorTerm};
+
+use crate::nodes::{Keys, Labels, Nodes};
 
 /// The nodes that have these labels; without any, all nodes. Clones share the labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,17 +19,38 @@ pub struct Segment(Arc<BTreeMap<String, String>>);
 
 /// What one object is published for: a class in a segment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pair {
+pub(super) struct Pair {
     /// The StorageClass's name.
-    pub class: Arc<str>,
+    pub(super) class: Arc<str>,
     /// The segment.
-    pub segment: Segment,
+    pub(super) segment: Segment,
 }
 
 impl Segment {
     /// The labels by key.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.0
+    }
+
+    /// The segments of all nodes with the driver on them (reference 6.2). A node that still lacks a
+    /// label counts once it has it.
+    pub fn of_nodes(nodes: &Nodes) -> BTreeSet<Self> {
+        let mut distinct: BTreeSet<(Keys, Labels)> = BTreeSet::new();
+        nodes.registered(|_, keys, labels| {
+            if let Some(labels) = labels {
+                distinct.insert((keys.clone(), labels.clone()));
+            }
+        });
+        distinct.iter().filter_map(|(keys, labels)| Self::of_node(keys, labels)).collect()
+    }
+
+    /// The segment of a node that has a label for each key.
+    fn of_node(keys: &Keys, labels: &Labels) -> Option<Self> {
+        let label = |key: &str| Some((key.to_owned(), labels.get(key)?.to_owned()));
+        keys.iter()
+            .map(label)
+            .collect::<Option<BTreeMap<_, _>>>()
+            .map(|labels| Self(Arc::new(labels)))
     }
 
     /// The segments that a volume's node affinity names. What it says in another way than this
@@ -87,6 +114,21 @@ mod tests {
         assert_ne!(told, segment(&[("zone", "z")]));
         assert_eq!(told.to_string(), "rack=r,zone=z");
         assert_eq!(Segment::default().to_string(), "everywhere");
+    }
+
+    #[test]
+    fn a_node_with_all_labels_gives_a_segment_and_a_driver_without_keys_all_nodes() {
+        let of = |labels: &[(&str, &str)]| {
+            let labels = labels.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+            Segment::of_nodes(&Nodes::fixed("d", "n", &labels.collect()))
+        };
+        let both = [("zone", "z"), ("rack", "r")];
+        assert_eq!(of(&both), BTreeSet::from([segment(&both)]));
+        assert_eq!(of(&[]), BTreeSet::from([Segment::default()]));
+        assert_eq!(Segment::of_nodes(&Nodes::of("d")), BTreeSet::new());
+        let (keys, labels): (Keys, _) = (["zone", "rack"].into_iter().collect(), &[("zone", "z")]);
+        let labels = Labels::from_iter(labels.iter().copied());
+        assert_eq!(Segment::of_node(&keys, &labels), None);
     }
 
     #[test]
