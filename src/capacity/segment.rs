@@ -126,8 +126,9 @@ mod tests {
         assert_eq!(of(&both), BTreeSet::from([segment(&both)]));
         assert_eq!(of(&[]), BTreeSet::from([Segment::default()]));
         assert_eq!(Segment::of_nodes(&Nodes::of("d")), BTreeSet::new());
-        let (keys, labels): (Keys, _) = (["zone", "rack"].into_iter().collect(), &[("zone", "z")]);
-        let labels = Labels::from_iter(labels.iter().copied());
+        let zoned = BTreeMap::from([("zone".to_owned(), "z".to_owned())]);
+        let labels = Nodes::fixed("d", "n", &zoned).labels("n").unwrap();
+        let keys: Keys = ["zone", "rack"].into_iter().collect();
         assert_eq!(Segment::of_node(&keys, &labels), None);
     }
 
