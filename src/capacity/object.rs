@@ -207,3 +207,142 @@ fn write(object: &mut Value, room: Room) {
         fields.insert("maximumVolumeSize".to_owned(), json!(text(room.largest)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(object: Value) -> Shown {
+        serde_json::from_value::<StorageCapacity>(object).unwrap().into()
+    }
+
+    fn owner(uid: &str, controller: bool) -> OwnerReference {
+        let controller = controller.then_some(true);
+        OwnerReference { uid: uid.to_owned(), controller, ..OwnerReference::default() }
+    }
+
+    fn room(available: i64, largest: Option<i64>) -> Room {
+        Room { available: Some(available), largest }
+    }
+
+    fn object(room: Room, owners: &[OwnerReference]) -> Object {
+        let metadata = json!({"name": "n", "uid": "u", "resourceVersion": "7"});
+        let object = shown(json!({"metadata": metadata, "storageClassName": "fast"})).keep();
+        Object { room, owners: owners.to_vec(), ..object }
+    }
+
+    #[test]
+    fn what_an_object_is_about_goes_by_what_its_selector_selects() {
+        let about = |nodes: Value| {
+            shown(json!({"storageClassName": "fast", "nodeTopology": nodes})).keep().pair
+        };
+        let pair = |labels: &[(&str, &str)]| {
+            Some(Pair { class: "fast".into(), segment: labels.iter().copied().collect() })
+        };
+        for (nodes, expected) in [
+            (json!({"matchLabels": {"b": "2", "a": "1"}}), pair(&[("a", "1"), ("b", "2")])),
+            (json!({}), pair(&[])),
+            (json!({"matchLabels": {}}), pair(&[])),
+            (json!({"matchLabels": {}, "matchExpressions": []}), pair(&[])),
+            (json!(null), None),
+            (json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}), None),
+        ] {
+            assert_eq!(about(nodes.clone()), expected, "{nodes}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_by_value() {
+        let read = |object: Value| shown(object).keep().room;
+        assert_eq!(read(json!({"capacity": "1024Mi"})), room(1 << 30, None));
+        assert_eq!(
+            read(json!({"capacity": "1G", "maximumVolumeSize": "1500m"})),
+            room(1_000_000_000, Some(2))
+        );
+        assert_eq!(read(json!({"capacity": "much"})), Room::default());
+    }
+
+    #[test]
+    fn an_object_is_ours_by_both_labels() {
+        let names = Names::new("d", Some("n1"));
+        let ours = |labels: Value| shown(json!({"metadata": {"labels": labels}})).is_ours(&names);
+        let manager = "external-provisioner-n1";
+        assert!(ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
+        assert!(!ours(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));
+        assert!(!ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"})));
+        assert!(!ours(json!({DRIVER_LABEL: "d"})));
+        assert!(!ours(json!(null)));
+    }
+
+    #[test]
+    fn an_object_that_says_the_same_and_is_owned_is_left_alone() {
+        let (ours, other) = (owner("ours", true), owner("other", true));
+        let (right, wrong) = (room(1, None), room(2, None));
+        for (object, wanted, corrected) in [
+            (object(right, &[]), None, false),
+            (object(right, std::slice::from_ref(&other)), None, false),
+            (object(right, std::slice::from_ref(&ours)), Some(&ours), false),
+            (object(right, &[owner("x", false), ours.clone()]), Some(&ours), false),
+            (object(wrong, &[]), None, true),
+            (object(room(1, Some(1)), &[]), None, true),
+            (object(Room::default(), &[]), None, true),
+            (object(right, &[]), Some(&ours), true),
+            (object(right, &[other]), Some(&ours), true),
+            (object(right, &[owner("ours", false)]), Some(&ours), true),
+        ] {
+            assert_eq!(object.correction(right, wanted).is_some(), corrected, "{object:?}");
+        }
+    }
+
+    #[test]
+    fn our_owner_takes_the_place_of_a_controller_and_stands_beside_others() {
+        let ours = owner("ours", true);
+        for (owners, expected) in [
+            (vec![], vec!["ours"]),
+            (vec![owner("other", false)], vec!["other", "ours"]),
+            (vec![owner("old", true), owner("other", false)], vec!["other", "ours"]),
+            (vec![owner("ours", false)], vec!["ours"]),
+        ] {
+            let correction = object(room(1, None), &owners).correction(room(1, None), Some(&ours));
+            let uids: Vec<String> =
+                correction.unwrap().owners.into_iter().map(|owner| owner.uid).collect();
+            assert_eq!(uids, expected);
+        }
+        let kept = object(room(1, None), &[owner("other", true)]);
+        let correction = kept.correction(room(2, None), None).unwrap();
+        assert_eq!(correction.owners, [owner("other", true)], "nobody else's without one of ours");
+    }
+
+    #[test]
+    fn a_correction_is_for_that_version_and_takes_a_limit_away() {
+        let correction = object(room(1, Some(9)), &[]).correction(room(1 << 31, None), None);
+        let patch = correction.unwrap().patch(&object(room(1, Some(9)), &[]));
+        assert_eq!(
+            patch,
+            json!({"metadata": {"uid": "u", "resourceVersion": "7", "ownerReferences": []},
+                   "capacity": "2Gi", "maximumVolumeSize": null})
+        );
+    }
+
+    #[test]
+    fn a_new_object_holds_what_the_originals_hold() {
+        let names = Names::new("d", None);
+        let pair = |labels: &[(&str, &str)]| Pair {
+            class: "fast".into(),
+            segment: labels.iter().copied().collect(),
+        };
+        let labels = json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"});
+        let zoned = body(&names, "n", &pair(&[("zone", "z")]), room(3, Some(2)), None);
+        assert_eq!(
+            zoned,
+            json!({"kind": "CSIStorageCapacity", "metadata": {"name": "n", "labels": labels},
+                   "storageClassName": "fast", "nodeTopology": {"matchLabels": {"zone": "z"}},
+                   "capacity": "3", "maximumVolumeSize": "2"})
+        );
+        let owner = owner("ours", true);
+        let everywhere = body(&names, "n", &pair(&[]), room(0, None), Some(&owner));
+        assert_eq!(everywhere["nodeTopology"], json!({}));
+        assert_eq!(everywhere["capacity"], "0", "no room is told as well");
+        assert_eq!(everywhere["metadata"]["ownerReferences"][0]["uid"], "ours");
+    }
+}
