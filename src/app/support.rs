@@ -55,6 +55,7 @@ pub(super) async fn connect(
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
+        asks_node: flags.node_deployment.is_some(),
         tasks: tasks.clone(),
     };
     let connector = Arc::clone(&world.connector);
