@@ -23,11 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
-    settings::{controller_settings, lane_settings, provisioner_settings},
-    support::{
-        connect, publishing, refuse_unsupported, refuse_unsupported_driver,
-        serves_attributes_classes,
-    },
+    settings::{controller_settings, lane_settings, node_deployment, provisioner_settings},
+    support::{connect, publishing, refuse_unsupported_driver, serves_attributes_classes},
 };
 use crate::{
     controller::{self, Controller, classes::Classes},
@@ -81,7 +78,6 @@ pub struct Host {
 /// # Errors
 /// What ended it, when that was not `stop`.
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
-    refuse_unsupported(&flags)?;
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
         outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
@@ -167,6 +163,7 @@ impl<'a> Program<'a> {
             lanes.objects.clone(),
             classes.clone(),
             attachments.clone(),
+            node_deployment(flags, &driver, random(), &metrics),
             settings,
         );
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());

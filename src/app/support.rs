@@ -13,16 +13,6 @@ use crate::{
     runtime::{Gate, Tasks},
 };
 
-/// Refuses what would be silently left undone, whatever the driver.
-pub(super) fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
-    if flags.node_deployment.is_some() {
-        return Err(Error::Unsupported(
-            "this version does not provision per node yet: start without --node-deployment",
-        ));
-    }
-    Ok(())
-}
-
 /// Refuses what would be silently left undone with this driver.
 pub(super) fn refuse_unsupported_driver(
     flags: &Flags,

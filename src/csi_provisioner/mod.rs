@@ -4,7 +4,8 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, `node_deployment` (which
+//! node a claim or volume is for), and Go's `os.Expand` in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -18,6 +19,7 @@ mod errors;
 mod expand;
 mod keys;
 mod names;
+pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
 mod request;
@@ -35,12 +37,14 @@ use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 
+use node_deployment::NodeDeployment;
+
 use crate::{
     controller::{
         classes::Classes,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -92,6 +96,8 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// This node among others, where each provisions for itself.
+    node: Option<Arc<NodeDeployment>>,
     settings: Arc<Settings>,
 }
 
@@ -113,15 +119,18 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `attachments` are asked before a volume is deleted, where there are any to ask. With a `node`
+    /// it is for that node only.
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        node: Option<NodeDeployment>,
         settings: Settings,
     ) -> Self {
-        Self { driver, client, classes, attachments, settings: Arc::new(settings) }
+        let (node, settings) = (node.map(Arc::new), Arc::new(settings));
+        Self { driver, client, classes, attachments, node, settings }
     }
 
     /// Asks for the volume.
@@ -200,8 +209,21 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        self.node.as_ref().map(|node| node.node())
+    }
+
+    async fn turn(&self, order: &Order) -> Turn {
+        match &self.node {
+            None => Turn::Ours,
+            Some(node) => node.turn(self, order).await,
+        }
+    }
+
+    fn forget(&self, claim_uid: &str) {
+        if let Some(node) = &self.node {
+            node.forget(claim_uid);
+        }
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
@@ -234,13 +256,17 @@ impl Provisioner for CsiProvisioner {
         self.remove_at_once(request).await.map_err(Failure::new)
     }
 
-    fn should_delete(&self, _volume: &Volume) -> bool {
-        true
+    /// Where that can't be judged, the attempt to delete it tells.
+    fn should_delete(&self, volume: &Volume) -> bool {
+        self.node.as_ref().is_none_or(|node| node.reaches(volume).unwrap_or(true))
     }
 
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
+        if let Some(node) = &self.node {
+            node.reaches(volume).map_err(failed)?;
+        }
         let handle = self.checked_handle(volume).map_err(failed)?;
         self.check_detached(volume.name())?;
         let class = self.classes.get(class_of_volume(volume));

@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     ByteString,
+    api::core::v1::VolumeNodeAffinity,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::{
@@ -210,6 +211,8 @@ pub struct VolumeSpec {
     pub claim_ref: Option<ClaimReference>,
     /// The CSI driver's part; absent for volumes of other kinds.
     pub csi: Option<CsiSource>,
+    /// Which nodes can reach the volume; all where there is none.
+    pub node_affinity: Option<VolumeNodeAffinity>,
     /// `Delete`, `Retain` or `Recycle`.
     pub persistent_volume_reclaim_policy: String,
     /// The class by name.
