@@ -7,7 +7,7 @@ use crate::{
     controller::{self, open_calls},
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{
-        Settings, VolumeNaming,
+        Settings, TopologySettings, VolumeNaming,
         node_deployment::{self, NodeDeployment},
     },
     flags::{self, ClaimProtection, Flags},
@@ -67,6 +67,15 @@ pub(super) fn provisioner_settings(
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
+    }
+}
+
+/// What is told to drivers that know of places.
+pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
+    let provisioning = &flags.provisioning;
+    TopologySettings {
+        strict: provisioning.strict_topology,
+        immediate: provisioning.immediate_topology,
     }
 }
 

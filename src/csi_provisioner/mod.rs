@@ -4,8 +4,9 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, `node_deployment` (which
-//! node a claim or volume is for), and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be),
+//! `node_deployment` (which node a claim or volume is for), `errors`, `names`, and Go's `os.Expand`
+//! in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -26,6 +27,7 @@ mod request;
 mod secrets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
+pub use topology::{Topology, TopologySettings};
 
 use node_deployment::NodeDeployment;
 
@@ -96,6 +99,8 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// For a driver that knows of places: where volumes are asked to be.
+    topology: Option<Topology>,
     /// This node among others, where each provisions for itself.
     node: Option<Arc<NodeDeployment>>,
     settings: Arc<Settings>,
@@ -119,18 +124,19 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask. With a `node`
-    /// it is for that node only.
+    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
+    /// there are any to ask. With a `node` it is for that node only.
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        topology: Option<Topology>,
         node: Option<NodeDeployment>,
         settings: Settings,
     ) -> Self {
         let (node, settings) = (node.map(Arc::new), Arc::new(settings));
-        Self { driver, client, classes, attachments, node, settings }
+        Self { driver, client, classes, attachments, topology, node, settings }
     }
 
     /// Asks for the volume.
@@ -138,6 +144,11 @@ impl CsiProvisioner {
         let secrets = request.credentials.expose();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
         self.driver.create_volume(request).await.and_then(created_volume)
+    }
+
+    /// Whether another node could help: the scheduler chose one, and the driver knows of places.
+    fn may_reschedule(&self, order: &Order) -> bool {
+        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -207,6 +218,9 @@ impl Provisioner for CsiProvisioner {
         if let Some(attachments) = &self.attachments {
             attachments.listed().await;
         }
+        if let Some(topology) = &self.topology {
+            topology.listed().await;
+        }
     }
 
     fn node(&self) -> Option<&str> {
@@ -228,7 +242,8 @@ impl Provisioner for CsiProvisioner {
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
         data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
+        let topology = self.topology.as_ref();
+        let prepared = request::prepare(&self.client, &self.settings, topology, order).await?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
         Ok(Request { prepared, credentials })
@@ -237,14 +252,15 @@ impl Provisioner for CsiProvisioner {
     async fn create(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, false),
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
         };
         let Request { prepared, credentials } = request;
         if let Some(defect) = defects::find(order, &prepared, &volume) {
             let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
             return Outcome::Unusable(Box::new(leftover));
         }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
         Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 

@@ -25,8 +25,11 @@ use self::{
 };
 use super::{CsiProvisioner, Request};
 use crate::{
-    controller::provisioner::{Failure, NotAsked, Order, Provisioner as _, Turn},
-    csi::proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
+    controller::provisioner::{Failure, Order, Provisioner as _, Turn},
+    csi::{
+        CallError,
+        proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
+    },
     kube_api::{
         ApiError, Edited, Name,
         views::{Claim, View as _, Volume},
@@ -108,6 +111,9 @@ impl NodeDeployment {
     /// Waits for the claim's time, and then tries to become its owner.
     async fn bid(&self, provisioner: &CsiProvisioner, order: &Order) -> Turn {
         let uid = order.claim.uid();
+        if !self.is_allowed(provisioner, order).await {
+            return Turn::Others;
+        }
         let wait = self.bids.wait(uid, self.random.unit());
         if !wait.is_zero() {
             tracing::trace!(?wait, "will try to become the claim's owner");
@@ -169,6 +175,21 @@ impl NodeDeployment {
         Ok(if matches!(edited, Edited::Gone) { Choice::Gone } else { choice })
     }
 
+    /// Whether the class lets this node's driver make its volumes.
+    async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
+        match &provisioner.topology {
+            Some(topology) if !order.class.allowed_topologies.is_empty() => {
+                topology.decide(&mut self.here(order)).await.is_ok()
+            }
+            _ => true,
+        }
+    }
+
+    /// The order as it is once this node was chosen.
+    fn here(&self, order: &Order) -> Order {
+        Order { selected_node: Some(self.settings.node.clone()), ..order.clone() }
+    }
+
     /// Whether there is room for the claim's volume on this node. Where that can't be found out
     /// there may be: this node then becomes the owner, so that one process tells the claim's user
     /// what is wrong.
@@ -176,12 +197,10 @@ impl NodeDeployment {
         if !provisioner.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }
-        let node = Some(self.settings.node.clone());
-        let mut trial = Order { selected_node: node, ..order.clone() };
-        let request = match provisioner.prepare(&mut trial).await {
+        let request = match provisioner.prepare(&mut self.here(order)).await {
             Ok(request) => request,
             Err(why) => {
-                tracing::debug!(why = told(&why), "becoming owner without a check of capacity");
+                tracing::debug!(?why, "becoming owner without a check of capacity");
                 return true;
             }
         };
@@ -194,10 +213,7 @@ impl NodeDeployment {
 
 /// Whether the driver has room for the request in one of the places where it may be: the request
 /// is CreateVolume's to the letter, but for its secrets.
-async fn has_room(
-    provisioner: &CsiProvisioner,
-    request: &Request,
-) -> Result<bool, crate::csi::CallError> {
+async fn has_room(provisioner: &CsiProvisioner, request: &Request) -> Result<bool, CallError> {
     let create = &request.prepared.request;
     let size = create.capacity_range.unwrap_or_default().required_bytes;
     if size == 0 {
@@ -221,12 +237,4 @@ fn places(request: &Request) -> Vec<Option<Topology>> {
     let requirements = request.prepared.request.accessibility_requirements.as_ref();
     let requisite = requirements.map(|it| it.requisite.as_slice()).unwrap_or_default();
     if requisite.is_empty() { vec![None] } else { requisite.iter().cloned().map(Some).collect() }
-}
-
-/// Why there is no request, for the log.
-fn told(why: &NotAsked) -> String {
-    match why {
-        NotAsked::Ignored { reason } => reason.clone(),
-        NotAsked::Failed(failure) => failure.to_string(),
-    }
 }
