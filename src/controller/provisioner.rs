@@ -89,7 +89,7 @@ pub struct Order {
     pub selected_node: Option<String>,
     /// Where the volume is asked to be: what an open call asked for, else none until
     /// [`Provisioner::prepare`] says it, for drivers that know of places.
-    pub topology: Option<Pinned>,
+    pub topology: Option<Arc<Pinned>>,
 }
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
