@@ -23,8 +23,12 @@ pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
             "no client-side limit on API requests; --kube-api-qps=5 gives the original's"
         );
     }
-    let qps = flags.kubernetes.rate.map(|flags::Rate { qps, burst }| RateLimit { qps, burst });
-    LaneSettings { qps, ..LaneSettings::default() }
+    let limit = |flags::Rate { qps, burst }| RateLimit { qps, burst };
+    LaneSettings {
+        qps: flags.kubernetes.rate.map(limit),
+        capacity_qps: flags.kubernetes.capacity_rate.map(limit),
+        ..LaneSettings::default()
+    }
 }
 
 /// How many work on claims and volumes side by side, and how they retry.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::{Error, World};
 use crate::{
-    capacity::{self, Publishing},
     csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
     flags::Flags,
     kube_api::{Client, views::VolumeAttributesClass},
@@ -13,16 +12,6 @@ use crate::{
     nodes::Nodes,
     runtime::{Gate, Tasks},
 };
-
-/// Refuses what would be silently left undone with these flags.
-pub(super) fn refuse_unsupported_publishing(publishing: &Publishing) -> Result<(), Error> {
-    match publishing {
-        Publishing::Nothing => Ok(()),
-        Publishing::To(_) => Err(Error::Unsupported(
-            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
-        )),
-    }
-}
 
 /// Whether it matters where the driver's volumes are.
 pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
@@ -58,20 +47,6 @@ pub(super) async fn connect(
     };
     let connector = Arc::clone(&world.connector);
     Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)
-}
-
-/// What storage capacity is to be published.
-pub(super) async fn publishing(
-    flags: &Flags,
-    driver: &Driver,
-    client: &Client,
-) -> Result<Publishing, Error> {
-    let Some(flags) = &flags.capacity else { return Ok(Publishing::Nothing) };
-    let settings = capacity::Settings {
-        namespace: &flags.namespace,
-        owner: flags.owner.as_ref().map(|owner| (owner.pod.as_str(), owner.level)),
-    };
-    Ok(Publishing::prepare(client, settings, driver.capabilities()).await?)
 }
 
 /// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API

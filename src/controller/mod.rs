@@ -322,6 +322,15 @@ impl<P: Provisioner> Controller<P> {
         move |object| queues.wake_claims(waits.of(object))
     }
 
+    /// Waits until all classes have been listed once.
+    pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
+        let mut synced = self.synced.classes.subscribe();
+        async move {
+            // An error means that nobody lists any more.
+            let _ = synced.wait_for(|listed| *listed).await;
+        }
+    }
+
     /// A check of whether everything has been listed once; an error names what has not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
         let kinds = [

@@ -31,6 +31,7 @@ mod topology;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::NodeSelector;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
@@ -43,6 +44,7 @@ pub use topology::{Topology, TopologySettings};
 use node_deployment::NodeDeployment;
 
 use crate::{
+    capacity::Refresher,
     controller::{
         classes::Classes,
         leftover::{Credentials, Leftover},
@@ -101,6 +103,8 @@ pub struct CsiProvisioner {
     attachments: Option<Attachments>,
     /// For a driver that knows of places: where volumes are asked to be.
     topology: Option<Topology>,
+    /// Told when room may have been taken or given back.
+    refresher: Refresher,
     /// This node among others, where each provisions for itself.
     node: Option<Arc<NodeDeployment>>,
     settings: Arc<Settings>,
@@ -119,6 +123,8 @@ pub struct Removal {
     /// The PersistentVolume's name.
     volume: String,
     handle: String,
+    /// Where the volume is.
+    affinity: Option<NodeSelector>,
     credentials: Credentials,
 }
 
@@ -136,7 +142,53 @@ impl CsiProvisioner {
         settings: Settings,
     ) -> Self {
         let (node, settings) = (node.map(Arc::new), Arc::new(settings));
-        Self { driver, client, classes, attachments, topology, node, settings }
+        let refresher = Refresher::default();
+        Self { driver, client, classes, attachments, topology, node, refresher, settings }
+    }
+
+    /// The same with somebody who is told when room may have been taken or given back.
+    #[must_use]
+    pub fn telling(self, refresher: Refresher) -> Self {
+        Self { refresher, ..self }
+    }
+
+    /// Tells how the driver's room may have changed by a call.
+    fn tell_room(&self, order: &Order, outcome: &Outcome) {
+        match outcome {
+            Outcome::Provisioned(made) => {
+                let affinity =
+                    made.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+                let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
+                self.refresher.made(affinity, order.class.name());
+            }
+            _ => self.refresher.failed(order.class.name()),
+        }
+    }
+
+    /// Checks the order and makes its request.
+    async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
+        data_source::check(&order.claim)?;
+        let prepared =
+            request::prepare(&self.client, &self.settings, self.topology.as_ref(), order).await?;
+        let credentials =
+            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        Ok(Request { prepared, credentials })
+    }
+
+    /// Asks for the volume and judges the answer.
+    async fn ask(&self, order: &Order, request: Request) -> Outcome {
+        let volume = match self.call(&request).await {
+            Ok(volume) => volume,
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
+        };
+        let Request { prepared, credentials } = request;
+        if let Some(defect) = defects::find(order, &prepared, &volume) {
+            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+            return Outcome::Unusable(Box::new(leftover));
+        }
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
+        Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
     /// Asks for the volume.
@@ -241,27 +293,18 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        data_source::check(&order.claim)?;
-        let topology = self.topology.as_ref();
-        let prepared = request::prepare(&self.client, &self.settings, topology, order).await?;
-        let credentials =
-            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        Ok(Request { prepared, credentials })
+        let prepared = self.check(order).await;
+        // As in the original: not after what another attempt may find otherwise.
+        if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
+            self.refresher.failed(order.class.name());
+        }
+        prepared
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
-        let volume = match self.call(&request).await {
-            Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
-        };
-        let Request { prepared, credentials } = request;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Outcome::Unusable(Box::new(leftover));
-        }
-        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
-        Outcome::Provisioned(Box::new(Made { volume, credentials }))
+        let outcome = self.ask(order, request).await;
+        self.tell_room(order, &outcome);
+        outcome
     }
 
     async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {
@@ -291,14 +334,21 @@ impl Provisioner for CsiProvisioner {
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
-        Ok(Removal { volume: volume.name().to_owned(), handle: handle.to_owned(), credentials })
+        Ok(Removal {
+            volume: volume.name().to_owned(),
+            handle: handle.to_owned(),
+            affinity: volume.spec.node_affinity.clone().and_then(|affinity| affinity.required),
+            credentials,
+        })
     }
 
     async fn delete(&self, removal: Removal) -> Result<(), NotDeleted> {
-        let Removal { volume, handle, credentials } = removal;
+        let Removal { volume, handle, affinity, credentials } = removal;
         self.check_detached(&volume)?;
         let request = DeleteVolumeRequest { volume_id: handle, secrets: credentials.expose() };
         let deleted = self.driver.delete_volume(request).await;
-        deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
+        deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
+        self.refresher.deleted(affinity.as_ref());
+        Ok(())
     }
 }

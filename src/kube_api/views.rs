@@ -382,6 +382,44 @@ view! {
     }
 }
 
+view! {
+    /// A CSIStorageCapacity, as all supported servers but the oldest serve it.
+    StorageCapacity: Namespaced "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+view! {
+    /// A CSIStorageCapacity, as Kubernetes 1.21 to 1.23 serve it.
+    StorageCapacityBeta: Namespaced "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+/// Which objects are meant, by their labels.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels that they must have.
+    pub match_labels: BTreeMap<String, String>,
+    /// What else must hold of their labels; only whether there is such matters here.
+    pub match_expressions: Vec<serde_json::Value>,
+}
+
 /// An object of whatever kind.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

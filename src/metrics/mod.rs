@@ -8,6 +8,7 @@
 //! cluster holds. Leaves serving it to `http`; docs/metrics.md describes each one.
 
 mod api;
+mod capacity;
 mod controller;
 mod csi;
 mod families;
@@ -27,6 +28,7 @@ use prometheus::Error;
 use self::families::Families;
 pub use self::{
     api::{ApiMetrics, MissingPermission, WaitReason},
+    capacity::CapacityMetrics,
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::Definition,
@@ -62,7 +64,8 @@ pub struct Metrics {
 type Refresher = Box<dyn Fn() + Send + Sync>;
 
 impl Metrics {
-    /// A registry of its own with every family but those of [`Metrics::serve`].
+    /// A registry of its own with every family but those of [`Metrics::serve`] and
+    /// [`Metrics::capacity`].
     ///
     /// # Errors
     /// When two families share a name, which is a bug the tests show.
@@ -89,6 +92,14 @@ impl Metrics {
     pub fn serve(&self) -> Result<ScrapeMetrics, Error> {
         process::register(&self.families)?;
         ScrapeMetrics::new(&self.families)
+    }
+
+    /// Adds what only a process that publishes storage capacity has.
+    ///
+    /// # Errors
+    /// As of [`Metrics::new`]; also when called twice.
+    pub fn capacity(&self) -> Result<CapacityMetrics, Error> {
+        CapacityMetrics::new(&self.families)
     }
 
     /// Has `refresh` called before each scrape, for gauges that are read off what they measure
