@@ -149,7 +149,10 @@ pub(crate) struct Cost {
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { gets, puts, conflicts, questions } = self;
-        write!(f, "{gets} GETs and {puts} PUTs of claims, {conflicts} conflicts; {questions} GetCapacity")
+        write!(
+            f,
+            "{gets} GETs and {puts} PUTs of claims, {conflicts} conflicts; {questions} GetCapacity"
+        )
     }
 }
 
