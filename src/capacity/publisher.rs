@@ -215,10 +215,9 @@ impl Publisher {
     /// Works from when `classes` says that all classes are listed until `stop`; ends when nothing
     /// is in hand any more.
     pub async fn work(&self, classes: impl Future<Output = ()>, stop: CancellationToken) {
-        let mut objects = self.0.listed.subscribe();
         tokio::select! {
             () = stop.cancelled() => return,
-            _ = join3(classes, self.0.nodes.listed(), objects.wait_for(|listed| *listed)) => {}
+            _ = join3(classes, self.0.nodes.listed(), self.0.objects_listed()) => {}
         }
         // Changes from here on are told; what there is, is looked at now.
         let changes = self.0.nodes.changes();
@@ -294,6 +293,11 @@ fn panicked<K: std::fmt::Debug>(
 }
 
 impl Inner {
+    async fn objects_listed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
+    }
+
     /// Whether room is published of the class. One that does not say when it binds binds late.
     fn publishes(&self, class: &StorageClass) -> bool {
         class.provisioner == self.names.driver
