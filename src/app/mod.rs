@@ -24,20 +24,25 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
-    settings::{controller_settings, lane_settings, provisioner_settings},
-    support::{connect, refuse_unsupported, refuse_unsupported_driver, serves_attributes_classes},
+    settings::{controller_settings, lane_settings, provisioner_settings, topology_settings},
+    support::{connect, has_topology, refuse_unsupported, serves_attributes_classes},
 };
 use crate::{
     capacity::Publisher,
-    controller::{self, Controller, classes::Classes},
+    controller::{self, Controller, awaited::Awaited, classes::Classes},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Attachments, CsiProvisioner},
+    csi_provisioner::{Attachments, CsiProvisioner, Topology},
     flags::Flags,
     http::{self, Routes},
-    kube_api::{Lanes, Reflector, Scope, Transport, View, events::Recorder, reflector},
+    kube_api::{
+        Lanes, Reflector, Scope, Transport, View,
+        events::Recorder,
+        reflector,
+        views::{CsiNode, Node},
+    },
     leader,
     metrics::Metrics,
-    nodes::Nodes,
+    nodes::{News, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
 
@@ -103,8 +108,8 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
-    /// Where nodes are, once they are watched.
-    nodes: Nodes,
+    /// Where it matters where nodes are: what is known of them.
+    nodes: Option<Nodes>,
     /// With `--enable-capacity`: publishes how much room there is.
     publisher: Option<Publisher>,
     /// Whether classes of volume attributes are looked at.
@@ -159,7 +164,6 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
-        refuse_unsupported_driver(flags, &driver)?;
         let nodes = Nodes::of(driver.name());
         let publisher =
             capacity::publisher(flags, world, tasks, &driver, &lanes, &nodes, &metrics).await?;
@@ -172,11 +176,15 @@ impl<'a> Program<'a> {
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
+        let topology = has_topology(flags, &driver)
+            .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
+        let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
         let provisioner = CsiProvisioner::new(
             driver.clone(),
             lanes.objects.clone(),
             classes.clone(),
             attachments.clone(),
+            topology,
             settings,
         )
         .telling(refresher.unwrap_or_default());
@@ -222,15 +230,24 @@ impl<'a> Program<'a> {
         }
         if let Some(publisher) = &self.publisher {
             publisher.watch();
-            self.watch_nodes(tasks);
+        }
+        if let Some(nodes) = &self.nodes {
+            self.watch_nodes(nodes.clone(), tasks);
         }
     }
 
-    fn watch_nodes(&self, tasks: &Tasks) {
-        let observer = self.nodes.csi_node_observer(|_| {});
+    fn watch_nodes(&self, nodes: Nodes, tasks: &Tasks) {
+        let waker = Arc::new(self.controller.claim_waker());
+        let wake = move |news: News<'_>| {
+            waker(&match news {
+                News::CsiNode(name) => Awaited::object::<CsiNode>(None, name),
+                News::Node(name) => Awaited::object::<Node>(None, name),
+            });
+        };
+        let observer = nodes.csi_node_observer(wake.clone());
         tasks.vital("watch of CSINodes", self.reflector().run(observer));
-        let (nodes, reflectors) = (self.nodes.clone(), self.reflectors());
-        tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, |_| {}).await });
+        let reflectors = self.reflectors();
+        tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
     }
 
     /// A reflector of a whole kind.
@@ -248,6 +265,16 @@ impl<'a> Program<'a> {
         }
     }
 
+    /// A check of whether everything that is watched has been listed once; an error names what
+    /// has not.
+    fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let (controller, nodes) = (self.controller.readiness(), self.nodes.clone());
+        move || {
+            controller()?;
+            nodes.as_ref().map_or(Ok(()), Nodes::readiness)
+        }
+    }
+
     /// Starts the HTTP server, where there is to be one. It serves to the very end, so that the end
     /// can be watched.
     async fn serve(&self, tasks: &Tasks) -> Result<Option<Serving>, Error> {
@@ -256,7 +283,7 @@ impl<'a> Program<'a> {
         let scrapes = metrics.serve()?;
         let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
             .check("/healthz", || Ok(()))
-            .check("/readyz", self.controller.readiness());
+            .check("/readyz", self.readiness());
         if http.leader_election_check && self.flags.leader_election.is_some() {
             let check = move || health.check().map_err(|error| error.to_string());
             routes = routes.check(http::LEADER_ELECTION_CHECK, check);

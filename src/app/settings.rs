@@ -4,7 +4,7 @@ use super::World;
 use crate::{
     controller::{self, open_calls},
     csi::Driver,
-    csi_provisioner::{Settings, VolumeNaming},
+    csi_provisioner::{Settings, TopologySettings, VolumeNaming},
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
     runtime::{Clock, Random},
@@ -65,6 +65,15 @@ pub(super) fn provisioner_settings(
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
+    }
+}
+
+/// What is told to drivers that know of places.
+pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
+    let provisioning = &flags.provisioning;
+    TopologySettings {
+        strict: provisioning.strict_topology,
+        immediate: provisioning.immediate_topology,
     }
 }
 

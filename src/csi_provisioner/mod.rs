@@ -4,7 +4,8 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be), `errors`,
+//! `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -24,6 +25,7 @@ mod request;
 mod secrets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
+pub use topology::{Topology, TopologySettings};
 
 use crate::{
     capacity::Refresher,
@@ -94,6 +97,8 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// For a driver that knows of places: where volumes are asked to be.
+    topology: Option<Topology>,
     /// Told when room may have been taken or given back.
     refresher: Refresher,
     settings: Arc<Settings>,
@@ -119,16 +124,19 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
+    /// there are any to ask.
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        topology: Option<Topology>,
         settings: Settings,
     ) -> Self {
         let settings = Arc::new(settings);
-        Self { driver, client, classes, attachments, refresher: Refresher::default(), settings }
+        let refresher = Refresher::default();
+        Self { driver, client, classes, attachments, topology, refresher, settings }
     }
 
     /// The same with somebody who is told when room may have been taken or given back.
@@ -153,7 +161,8 @@ impl CsiProvisioner {
     /// Checks the order and makes its request.
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
+        let prepared =
+            request::prepare(&self.client, &self.settings, self.topology.as_ref(), order).await?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
         Ok(Request { prepared, credentials })
@@ -163,14 +172,15 @@ impl CsiProvisioner {
     async fn ask(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, false),
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
         };
         let Request { prepared, credentials } = request;
         if let Some(defect) = defects::find(order, &prepared, &volume) {
             let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
             return Outcome::Unusable(Box::new(leftover));
         }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
         Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
@@ -179,6 +189,11 @@ impl CsiProvisioner {
         let secrets = request.credentials.expose();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
         self.driver.create_volume(request).await.and_then(created_volume)
+    }
+
+    /// Whether another node could help: the scheduler chose one, and the driver knows of places.
+    fn may_reschedule(&self, order: &Order) -> bool {
+        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -247,6 +262,9 @@ impl Provisioner for CsiProvisioner {
     async fn ready(&self) {
         if let Some(attachments) = &self.attachments {
             attachments.listed().await;
+        }
+        if let Some(topology) = &self.topology {
+            topology.listed().await;
         }
     }
 

@@ -13,6 +13,8 @@ mod book;
 mod interned;
 mod terms;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -101,6 +103,19 @@ impl Nodes {
     pub async fn listed(&self) {
         // The sender lives as long as `self`.
         let _ = self.0.progress.subscribe().wait_for(|progress| progress.nodes).await;
+    }
+
+    /// Whether all have been listed once; an error names what has not.
+    ///
+    /// # Errors
+    /// They have not.
+    pub fn readiness(&self) -> Result<(), String> {
+        let Progress { csi_nodes, nodes, .. } = *self.0.progress.borrow();
+        match (csi_nodes, nodes) {
+            (false, _) => Err("CSINodes are not listed yet".to_owned()),
+            (true, false) => Err("Nodes are not listed yet".to_owned()),
+            (true, true) => Ok(()),
+        }
     }
 
     /// Changes its value with every change that matters.

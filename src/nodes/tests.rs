@@ -2,14 +2,9 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 use tokio::time::{Duration, timeout};
 
-use super::*;
+use super::{testing::node, *};
 
 const DRIVER: &str = "disk.example.com";
-
-fn node(name: &str, labels: &[(&str, &str)]) -> Node {
-    let labels: BTreeMap<_, _> = labels.iter().copied().collect();
-    serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
-}
 
 fn csi_node(name: &str, keys: Option<&[&str]>) -> CsiNode {
     let ours = keys.map(|keys| json!({"name": DRIVER, "topologyKeys": keys}));
