@@ -24,8 +24,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
-    settings::{controller_settings, lane_settings, provisioner_settings, topology_settings},
-    support::{connect, has_topology, refuse_unsupported, serves_attributes_classes},
+    settings::{
+        controller_settings, lane_settings, node_deployment, provisioner_settings,
+        topology_settings,
+    },
+    support::{connect, has_topology, nodes, serves_attributes_classes},
 };
 use crate::{
     capacity::Publisher,
@@ -86,7 +89,6 @@ pub struct Host {
 /// # Errors
 /// What ended it, when that was not `stop`.
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
-    refuse_unsupported(&flags)?;
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
         outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
@@ -108,7 +110,7 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
-    /// Where it matters where nodes are: what is known of them.
+    /// Where it matters where nodes are: what is known of them by watching.
     nodes: Option<Nodes>,
     /// With `--enable-capacity`: publishes how much room there is.
     publisher: Option<Publisher>,
@@ -164,7 +166,7 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
-        let nodes = Nodes::of(driver.name());
+        let nodes = nodes(flags, &driver);
         let publisher =
             capacity::publisher(flags, world, tasks, &driver, &lanes, &nodes, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
@@ -185,6 +187,7 @@ impl<'a> Program<'a> {
             classes.clone(),
             attachments.clone(),
             topology,
+            node_deployment(flags, &driver, random(), &metrics),
             settings,
         )
         .telling(refresher.unwrap_or_default());
@@ -213,7 +216,7 @@ impl<'a> Program<'a> {
             controller,
             classes,
             attachments,
-            nodes,
+            nodes: nodes.filter(|_| flags.node_deployment.is_none()),
             publisher,
             attributes_classes,
             leads,

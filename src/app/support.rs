@@ -9,23 +9,26 @@ use crate::{
     flags::Flags,
     kube_api::{Client, views::VolumeAttributesClass},
     metrics::Metrics,
+    nodes::Nodes,
     runtime::{Gate, Tasks},
 };
-
-/// Refuses what would be silently left undone, whatever the driver.
-pub(super) fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
-    if flags.node_deployment.is_some() {
-        return Err(Error::Unsupported(
-            "this version does not provision per node yet: start without --node-deployment",
-        ));
-    }
-    Ok(())
-}
 
 /// Whether it matters where the driver's volumes are.
 pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
     let places = Service::VolumeAccessibilityConstraints;
     flags.gates.topology && driver.capabilities().plugin.contains(&places)
+}
+
+/// What is known of the nodes: with node deployment this one, as its driver describes it; else
+/// whatever watches will show.
+pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
+    match &flags.node_deployment {
+        None => Nodes::of(driver.name()),
+        Some(node) => {
+            let segments = driver.node().topology.clone().unwrap_or_default();
+            Nodes::fixed(driver.name(), &node.node_name, &segments)
+        }
+    }
 }
 
 /// Connects to the driver.
@@ -39,6 +42,7 @@ pub(super) async fn connect(
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
+        asks_node: flags.node_deployment.is_some(),
         tasks: tasks.clone(),
     };
     let connector = Arc::clone(&world.connector);

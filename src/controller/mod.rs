@@ -158,6 +158,7 @@ impl<P: Provisioner> Controller<P> {
         let identity = Identity {
             driver: provisioner.name().to_owned(),
             in_tree: provisioner.in_tree_name().map(str::to_owned),
+            node: provisioner.node().map(str::to_owned),
         };
         let queues = Queues::new(&settings, &metrics);
         let exclusive = Exclusive::default();
@@ -185,15 +186,18 @@ impl<P: Provisioner> Controller<P> {
             claims: queues.claims.clone(),
             unsaved: watch::Sender::default(),
         };
+        let reaching = Arc::clone(&provisioner);
+        let in_reach = move |volume: &Volume| reaching.should_delete(volume);
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone()),
+            book: VolumeBook::new(identity.clone(), book.clone(), in_reach),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             pace: deletes,
             store: store.clone(),
+            random: Arc::clone(&random),
         };
         let open_calls = OpenCalls::new(
             client.clone(),
@@ -201,7 +205,7 @@ impl<P: Provisioner> Controller<P> {
             ClaimEvents::new(events.clone()),
             metrics.controller.clone(),
             clock,
-            identity.driver.clone(),
+            identity.clone(),
             settings.open_calls,
         );
         let claims = ClaimWorker {

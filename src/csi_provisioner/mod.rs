@@ -4,8 +4,9 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be), `errors`,
-//! `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be),
+//! `node_deployment` (which node a claim or volume is for), `errors`, `names`, and Go's `os.Expand`
+//! in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -19,6 +20,7 @@ mod errors;
 mod expand;
 mod keys;
 mod names;
+pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
 mod request;
@@ -39,13 +41,15 @@ pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 pub use topology::{Topology, TopologySettings};
 
+use node_deployment::NodeDeployment;
+
 use crate::{
     capacity::Refresher,
     controller::{
         classes::Classes,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -101,6 +105,8 @@ pub struct CsiProvisioner {
     topology: Option<Topology>,
     /// Told when room may have been taken or given back.
     refresher: Refresher,
+    /// This node among others, where each provisions for itself.
+    node: Option<Arc<NodeDeployment>>,
     settings: Arc<Settings>,
 }
 
@@ -125,18 +131,19 @@ pub struct Removal {
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
     /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
-    /// there are any to ask.
+    /// there are any to ask. With a `node` it is for that node only.
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
         topology: Option<Topology>,
+        node: Option<NodeDeployment>,
         settings: Settings,
     ) -> Self {
-        let settings = Arc::new(settings);
+        let (node, settings) = (node.map(Arc::new), Arc::new(settings));
         let refresher = Refresher::default();
-        Self { driver, client, classes, attachments, topology, refresher, settings }
+        Self { driver, client, classes, attachments, topology, node, refresher, settings }
     }
 
     /// The same with somebody who is told when room may have been taken or given back.
@@ -268,8 +275,21 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        self.node.as_ref().map(|node| node.node())
+    }
+
+    async fn turn(&self, order: &Order) -> Turn {
+        match &self.node {
+            None => Turn::Ours,
+            Some(node) => node.turn(self, order).await,
+        }
+    }
+
+    fn forget(&self, claim_uid: &str) {
+        if let Some(node) = &self.node {
+            node.forget(claim_uid);
+        }
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
@@ -295,13 +315,17 @@ impl Provisioner for CsiProvisioner {
         self.remove_at_once(request).await.map_err(Failure::new)
     }
 
-    fn should_delete(&self, _volume: &Volume) -> bool {
-        true
+    /// Where that can't be judged, the attempt to delete it tells.
+    fn should_delete(&self, volume: &Volume) -> bool {
+        self.node.as_ref().is_none_or(|node| node.reaches(volume).unwrap_or(true))
     }
 
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
+        if let Some(node) = &self.node {
+            node.reaches(volume).map_err(failed)?;
+        }
         let handle = self.checked_handle(volume).map_err(failed)?;
         self.check_detached(volume.name())?;
         let class = self.classes.get(class_of_volume(volume));

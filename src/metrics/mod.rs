@@ -13,6 +13,7 @@ mod controller;
 mod csi;
 mod families;
 mod leader;
+mod node;
 mod pace;
 mod process;
 mod scrapes;
@@ -32,6 +33,7 @@ pub use self::{
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::Definition,
     leader::LeaderMetrics,
+    node::NodeMetrics,
     pace::{PaceMetrics, PacesMetrics},
     scrapes::ScrapeMetrics,
     workqueue::{QueueMetrics, WorkqueueMetrics},
@@ -53,6 +55,8 @@ pub struct Metrics {
     pub pace: PacesMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
+    /// How the nodes share claims.
+    pub node: NodeMetrics,
     /// Requests to the API server, and events.
     pub api: ApiMetrics,
 }
@@ -74,6 +78,7 @@ impl Metrics {
             workqueue: WorkqueueMetrics::new(&families)?,
             pace: PacesMetrics::new(&families)?,
             leader: LeaderMetrics::new(&families)?,
+            node: NodeMetrics::new(&families)?,
             api: ApiMetrics::new(&families)?,
             families,
         })
