@@ -7,6 +7,7 @@ use crate::{
     csi_provisioner::{Settings, VolumeNaming},
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
+    migration::Migration,
     runtime::{Clock, Random},
 };
 
@@ -61,7 +62,15 @@ pub(super) fn provisioner_settings(
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
+        migration: migration(flags, driver),
     }
+}
+
+/// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+fn migration(flags: &Flags, driver: &Driver) -> Option<Migration> {
+    let migration = Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd)?;
+    tracing::info!(plugin = migration.in_tree_name(), "Supports migration from an in-tree plugin");
+    Some(migration)
 }
 
 /// This process's identity, new at each start: it is written into every volume (reference 2.5).

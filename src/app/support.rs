@@ -10,6 +10,7 @@ use crate::{
     flags::Flags,
     kube_api::{Client, views::VolumeAttributesClass},
     metrics::Metrics,
+    migration::Migration,
     runtime::{Gate, Tasks},
 };
 
@@ -52,10 +53,12 @@ pub(super) async fn connect(
     gate: &Gate,
     metrics: &Metrics,
 ) -> Result<Driver, Error> {
+    let rbd = flags.gates.csi_migration_rbd;
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
         tasks: tasks.clone(),
+        migrates: Arc::new(move |driver| Migration::of_driver(driver, rbd).is_some()),
     };
     let connector = Arc::clone(&world.connector);
     Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)

@@ -31,6 +31,7 @@ pub mod volume_book;
 pub mod volumes;
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -184,9 +185,11 @@ impl<P: Provisioner> Controller<P> {
             claims: queues.claims.clone(),
             unsaved: watch::Sender::default(),
         };
+        let naming = Arc::clone(&provisioner);
+        let handle = move |volume: &Volume| naming.handle(volume).map(Cow::into_owned);
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone()),
+            book: VolumeBook::new(identity.clone(), book.clone(), handle),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),

@@ -32,6 +32,8 @@ pub struct VolumeBook(Arc<Shared>);
 struct Shared {
     identity: Identity,
     claims: ClaimBook,
+    /// The driver's id of a volume, where it is one of the driver's.
+    handle: Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>,
     inner: Mutex<Inner>,
 }
 
@@ -101,9 +103,15 @@ impl Glance {
 }
 
 impl VolumeBook {
-    /// An empty book, which tells `claims` of the volumes that go past.
-    pub fn new(identity: Identity, claims: ClaimBook) -> Self {
-        Self(Arc::new(Shared { identity, claims, inner: Mutex::default() }))
+    /// An empty book, which tells `claims` of the volumes that go past. `handle` is how the
+    /// driver calls a volume, where it is one of the driver's.
+    pub fn new(
+        identity: Identity,
+        claims: ClaimBook,
+        handle: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        let handle = Box::new(handle);
+        Self(Arc::new(Shared { identity, claims, handle, inner: Mutex::default() }))
     }
 
     /// Takes in what the volume watch shows.
@@ -148,9 +156,10 @@ impl VolumeBook {
         let name = volume.name().to_owned();
         let due = if self.0.identity.owns_volume(&volume) { due(&volume) } else { Due::Nothing };
         let interesting = due != Due::Nothing;
+        let handle = (self.0.handle)(&volume);
         let mut inner = self.0.inner.lock();
-        if self.0.is_of_driver(&volume) {
-            inner.handles.seen(&volume);
+        if let Some(handle) = handle {
+            inner.handles.seen(&handle, volume.uid());
         }
         // It exists: what is remembered of its deletion stays.
         inner.deletions.unreadable(volume.uid());
@@ -176,10 +185,10 @@ impl VolumeBook {
         inner.volumes.deleted(volume.name());
         inner.sighted.remove(volume.name());
         inner.deletions.deleted(volume.uid());
-        let volumes = if self.0.is_of_driver(volume) { inner.handle_freed(volume) } else { vec![] };
+        let freed = self.0.freed(&mut inner, volume);
         drop(inner);
         let claims = self.0.claims.volume_gone(volume).into_iter().collect();
-        Wake { volumes, claims, ..Wake::default() }
+        Wake { volumes: freed, claims, ..Wake::default() }
     }
 
     /// One volume, as a worker needs it; none when nothing is due for it. The view counts as
@@ -193,9 +202,9 @@ impl VolumeBook {
         Some(Glance { volume, sighted, deletion, begun: known.is_some() })
     }
 
-    /// Whether another PersistentVolume may stand for the same volume of the driver.
-    pub fn may_share_handle(&self, volume: &Volume) -> bool {
-        self.0.inner.lock().handles.may_share(volume)
+    /// Whether another PersistentVolume may stand for the same volume of the driver, `handle`.
+    pub fn may_share_handle(&self, handle: &str, volume: &Volume) -> bool {
+        self.0.inner.lock().handles.may_share(handle, volume.uid())
     }
 
     /// The claim that the volume is for waits for another one: it is looked at once this one's
@@ -253,20 +262,16 @@ impl VolumeBook {
 }
 
 impl Shared {
-    fn is_of_driver(&self, volume: &Volume) -> bool {
-        volume.spec.csi.as_ref().is_some_and(|csi| csi.driver == self.identity.driver)
-    }
-}
-
-impl Inner {
     /// The PersistentVolume is gone: the volumes in work that waited for its handle, by name.
-    fn handle_freed(&mut self, gone: &Volume) -> Vec<String> {
-        self.handles.deleted(gone);
-        if !self.handles.may_share(gone) {
+    fn freed(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
+        let Some(handle) = (self.handle)(gone) else { return Vec::new() };
+        inner.handles.deleted(&handle, gone.uid());
+        if !inner.handles.may_share(&handle, gone.uid()) {
             return Vec::new();
         }
-        let same = self.volumes.iter().filter(|(_, volume)| volume.handle() == gone.handle());
-        same.map(|(name, _)| name.to_owned()).collect()
+        let same = |volume: &Volume| (self.handle)(volume).as_ref() == Some(&handle);
+        let waiting = inner.volumes.iter().filter(|(_, volume)| same(volume));
+        waiting.map(|(name, _)| name.to_owned()).collect()
     }
 }
 

@@ -33,6 +33,9 @@ impl Clock for Paused {
     }
 }
 
+/// A driver that took over from an in-tree plugin.
+const MIGRATED: &str = "ebs.csi.aws.com";
+
 fn gate() -> Gate {
     Gate::open(Arc::new(Paused(Instant::now())))
 }
@@ -42,6 +45,7 @@ async fn connect_with(fake: &Fake, gate: Gate, metrics: &Metrics) -> Result<Driv
         address: Address::parse("/run/csi/socket").unwrap(),
         timeout: Duration::from_secs(10),
         tasks: fake.tasks.clone(),
+        migrates: Arc::new(|driver| driver == MIGRATED),
     };
     Driver::connect(settings, fake.connector(), gate, metrics).await
 }
@@ -56,12 +60,8 @@ fn volume() -> CreateVolumeResponse {
 }
 
 async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
-    driver
-        .create_volume(CreateVolumeRequest {
-            name: "pvc-1".into(),
-            ..CreateVolumeRequest::default()
-        })
-        .await
+    let request = CreateVolumeRequest { name: "pvc-1".into(), ..CreateVolumeRequest::default() };
+    driver.create_volume(request, false).await
 }
 
 /// The end of a `CreateVolume` that is played so.
@@ -200,7 +200,7 @@ async fn a_call_carries_deadline_and_authority_as_grpc_gos_do() {
     fake.play(DELETE, Play::answer(&DeleteVolumeResponse {}));
     let driver = connect(&fake).await.unwrap();
     let request = DeleteVolumeRequest { volume_id: "v".into(), ..DeleteVolumeRequest::default() };
-    driver.delete_volume(request.clone()).await.unwrap();
+    driver.delete_volume(request.clone(), false).await.unwrap();
     let call = fake.seen().pop().unwrap();
     assert_eq!((call.path.as_str(), call.authority.as_str()), (DELETE, "localhost"));
     assert_eq!(call.headers["grpc-timeout"], "10000000u");
@@ -304,7 +304,7 @@ async fn calls_are_logged_without_their_secrets() {
     let secrets = [("userKey".to_owned(), "hush-hush".to_owned())].into();
     let request =
         CreateVolumeRequest { name: "pvc-1".into(), secrets, ..CreateVolumeRequest::default() };
-    driver.create_volume(request).await.unwrap();
+    driver.create_volume(request, false).await.unwrap();
     drop(guard);
     let text = log.text();
     assert!(text.contains("GRPC call method=\"/csi.v1.Controller/CreateVolume\" request=CreateVolumeRequest { name: \"pvc-1\""));
@@ -324,7 +324,7 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
     gate.close();
     for error in [
         create(&driver).await.unwrap_err(),
-        driver.delete_volume(DeleteVolumeRequest::default()).await.unwrap_err(),
+        driver.delete_volume(DeleteVolumeRequest::default(), false).await.unwrap_err(),
         driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err(),
     ] {
         assert_eq!(

@@ -16,6 +16,7 @@ mod defects;
 mod deletion;
 mod errors;
 mod expand;
+mod in_tree;
 mod keys;
 mod names;
 mod parameters;
@@ -25,11 +26,13 @@ mod secrets;
 #[cfg(test)]
 mod testing;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
+use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
+use defects::Defect;
 pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
@@ -50,6 +53,7 @@ use crate::{
         Client,
         views::{Claim, View as _, Volume},
     },
+    migration::Migration,
 };
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
@@ -74,6 +78,8 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+    pub migration: Option<Migration>,
 }
 
 impl Settings {
@@ -100,14 +106,13 @@ pub struct CsiProvisioner {
 pub struct Request {
     prepared: Prepared,
     credentials: Credentials,
+    /// For a class of the in-tree plugin: makes the PersistentVolume one, too.
+    migration: Option<Migration>,
 }
 
-/// What a `DeleteVolume` needs.
+/// What a `DeleteVolume` needs beside the volume.
 #[derive(Debug)]
 pub struct Removal {
-    /// The PersistentVolume's name.
-    volume: String,
-    handle: String,
     credentials: Credentials,
 }
 
@@ -127,8 +132,27 @@ impl CsiProvisioner {
     /// Asks for the volume.
     async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
         let secrets = request.credentials.expose();
+        let migrated = request.migration.is_some();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
-        self.driver.create_volume(request).await.and_then(created_volume)
+        self.driver.create_volume(request, migrated).await.and_then(created_volume)
+    }
+
+    /// The PersistentVolume for what the driver made, or why there can be none.
+    fn persistent_volume(
+        &self,
+        order: &Order,
+        prepared: &Prepared,
+        migration: Option<Migration>,
+        volume: &proto::Volume,
+    ) -> Result<PersistentVolume, Defect> {
+        if let Some(defect) = defects::find(order, prepared, volume) {
+            return Err(defect);
+        }
+        let made = persistent_volume::build(&self.settings, order, prepared, volume);
+        match migration {
+            None => Ok(made),
+            Some(migration) => migration.to_in_tree(made).map_err(Defect::Untranslatable),
+        }
     }
 
     /// A secret's values as a call of this method carries them.
@@ -163,19 +187,6 @@ impl CsiProvisioner {
             None => Ok(()),
         }
     }
-
-    /// The handle of a volume that this driver may be asked to delete.
-    fn checked_handle<'a>(&self, volume: &'a Volume) -> Result<&'a str, Failure> {
-        let source = volume.spec.csi.as_ref().ok_or_else(|| Failure::new("invalid CSI PV"))?;
-        if source.driver != self.settings.driver_name {
-            return Err(Failure::new(format!(
-                "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
-                source.driver, self.settings.driver_name
-            )));
-        }
-        capabilities::check(&self.settings.capabilities)?;
-        Ok(&source.volume_handle)
-    }
 }
 
 impl Provisioner for CsiProvisioner {
@@ -187,7 +198,7 @@ impl Provisioner for CsiProvisioner {
     }
 
     fn in_tree_name(&self) -> Option<&str> {
-        None
+        self.settings.migration.map(Migration::in_tree_name)
     }
 
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
@@ -206,10 +217,11 @@ impl Provisioner for CsiProvisioner {
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
         data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
+        let (translated, migration) = self.settings.order_for_driver(order)?;
+        let prepared = request::prepare(&self.client, &self.settings, &translated).await?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        Ok(Request { prepared, credentials })
+        Ok(Request { prepared, credentials, migration })
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
@@ -217,13 +229,17 @@ impl Provisioner for CsiProvisioner {
             Ok(volume) => volume,
             Err(error) => return errors::create_outcome(&error, false),
         };
-        let Request { prepared, credentials } = request;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Outcome::Unusable(Box::new(leftover));
+        let Request { prepared, credentials, migration } = request;
+        match self.persistent_volume(order, &prepared, migration, &volume) {
+            Ok(made) => {
+                let handle = volume.volume_id;
+                Outcome::Provisioned(Box::new(Made { volume: made, handle, credentials }))
+            }
+            Err(defect) => {
+                let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+                Outcome::Unusable(Box::new(leftover))
+            }
         }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
-        Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
     async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {
@@ -234,6 +250,10 @@ impl Provisioner for CsiProvisioner {
         self.remove_at_once(request).await.map_err(Failure::new)
     }
 
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
+        self.settings.handle(volume).ok()
+    }
+
     fn should_delete(&self, _volume: &Volume) -> bool {
         true
     }
@@ -241,22 +261,29 @@ impl Provisioner for CsiProvisioner {
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
-        let handle = self.checked_handle(volume).map_err(failed)?;
+        self.settings.handle(volume).map_err(failed)?;
+        capabilities::check(&self.settings.capabilities).map_err(failed)?;
         self.check_detached(volume.name())?;
-        let class = self.classes.get(class_of_volume(volume));
-        let secret =
-            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
+        let class = || {
+            let class = self.classes.get(class_of_volume(volume));
+            self.settings.class_for_deletion(volume, class)
+        };
+        let secret = deletion::secret(&self.client, volume, class).await.map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
-        Ok(Removal { volume: volume.name().to_owned(), handle: handle.to_owned(), credentials })
+        Ok(Removal { credentials })
     }
 
-    async fn delete(&self, removal: Removal) -> Result<(), NotDeleted> {
-        let Removal { volume, handle, credentials } = removal;
-        self.check_detached(&volume)?;
-        let request = DeleteVolumeRequest { volume_id: handle, secrets: credentials.expose() };
-        let deleted = self.driver.delete_volume(request).await;
+    async fn delete(&self, volume: &Volume, removal: Removal) -> Result<(), NotDeleted> {
+        let handle = self.settings.handle(volume).map_err(NotDeleted::Failed)?;
+        self.check_detached(volume.name())?;
+        let request = DeleteVolumeRequest {
+            volume_id: handle.into_owned(),
+            secrets: removal.credentials.expose(),
+        };
+        let migrated = volume.spec.in_tree.is_some();
+        let deleted = self.driver.delete_volume(request, migrated).await;
         deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
     }
 }

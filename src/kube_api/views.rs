@@ -209,9 +209,19 @@ impl Volume {
     /// What the PersistentVolume itself calls its volume, of CSI or of an in-tree plugin; empty
     /// for volumes of other kinds.
     pub fn source_id(&self) -> &str {
-        match &self.spec.in_tree {
-            Some(in_tree) => in_tree.id(),
-            None => self.handle(),
+        match (&self.spec.csi, &self.spec.in_tree) {
+            (None, Some(in_tree)) => in_tree.id(),
+            _ => self.handle(),
+        }
+    }
+
+    /// The same of a whole PersistentVolume.
+    pub fn source_id_of(volume: &core::PersistentVolume) -> String {
+        let Some(spec) = &volume.spec else { return String::new() };
+        match (&spec.csi, InTreeSource::of(spec)) {
+            (Some(csi), _) => csi.volume_handle.clone(),
+            (None, Some(in_tree)) => in_tree.id().to_owned(),
+            (None, None) => String::new(),
         }
     }
 
