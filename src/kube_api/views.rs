@@ -239,17 +239,17 @@ pub struct VolumeSpec {
     pub claim_ref: Option<ClaimReference>,
     /// The CSI driver's part; absent for volumes of other kinds.
     pub csi: Option<CsiSource>,
-    /// The part of an in-tree plugin that a CSI driver took over from; absent for volumes of CSI
-    /// and of other plugins.
-    pub in_tree: Option<Box<InTreeSource>>,
-    /// From which nodes the volume can be reached; from all where absent.
-    pub node_affinity: Option<Box<core::VolumeNodeAffinity>>,
+    /// Which nodes can reach the volume; all where there is none.
+    pub node_affinity: Option<core::VolumeNodeAffinity>,
     /// `Delete`, `Retain` or `Recycle`.
     pub persistent_volume_reclaim_policy: String,
     /// The class by name.
     pub storage_class_name: String,
     /// `Filesystem` (also when absent) or `Block`.
     pub volume_mode: Option<String>,
+    /// The part of an in-tree plugin that a CSI driver took over from; absent for volumes of CSI
+    /// and of other plugins.
+    pub in_tree: Option<Box<InTreeSource>>,
 }
 
 /// The claim a volume is for.

@@ -97,10 +97,10 @@ fn behind_last<'a>(text: &'a str, parts: &[&str]) -> Option<&'a str> {
 
 fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
     let InTreeSource::AzureDisk(disk) = source else { return None };
-    Some(source_of(disk).map(|source| CsiVolume {
-        source,
-        node_affinity: volume.spec.node_affinity.as_deref().cloned(),
-    }))
+    Some(
+        source_of(disk)
+            .map(|source| CsiVolume { source, node_affinity: volume.spec.node_affinity.clone() }),
+    )
 }
 
 fn source_of(disk: &AzureDiskVolumeSource) -> Result<CSIPersistentVolumeSource, Untranslatable> {

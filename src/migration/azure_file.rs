@@ -88,10 +88,10 @@ fn fill_by_id(
 fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
     let InTreeSource::AzureFile(share) = source else { return None };
     let translated = source_of(volume, share);
-    Some(translated.map(|source| CsiVolume {
-        source,
-        node_affinity: volume.spec.node_affinity.as_deref().cloned(),
-    }))
+    Some(
+        translated
+            .map(|source| CsiVolume { source, node_affinity: volume.spec.node_affinity.clone() }),
+    )
 }
 
 fn source_of(

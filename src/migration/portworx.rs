@@ -84,7 +84,7 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
             node_expand_secret_ref: secret,
             ..CSIPersistentVolumeSource::default()
         },
-        node_affinity: volume.spec.node_affinity.as_deref().cloned(),
+        node_affinity: volume.spec.node_affinity.clone(),
     }))
 }
 

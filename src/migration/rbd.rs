@@ -152,7 +152,7 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
             controller_expand_secret_ref: rbd.secret_ref.clone(),
             ..CSIPersistentVolumeSource::default()
         },
-        node_affinity: volume.spec.node_affinity.as_deref().cloned(),
+        node_affinity: volume.spec.node_affinity.clone(),
     }))
 }
 

@@ -229,7 +229,7 @@ pub(super) fn zones_and_regions_to_csi(
 }
 
 fn affinity_and_keys(volume: &Volume) -> (Option<VolumeNodeAffinity>, Keys) {
-    let affinity = volume.spec.node_affinity.as_deref().cloned();
+    let affinity = volume.spec.node_affinity.clone();
     let keys = keys(affinity.as_ref(), volume.metadata.labels.as_ref());
     (affinity, keys)
 }

@@ -58,7 +58,7 @@ macro_rules! in_tree_sources {
                     claim_ref: wire.claim_ref,
                     csi: wire.csi,
                     in_tree,
-                    node_affinity: wire.node_affinity.map(Box::new),
+                    node_affinity: wire.node_affinity,
                     persistent_volume_reclaim_policy: wire.persistent_volume_reclaim_policy,
                     storage_class_name: wire.storage_class_name,
                     volume_mode: wire.volume_mode,
