@@ -4,7 +4,7 @@ use super::World;
 use crate::{
     controller::{self, open_calls},
     csi::Driver,
-    csi_provisioner::{Settings, VolumeNaming},
+    csi_provisioner::{Settings, TopologySettings, VolumeNaming},
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
     migration::Migration,
@@ -71,6 +71,15 @@ fn migration(flags: &Flags, driver: &Driver) -> Option<Migration> {
     let migration = Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd)?;
     tracing::info!(plugin = migration.in_tree_name(), "Supports migration from an in-tree plugin");
     Some(migration)
+}
+
+/// What is told to drivers that know of places.
+pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
+    let provisioning = &flags.provisioning;
+    TopologySettings {
+        strict: provisioning.strict_topology,
+        immediate: provisioning.immediate_topology,
+    }
 }
 
 /// This process's identity, new at each start: it is written into every volume (reference 2.5).

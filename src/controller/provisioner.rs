@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
+    topology::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
@@ -93,6 +94,9 @@ pub struct Order {
     pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
+    /// Where the volume is asked to be: what an open call asked for, else none until
+    /// [`Provisioner::prepare`] says it, for drivers that know of places.
+    pub topology: Option<Pinned>,
 }
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
@@ -105,6 +109,8 @@ pub enum NotAsked {
     },
     /// A check failed, or something that the request needs is not there.
     Failed(Failure),
+    /// The selected node can't have the volume; the scheduler should choose again.
+    Reschedule(Failure),
 }
 
 impl From<Failure> for NotAsked {

@@ -4,7 +4,8 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be), `errors`,
+//! `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -25,6 +26,7 @@ mod request;
 mod secrets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -37,6 +39,7 @@ pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
+pub use topology::{Topology, TopologySettings};
 
 use crate::{
     controller::{
@@ -98,6 +101,8 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// For a driver that knows of places: where volumes are asked to be.
+    topology: Option<Topology>,
     settings: Arc<Settings>,
 }
 
@@ -118,15 +123,17 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
+    /// there are any to ask.
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        topology: Option<Topology>,
         settings: Settings,
     ) -> Self {
-        Self { driver, client, classes, attachments, settings: Arc::new(settings) }
+        Self { driver, client, classes, attachments, topology, settings: Arc::new(settings) }
     }
 
     /// Asks for the volume.
@@ -148,11 +155,17 @@ impl CsiProvisioner {
         if let Some(defect) = defects::find(order, prepared, volume) {
             return Err(defect);
         }
-        let made = persistent_volume::build(&self.settings, order, prepared, volume);
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(volume));
+        let made = persistent_volume::build(&self.settings, order, prepared, volume, affinity);
         match migration {
             None => Ok(made),
             Some(migration) => migration.to_in_tree(made).map_err(Defect::Untranslatable),
         }
+    }
+
+    /// Whether another node could help: the scheduler chose one, and the driver knows of places.
+    fn may_reschedule(&self, order: &Order) -> bool {
+        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -209,6 +222,9 @@ impl Provisioner for CsiProvisioner {
         if let Some(attachments) = &self.attachments {
             attachments.listed().await;
         }
+        if let Some(topology) = &self.topology {
+            topology.listed().await;
+        }
     }
 
     async fn should_provision(&self, _claim: &Claim) -> bool {
@@ -217,8 +233,13 @@ impl Provisioner for CsiProvisioner {
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
         data_source::check(&order.claim)?;
-        let (translated, migration) = self.settings.order_for_driver(order)?;
-        let prepared = request::prepare(&self.client, &self.settings, &translated).await?;
+        let (mut translated, migration) = self.settings.order_for_driver(order)?;
+        let topology = self.topology.as_ref();
+        let prepared =
+            request::prepare(&self.client, &self.settings, topology, &mut translated).await;
+        // What was pinned stays; the class is the cluster's own again.
+        *order = Order { class: Arc::clone(&order.class), ..translated };
+        let prepared = prepared?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
         Ok(Request { prepared, credentials, migration })
@@ -227,7 +248,7 @@ impl Provisioner for CsiProvisioner {
     async fn create(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, false),
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
         };
         let Request { prepared, credentials, migration } = request;
         match self.persistent_volume(order, &prepared, migration, &volume) {
