@@ -53,13 +53,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         order: &Order,
         leftover: &Leftover,
     ) -> Result<Option<String>, ApiError> {
-        if self.store.holds(&leftover.handle) {
+        let key = self.provisioner.key(&leftover.handle);
+        let same = |handle: &str| self.provisioner.key(handle) == key;
+        if self.store.holds(same) {
             return Ok(Some("it is being saved for another claim".to_owned()));
         }
-        let same = |volume: &Volume| {
-            self.provisioner.handle(volume).is_some_and(|handle| handle == leftover.handle)
-        };
-        objection(&self.client, uid, order, same).await
+        let stands_for_it =
+            |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
+        objection(&self.client, uid, order, stands_for_it).await
     }
 
     /// Neither gone nor known to be somebody's: tried again before anything else.
@@ -83,12 +84,12 @@ impl<P: Provisioner> ClaimWorker<P> {
 }
 
 /// Why the volume that was made for `order` must not be deleted directly, by what the API server
-/// says now; `None`: it may be. `same` says whether a PersistentVolume stands for that volume.
+/// says now; `None`: it may be. `stands_for_it` is asked of every PersistentVolume.
 async fn objection(
     client: &Client,
     uid: &str,
     order: &Order,
-    same: impl Fn(&Volume) -> bool + Send,
+    stands_for_it: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
     // Where there is no name, or none that an object can bear, none has it.
     if let Ok(name) = &order.volume_name
@@ -104,7 +105,7 @@ async fn objection(
     }
     let mut owner = None;
     let look = |volume: Volume| {
-        let what = if same(&volume) {
+        let what = if stands_for_it(&volume) {
             "has it"
         } else if volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid) {
             "is the claim's"

@@ -33,8 +33,8 @@ struct Mark {
 }
 
 impl Mark {
-    fn new(handle: &str, uid: &str) -> Self {
-        Self { handle: hash(handle), owner: hash(uid) }
+    fn new(key: &str, uid: &str) -> Self {
+        Self { handle: hash(key), owner: hash(uid) }
     }
 }
 
@@ -46,10 +46,10 @@ impl Handles {
         self.listing = Some(Listing::default());
     }
 
-    /// A PersistentVolume of the driver goes past, of this handle and UID.
-    pub(super) fn seen(&mut self, handle: &str, uid: &str) {
+    /// A PersistentVolume of the driver goes past, of this UID, whose handle `key` tells apart.
+    pub(super) fn seen(&mut self, key: &str, uid: &str) {
         let marks = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.shown);
-        marks.insert(Mark::new(handle, uid));
+        marks.insert(Mark::new(key, uid));
     }
 
     /// A PersistentVolume goes past that can't be read.
@@ -60,8 +60,8 @@ impl Handles {
     }
 
     /// A PersistentVolume of the driver is gone.
-    pub(super) fn deleted(&mut self, handle: &str, uid: &str) {
-        let mark = Mark::new(handle, uid);
+    pub(super) fn deleted(&mut self, key: &str, uid: &str) {
+        let mark = Mark::new(key, uid);
         self.known.remove(&mark);
         if let Some(listing) = &mut self.listing {
             listing.shown.remove(&mark);
@@ -77,9 +77,9 @@ impl Handles {
         }
     }
 
-    /// Whether another PersistentVolume than that of this UID may have the handle.
-    pub(super) fn may_share(&self, handle: &str, uid: &str) -> bool {
-        let own = Mark::new(handle, uid);
+    /// Whether another PersistentVolume than that of this UID may have such a handle.
+    pub(super) fn may_share(&self, key: &str, uid: &str) -> bool {
+        let own = Mark::new(key, uid);
         let same = Mark { owner: u32::MIN, ..own }..=Mark { owner: u32::MAX, ..own };
         let listing = self.listing.as_ref().map(|listing| &listing.shown);
         let mut marks = std::iter::once(&self.known).chain(listing);

@@ -32,7 +32,6 @@ pub mod volume_book;
 pub mod volumes;
 
 use std::{
-    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -187,10 +186,12 @@ impl<P: Provisioner> Controller<P> {
             unsaved: watch::Sender::default(),
         };
         let naming = Arc::clone(&provisioner);
-        let handle = move |volume: &Volume| naming.handle(volume).map(Cow::into_owned);
+        let key = move |volume: &Volume| {
+            naming.handle(volume).map(|handle| naming.key(&handle).to_owned())
+        };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone(), handle),
+            book: VolumeBook::new(identity.clone(), book.clone(), key),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),

@@ -64,6 +64,12 @@ pub trait Provisioner: Send + Sync + 'static {
     /// driver's; in-tree volumes that the driver took over are.
     fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>>;
 
+    /// The part of one of the driver's ids by which its volumes are told apart: two ids that are
+    /// known to name the same volume have the same.
+    fn key<'a>(&self, handle: &'a str) -> &'a str {
+        handle
+    }
+
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 

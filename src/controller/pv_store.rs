@@ -216,14 +216,14 @@ impl PvStore {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
-    /// Whether a volume with this handle waits to be saved.
-    pub fn holds(&self, handle: &str) -> bool {
-        self.unsaved.borrow().values().any(|unsaved| unsaved.handle == handle)
+    /// Whether a volume with such a handle waits to be saved.
+    pub fn holds(&self, such: impl Fn(&str) -> bool) -> bool {
+        self.unsaved.borrow().values().any(|unsaved| such(&unsaved.handle))
     }
 
-    /// Whether a volume of this handle waits to be saved as another PersistentVolume.
-    pub fn holds_as_another(&self, handle: &str, name: &str) -> bool {
-        let same = |unsaved: &Arc<Unsaved>| unsaved.handle == handle && unsaved.name() != name;
+    /// Whether a volume with such a handle waits to be saved as another PersistentVolume.
+    pub fn holds_as_another(&self, such: impl Fn(&str) -> bool, name: &str) -> bool {
+        let same = |unsaved: &Arc<Unsaved>| such(&unsaved.handle) && unsaved.name() != name;
         self.unsaved.borrow().values().any(same)
     }
 

@@ -32,8 +32,8 @@ pub struct VolumeBook(Arc<Shared>);
 struct Shared {
     identity: Identity,
     claims: ClaimBook,
-    /// The driver's id of a volume, where it is one of the driver's.
-    handle: Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>,
+    /// What tells the driver's volumes apart, of one of them.
+    key: Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>,
     inner: Mutex<Inner>,
 }
 
@@ -103,15 +103,15 @@ impl Glance {
 }
 
 impl VolumeBook {
-    /// An empty book, which tells `claims` of the volumes that go past. `handle` is how the
-    /// driver calls a volume, where it is one of the driver's.
+    /// An empty book, which tells `claims` of the volumes that go past. `key` tells the
+    /// driver's volumes apart.
     pub fn new(
         identity: Identity,
         claims: ClaimBook,
-        handle: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
+        key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        let handle = Box::new(handle);
-        Self(Arc::new(Shared { identity, claims, handle, inner: Mutex::default() }))
+        let key = Box::new(key);
+        Self(Arc::new(Shared { identity, claims, key, inner: Mutex::default() }))
     }
 
     /// Takes in what the volume watch shows.
@@ -156,10 +156,10 @@ impl VolumeBook {
         let name = volume.name().to_owned();
         let due = if self.0.identity.owns_volume(&volume) { due(&volume) } else { Due::Nothing };
         let interesting = due != Due::Nothing;
-        let handle = (self.0.handle)(&volume);
+        let key = (self.0.key)(&volume);
         let mut inner = self.0.inner.lock();
-        if let Some(handle) = handle {
-            inner.handles.seen(&handle, volume.uid());
+        if let Some(key) = key {
+            inner.handles.seen(&key, volume.uid());
         }
         // It exists: what is remembered of its deletion stays.
         inner.deletions.unreadable(volume.uid());
@@ -202,9 +202,10 @@ impl VolumeBook {
         Some(Glance { volume, sighted, deletion, begun: known.is_some() })
     }
 
-    /// Whether another PersistentVolume may stand for the same volume of the driver, `handle`.
-    pub fn may_share_handle(&self, handle: &str, volume: &Volume) -> bool {
-        self.0.inner.lock().handles.may_share(handle, volume.uid())
+    /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`
+    /// tells apart.
+    pub fn may_share_handle(&self, key: &str, volume: &Volume) -> bool {
+        self.0.inner.lock().handles.may_share(key, volume.uid())
     }
 
     /// The claim that the volume is for waits for another one: it is looked at once this one's
@@ -264,12 +265,12 @@ impl VolumeBook {
 impl Shared {
     /// The PersistentVolume is gone: the volumes in work that waited for its handle, by name.
     fn freed(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
-        let Some(handle) = (self.handle)(gone) else { return Vec::new() };
-        inner.handles.deleted(&handle, gone.uid());
-        if !inner.handles.may_share(&handle, gone.uid()) {
+        let Some(key) = (self.key)(gone) else { return Vec::new() };
+        inner.handles.deleted(&key, gone.uid());
+        if !inner.handles.may_share(&key, gone.uid()) {
             return Vec::new();
         }
-        let same = |volume: &Volume| (self.handle)(volume).as_ref() == Some(&handle);
+        let same = |volume: &Volume| (self.key)(volume).as_ref() == Some(&key);
         let waiting = inner.volumes.iter().filter(|(_, volume)| same(volume));
         waiting.map(|(name, _)| name.to_owned()).collect()
     }

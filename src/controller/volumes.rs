@@ -197,24 +197,30 @@ impl<P: Provisioner> VolumeWorker<P> {
                 "the volume {handle:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it"
             )))
         };
-        if self.store.holds_as_another(&handle, volume.name()) {
+        let key = self.provisioner.key(&handle);
+        let same = |other: &str| self.provisioner.key(other) == key;
+        if self.store.holds_as_another(same, volume.name()) {
             return Err(refuse("a PersistentVolume that is being saved"));
         }
-        if !self.book.may_share_handle(&handle, volume) {
+        if !self.book.may_share_handle(key, volume) {
             return Ok(());
         }
-        match self.sharer(&handle, volume).await? {
+        match self.sharer(volume, same).await? {
             Some(name) => Err(refuse(&format!("PersistentVolume {name:?}"))),
             None => Ok(()),
         }
     }
 
     /// Another PersistentVolume of the same handle, by what the API server says now.
-    async fn sharer(&self, handle: &str, volume: &Volume) -> Result<Option<String>, ApiError> {
+    async fn sharer(
+        &self,
+        volume: &Volume,
+        same: impl Fn(&str) -> bool + Send,
+    ) -> Result<Option<String>, ApiError> {
         let mut sharer = None;
         let look = |other: Volume| {
-            let same = self.provisioner.handle(&other).is_some_and(|its| its == handle);
-            if !same || other.uid() == volume.uid() {
+            let shares = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
+            if !shares || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
             sharer = Some(other.name().to_owned());

@@ -275,6 +275,10 @@ impl Provisioner for CsiProvisioner {
         self.settings.handle(volume).ok()
     }
 
+    fn key<'a>(&self, handle: &'a str) -> &'a str {
+        self.settings.migration.map_or(handle, |migration| migration.key(handle))
+    }
+
     fn should_delete(&self, _volume: &Volume) -> bool {
         true
     }

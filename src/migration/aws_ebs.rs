@@ -10,7 +10,7 @@ use super::{
     CsiVolume, Plugin, Untranslatable, attribute, class,
     error::NoRegion,
     partition::{self, PARTITION},
-    spec, topology, url,
+    spec, topology, url, whole,
 };
 use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
 
@@ -21,8 +21,14 @@ const IOPS_PER_GB: &str = "iopspergb";
 /// The plugin raised what was too low for a volume; the driver does so only when told.
 const RAISE_IOPS: &str = "allowautoiopspergbincrease";
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { driver: DRIVER, in_tree: "kubernetes.io/aws-ebs", class_to_csi, to_in_tree, to_csi };
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/aws-ebs",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key: whole,
+};
 
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     class::rename_fs_type(class);

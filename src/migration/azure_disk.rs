@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     AzureDiskVolumeSource, CSIPersistentVolumeSource, PersistentVolume,
 };
 
-use super::{CsiVolume, Plugin, Untranslatable, class, spec};
+use super::{CsiVolume, Plugin, Untranslatable, class, spec, whole};
 use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "disk.csi.azure.com";
@@ -29,6 +29,7 @@ pub(super) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
+    key: whole,
 };
 
 /// The driver reads the file system from the parameters itself.

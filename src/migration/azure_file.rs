@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     AzureFilePersistentVolumeSource, CSIPersistentVolumeSource, PersistentVolume, SecretReference,
 };
 
-use super::{CsiVolume, Plugin, Untranslatable, spec};
+use super::{CsiVolume, Plugin, Untranslatable, spec, whole};
 use crate::{
     go_text::quote,
     kube_api::views::{InTreeSource, View as _, Volume},
@@ -30,6 +30,7 @@ pub(super) const PLUGIN: Plugin = Plugin {
     class_to_csi: |_| Ok(()),
     to_in_tree,
     to_csi,
+    key: whole,
 };
 
 fn to_in_tree(

@@ -4,14 +4,20 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, CinderPersistentVolumeSource, PersistentVolume,
 };
 
-use super::{CsiVolume, Plugin, Untranslatable, class, spec, topology};
+use super::{CsiVolume, Plugin, Untranslatable, class, spec, topology, whole};
 use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "cinder.csi.openstack.org";
 const ZONE: &str = "topology.cinder.csi.openstack.org/zone";
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { driver: DRIVER, in_tree: "kubernetes.io/cinder", class_to_csi, to_in_tree, to_csi };
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/cinder",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key: whole,
+};
 
 /// The driver knows the plugin's other parameters, `availability` among them.
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {

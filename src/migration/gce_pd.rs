@@ -19,8 +19,14 @@ const ZONE: &str = "topology.gke.io/zone";
 /// Stands for a project or zone that a PersistentVolume does not tell; the driver finds it out.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { driver: DRIVER, in_tree: "kubernetes.io/gce-pd", class_to_csi, to_in_tree, to_csi };
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/gce-pd",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key,
+};
 
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     class::rename_fs_type(class);
@@ -66,6 +72,13 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
         },
         node_affinity: topology::zones_to_csi(volume, ZONE),
     }))
+}
+
+/// All but the project, which a PersistentVolume of the plugin does not tell: its disks are of the
+/// cluster's own. Where it does not tell the zone either, its disk is like no other.
+fn key(handle: &str) -> &str {
+    let place = handle.strip_prefix("projects/").and_then(|rest| rest.split_once('/'));
+    place.map_or(handle, |(_, place)| place)
 }
 
 /// The driver's id of a disk, by the zones in the volume's labels; here the older label comes

@@ -57,6 +57,8 @@ struct Plugin {
     /// What a PersistentVolume with this part would be as one of CSI; `None` where the part is
     /// another plugin's.
     to_csi: fn(&Volume, &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>>,
+    /// The part of the driver's ids that also translated ones tell.
+    key: fn(&str) -> &str,
 }
 
 /// An in-tree PersistentVolume as its driver sees it.
@@ -92,6 +94,12 @@ impl Migration {
         Ok(translated)
     }
 
+    /// The part of one of the driver's ids by which its volumes are told apart: a translated id and
+    /// the driver's own for the same volume have the same, as far as can be known.
+    pub fn key(self, handle: &str) -> &str {
+        (self.0.key)(handle)
+    }
+
     /// The plugin's PersistentVolume for one of the driver.
     pub fn to_in_tree(
         self,
@@ -109,6 +117,11 @@ impl Migration {
         let translated = part.and_then(|part| (self.0.to_csi)(volume, part));
         translated.unwrap_or_else(|| Err(Untranslatable::OtherPlugin(self.0.in_tree)))
     }
+}
+
+/// For drivers whose ids a PersistentVolume of the plugin tells in full.
+fn whole(handle: &str) -> &str {
+    handle
 }
 
 /// The spec of a PersistentVolume, made where it lacks one.

@@ -6,14 +6,17 @@ use crate::go_text::quote;
 /// The volume attribute for it.
 pub(super) const PARTITION: &str = "partition";
 
-/// Reads a partition. `lead` begins the message, which differs between plugins.
+/// Reads a partition. `lead` begins the message, which differs between plugins. Of a number beyond
+/// what a PersistentVolume can bear the lower half counts, as in the original.
 ///
 /// # Errors
-/// When it is no number that a PersistentVolume can bear, with Go's words on it.
+/// When it is no number, with Go's words on it.
 pub(super) fn parse(partition: &str, lead: &'static str) -> Result<i32, Untranslatable> {
     let digits = partition.strip_prefix(['+', '-']).unwrap_or(partition);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    partition.parse().map_err(|_| {
+    #[allow(clippy::cast_possible_truncation)] // meant: see above
+    let lower_half = |number: i64| number as i32;
+    partition.parse().map(lower_half).map_err(|_| {
         let why = if is_number { "value out of range" } else { "invalid syntax" };
         Untranslatable::Partition {
             lead,
@@ -40,6 +43,8 @@ mod tests {
         for text in ["", "x", "1.5", " 1", "0x1", "+", "--1"] {
             assert_eq!(read(text), refused(text, "invalid syntax"));
         }
-        assert_eq!(read("99999999999"), refused("99999999999", "value out of range"));
+        let huge = "99999999999999999999";
+        assert_eq!(read(huge), refused(huge, "value out of range"));
+        assert_eq!(read("4294967297"), Ok(1));
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, PortworxVolumeSource, SecretReference,
 };
 
-use super::{CsiVolume, Plugin, Untranslatable, spec};
+use super::{CsiVolume, Plugin, Untranslatable, spec, whole};
 use crate::kube_api::views::{InTreeSource, StorageClass, View as _, Volume};
 
 const DRIVER: &str = "pxd.portworx.com";
@@ -30,6 +30,7 @@ pub(super) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
+    key: whole,
 };
 
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, RBDPersistentVolumeSource,
 };
 
-use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec};
+use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, whole};
 use crate::kube_api::views::{InTreeSource, StorageClass, View as _, Volume};
 
 const DRIVER: &str = "rbd.csi.ceph.com";
@@ -44,8 +44,14 @@ const SECRET_NAMESPACES: [&str; 3] = [
     "csi.storage.k8s.io/controller-expand-secret-namespace",
 ];
 
-pub(super) const PLUGIN: Plugin =
-    Plugin { driver: DRIVER, in_tree: "kubernetes.io/rbd", class_to_csi, to_in_tree, to_csi };
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/rbd",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key: whole,
+};
 
 /// Parameters that the plugin did not know are dropped.
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, VsphereVirtualDiskVolumeSource,
 };
 
-use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, topology};
+use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, topology, whole};
 use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "csi.vsphere.vmware.com";
@@ -37,6 +37,7 @@ pub(super) const PLUGIN: Plugin = Plugin {
     class_to_csi,
     to_in_tree,
     to_csi,
+    key: whole,
 };
 
 /// Parameters that the plugin did not know are dropped, those for this program among them.

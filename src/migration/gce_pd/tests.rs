@@ -127,3 +127,12 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
     assert_eq!(attributes["partition"], "", "none is told so");
     assert_eq!(affinity_of(&PLUGIN, &bare), affinity(&[&[(ZONE, &["us-east1-a"])]]));
 }
+
+#[test]
+fn a_disk_is_the_same_whether_its_project_is_told() {
+    let told = key("projects/p/zones/us-east1-a/disks/pd");
+    assert_eq!(told, key("projects/UNSPECIFIED/zones/us-east1-a/disks/pd"));
+    assert_ne!(told, key("projects/p/zones/us-east1-b/disks/pd"));
+    assert_ne!(told, key("projects/p/regions/us-east1/disks/pd"));
+    assert_eq!((key("odd"), key("projects/odd")), ("odd", "projects/odd"));
+}
