@@ -32,10 +32,16 @@ pub struct VolumeBook(Arc<Shared>);
 struct Shared {
     identity: Identity,
     claims: ClaimBook,
-    /// What tells the driver's volumes apart, of one of them.
-    key: Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>,
+    in_reach: InReach,
+    key: Key,
     inner: Mutex<Inner>,
 }
+
+/// Whether a volume is for this process to look after.
+type InReach = Box<dyn Fn(&Volume) -> bool + Send + Sync>;
+
+/// What tells the driver's volumes apart; none for a volume that is no driver's of ours.
+type Key = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
@@ -103,15 +109,16 @@ impl Glance {
 }
 
 impl VolumeBook {
-    /// An empty book, which tells `claims` of the volumes that go past. `key` tells the
-    /// driver's volumes apart.
+    /// An empty book, which tells `claims` of the volumes that go past, and keeps those that are
+    /// `in_reach`. Two with the same `key` are the same volume of the driver.
     pub fn new(
         identity: Identity,
         claims: ClaimBook,
+        in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
         key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        let key = Box::new(key);
-        Self(Arc::new(Shared { identity, claims, key, inner: Mutex::default() }))
+        let (in_reach, key) = (Box::new(in_reach), Box::new(key));
+        Self(Arc::new(Shared { identity, claims, in_reach, key, inner: Mutex::default() }))
     }
 
     /// Takes in what the volume watch shows.
@@ -154,7 +161,7 @@ impl VolumeBook {
     fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
         let closed = self.0.claims.volume_passes(&volume);
         let name = volume.name().to_owned();
-        let due = if self.0.identity.owns_volume(&volume) { due(&volume) } else { Due::Nothing };
+        let due = self.0.due(&volume);
         let interesting = due != Due::Nothing;
         let key = (self.0.key)(&volume);
         let mut inner = self.0.inner.lock();
@@ -263,6 +270,20 @@ impl VolumeBook {
 }
 
 impl Shared {
+    /// What is due here for a volume that goes past. Of those out of reach only the finalizer comes
+    /// off, since the process that reaches it may be gone for good.
+    fn due(&self, volume: &Volume) -> Due {
+        if !self.identity.owns_volume(volume) {
+            return Due::Nothing;
+        }
+        match due(volume) {
+            Due::Nothing => Due::Nothing,
+            Due::Unprotect => Due::Unprotect,
+            due if (self.in_reach)(volume) => due,
+            _ => Due::Nothing,
+        }
+    }
+
     /// The PersistentVolume is gone: the volumes in work that waited for its handle, by name.
     fn freed(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
         let Some(key) = (self.key)(gone) else { return Vec::new() };

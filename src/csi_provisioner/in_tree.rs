@@ -6,11 +6,13 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use k8s_openapi::api::core::v1::VolumeNodeAffinity;
+
 use super::Settings;
 use crate::{
     controller::provisioner::{Failure, Order},
     kube_api::views::{StorageClass, Volume},
-    migration::{Migration, Untranslatable},
+    migration::{CsiVolume, Migration, Untranslatable},
 };
 
 impl Settings {
@@ -63,12 +65,28 @@ impl Settings {
                 "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
                 csi.driver, self.driver_name
             ))),
-            (None, Some(_)) => self.translated_handle(volume).map(Cow::Owned),
+            (None, Some(_)) => self
+                .translated(volume)
+                .map(|translated| Cow::Owned(translated.source.volume_handle)),
             (None, None) => Err(Failure::new("invalid CSI PV")),
         }
     }
 
-    fn translated_handle(&self, volume: &Volume) -> Result<String, Failure> {
+    /// Which nodes can reach a volume, in the driver's topology keys.
+    ///
+    /// # Errors
+    /// As of [`Settings::handle`], for in-tree volumes.
+    pub(super) fn node_affinity<'a>(
+        &self,
+        volume: &'a Volume,
+    ) -> Result<Option<Cow<'a, VolumeNodeAffinity>>, Failure> {
+        if volume.spec.in_tree.is_none() {
+            return Ok(volume.spec.node_affinity.as_ref().map(Cow::Borrowed));
+        }
+        Ok(self.translated(volume)?.node_affinity.map(Cow::Owned))
+    }
+
+    fn translated(&self, volume: &Volume) -> Result<CsiVolume, Failure> {
         let foreign = || {
             Failure::new(format!(
                 "the volume belongs to an in-tree plugin that the CSI driver {:?} did not take over from, but its annotation names the driver: it is not deleted",
@@ -76,11 +94,10 @@ impl Settings {
             ))
         };
         let migration = self.migration.ok_or_else(foreign)?;
-        match migration.to_csi(volume) {
-            Ok(translated) => Ok(translated.source.volume_handle),
-            Err(Untranslatable::OtherPlugin(_)) => Err(foreign()),
-            Err(why) => Err(Failure::new(why)),
-        }
+        migration.to_csi(volume).map_err(|why| match why {
+            Untranslatable::OtherPlugin(_) => foreign(),
+            why => Failure::new(why),
+        })
     }
 }
 
