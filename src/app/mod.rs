@@ -202,7 +202,7 @@ impl<'a> Program<'a> {
 
     /// Starts watching: a standby does this too.
     fn watch(&self, tasks: &Tasks) {
-        self.controller.watch();
+        self.controller.watch(|_| {});
         if let Some(attachments) = &self.attachments {
             let reflector = Reflector::new(
                 &self.lanes.objects,

@@ -20,7 +20,6 @@ use super::{
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
-    exclusive::Exclusive,
     leftover::Leftover,
     open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
@@ -35,7 +34,7 @@ use crate::{
     },
     metrics::ControllerMetrics,
     runtime::{Random, Tasks},
-    workqueue::Verdict,
+    workqueue::{Exclusive, Verdict},
 };
 
 /// The shortest and the longest wait before an open call is asked after.

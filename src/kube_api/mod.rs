@@ -48,7 +48,7 @@ pub use kind::Kind;
 pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 pub use proxy::{BadProxy, Proxies};
-pub use raw::{Edit, Edited};
+pub use raw::{Edit, Edited, WriteBy};
 pub use reflector::{Observer, Reflector, Sighting};
 pub use scope::Scope;
 pub use transport::{Transport, transport};
