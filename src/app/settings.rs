@@ -61,6 +61,8 @@ pub(super) fn provisioner_settings(
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
+        cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
+        prevent_volume_mode_conversion: provisioning.prevent_volume_mode_conversion,
     }
 }
 

@@ -306,7 +306,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
         let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Order { claim: Arc::clone(claim), class, volume_name, selected_node }
+        Order { claim: Arc::clone(claim), class, volume_name, selected_node, source: None }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.

@@ -27,6 +27,7 @@ pub mod ownership;
 pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
+pub mod source;
 pub mod volume_book;
 pub mod volumes;
 

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
+    source::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
@@ -72,6 +73,9 @@ pub struct Order {
     pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
+    /// What the open call asked to make the volume from; none where no call is open, or where
+    /// the volume is made empty.
+    pub source: Option<Pinned>,
 }
 
 /// How an attempt to provision ended.
@@ -169,6 +173,12 @@ impl Failure {
             strain: Strain::Unknown,
             awaited: Vec::new(),
         }
+    }
+
+    /// The same, told with `prefix` before it.
+    #[must_use]
+    pub fn prefixed(self, prefix: &str) -> Self {
+        Self { message: format!("{prefix}{}", self.message), ..self }
     }
 
     /// A failure that says nothing about whether an earlier call left a volume behind.

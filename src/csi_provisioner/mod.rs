@@ -73,6 +73,10 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The feature gate CrossNamespaceVolumeDataSource.
+    pub cross_namespace_sources: bool,
+    /// `--prevent-volume-mode-conversion`.
+    pub prevent_volume_mode_conversion: bool,
 }
 
 impl Settings {

@@ -33,6 +33,8 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
         extra_create_metadata: false,
         controller_publish_readonly: false,
         volume_attributes_classes: true,
+        cross_namespace_sources: false,
+        prevent_volume_mode_conversion: true,
     }
 }
 
@@ -53,6 +55,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        source: None,
     }
 }
 

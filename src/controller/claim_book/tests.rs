@@ -41,6 +41,7 @@ fn order(uid: &str) -> Order {
         class: Arc::default(),
         volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
+        source: None,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     controller::{
         ownership,
         provisioner::{Failure, Order},
+        source::{Pinned, Source},
     },
     kube_api::views::{Claim, StorageClass, View as _},
 };
@@ -49,6 +50,9 @@ pub struct Record {
     /// Whether the class said that volumes are kept (safety rule 9).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
+    /// What the volume is made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -67,6 +71,7 @@ impl Record {
             class: order.class.name().to_owned(),
             class_uid: order.class.uid().to_owned(),
             retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
+            source: order.source.as_ref().map(|pinned| pinned.source().clone()),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         }
@@ -134,6 +139,7 @@ pub fn reopen(
         selected_node: ownership::selected_node(claim).map(str::to_owned),
         volume_name,
         class,
+        source: None,
     };
     let now = order.volume_name.as_deref().unwrap_or_default();
     let Some(name) =
@@ -144,6 +150,7 @@ pub fn reopen(
     };
     order.volume_name = Ok(name.to_owned());
     order.selected_node.clone_from(&record.node);
+    order.source = record.source.clone().map(Pinned::Recorded);
     // A class that was made again just as it was serves as well.
     let same_class = record.class_uid.is_empty()
         || record.class_uid == order.class.uid()
@@ -223,6 +230,7 @@ mod tests {
             class: class("class-1", "hdd"),
             volume_name: Ok(format!("old-{UID}")),
             selected_node: Some("node-1".into()),
+            source: None,
         }
     }
 
@@ -352,7 +360,7 @@ mod tests {
             retain: bool,
         ) {
             let [driver, volume, class, class_uid, digest, since] = texts.try_into().unwrap();
-            let record = Record { driver, volume, node, class, class_uid, retain, digest, since };
+            let record = Record { driver, volume, node, class, class_uid, retain, source, digest, since };
             let text = record.encode().unwrap();
             proptest::prop_assert!(!text.contains('\n'));
             proptest::prop_assert_eq!(Record::decode(&text), record);
