@@ -30,9 +30,9 @@ use self::{
     },
 };
 use crate::{
-    controller::{self, Controller, classes::Classes},
+    controller::{self, Controller, classes::Classes, events::ClaimEvents},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Attachments, CsiProvisioner},
+    csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT},
     flags::Flags,
     http::{self, Routes},
     kube_api::{Lanes, Reflector, Scope, Transport, events::Recorder, reflector},
@@ -167,6 +167,7 @@ impl<'a> Program<'a> {
             lanes.objects.clone(),
             classes.clone(),
             attachments.clone(),
+            ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
         );
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());

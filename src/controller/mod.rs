@@ -253,9 +253,11 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_claims(&self) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
-        let synced = self.synced.claims.clone();
+        let (synced, waits) = (self.synced.claims.clone(), self.claims.waits.clone());
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
+            // Others may wait for a claim that is of no interest itself: it is to be cloned.
+            queues.wake_claims(waits.of_shown(&sighting));
             let claims = book.observe(sighting);
             // Nobody is left to mend what keeps its volume from being saved.
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));

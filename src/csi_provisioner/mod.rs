@@ -30,20 +30,24 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
+use data_source::{Copyable, NotUsed};
 pub use names::VolumeNaming;
+use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 
 use crate::{
     controller::{
         classes::Classes,
+        events::ClaimEvents,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        source::Pinned,
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
-        proto::DeleteVolumeRequest,
+        proto::{self, CreateVolumeRequest, DeleteVolumeRequest},
     },
     kube_api::{
         Client,
@@ -53,6 +57,9 @@ use crate::{
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
 const DISCARD_TRIES: usize = 5;
+
+/// The component of events that only this provisioner tells, as in the original.
+pub const EVENT_COMPONENT: &str = "external-provisioner";
 
 /// What flags and driver decide about provisioning, once, at the start.
 #[derive(Debug, Clone)]
@@ -95,7 +102,16 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Tells what only this provisioner has to tell.
+    events: ClaimEvents,
     settings: Arc<Settings>,
+}
+
+/// What a `CreateVolume` needs, and what its answer is made into a PersistentVolume with.
+#[derive(Debug)]
+pub struct Request {
+    prepared: Prepared,
+    credentials: Credentials,
 }
 
 /// What a `DeleteVolume` needs.
@@ -109,33 +125,40 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `attachments` are asked before a volume is deleted, where there are any to ask. `events`
+    /// tell as [`EVENT_COMPONENT`].
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        events: ClaimEvents,
         settings: Settings,
     ) -> Self {
-        Self { driver, client, classes, attachments, settings: Arc::new(settings) }
+        Self { driver, client, classes, attachments, events, settings: Arc::new(settings) }
     }
 
-    async fn create(&self, order: &Order) -> Result<Outcome, Outcome> {
-        data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
-        let credentials = self
-            .credentials(&prepared.secret, CREATE_VOLUME)
-            .map_err(|unsent| Outcome::NoChange(Failure::new(unsent)))?;
-        let mut request = prepared.request.clone();
-        request.secrets = credentials.expose();
-        let answer = self.driver.create_volume(request).await.and_then(created_volume);
-        let volume = answer.map_err(|error| errors::create_outcome(&error, false))?;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Err(Outcome::Unusable(Box::new(leftover)));
-        }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
-        Ok(Outcome::Provisioned(Box::new(Made { volume, credentials })))
+    /// Asks for the volume.
+    async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
+        let secrets = request.credentials.expose();
+        let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
+        self.driver.create_volume(request).await.and_then(created_volume)
+    }
+
+    /// What the claim names as its source. That somebody else makes volumes from such a thing
+    /// is told to the claim's user.
+    async fn source<'a>(&self, order: &'a Order) -> Result<Option<Copyable<'a>>, NotAsked> {
+        let named = data_source::identify(&self.client, &self.settings, order).await;
+        named.map_err(|why| match why {
+            NotUsed::Failed(failure) => NotAsked::Failed(failure),
+            NotUsed::LeftToPopulator { kind } => {
+                self.events.left_to_populator(&order.claim);
+                let reason = format!(
+                    "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
+                );
+                NotAsked::Ignored { reason }
+            }
+        })
     }
 
     /// A secret's values as a call of this method carries them.
@@ -187,6 +210,7 @@ impl CsiProvisioner {
 
 impl Provisioner for CsiProvisioner {
     type Removal = Removal;
+    type Request = Request;
 
     fn name(&self) -> &str {
         &self.settings.driver_name
@@ -210,8 +234,28 @@ impl Provisioner for CsiProvisioner {
         true
     }
 
-    async fn provision(&self, order: Order) -> Outcome {
-        self.create(&order).await.unwrap_or_else(|refused| refused)
+    async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
+        let named = self.source(order).await?;
+        let prepared =
+            request::prepare(&self.client, &self.settings, order, named.as_ref()).await?;
+        order.source = prepared.source.clone().map(Pinned::Asked);
+        let credentials =
+            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        Ok(Request { prepared, credentials })
+    }
+
+    async fn create(&self, order: &Order, request: Request) -> Outcome {
+        let volume = match self.call(&request).await {
+            Ok(volume) => volume,
+            Err(error) => return errors::create_outcome(&error, false),
+        };
+        let Request { prepared, credentials } = request;
+        if let Some(defect) = defects::find(&prepared, &volume) {
+            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+            return Outcome::Unusable(Box::new(leftover));
+        }
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
+        Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
     async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {

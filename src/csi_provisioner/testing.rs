@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::{Settings, VolumeNaming};
 use crate::{
-    controller::provisioner::{Order, Outcome},
+    controller::{
+        provisioner::{NotAsked, Order},
+        source::{Source, SourceKind},
+    },
     csi::{
         Capabilities,
         proto::{
@@ -59,17 +62,28 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
     }
 }
 
+/// A snapshot that volumes are made from.
+pub(super) fn source() -> Source {
+    Source {
+        kind: SourceKind::Snapshot,
+        namespace: "shop".into(),
+        name: "snap".into(),
+        uid: "snap-uid".into(),
+        handle: "snap-handle".into(),
+    }
+}
+
 fn merge(into: &mut Value, from: &Value) {
     for (key, value) in from.as_object().unwrap() {
         into[key] = value.clone();
     }
 }
 
-/// The words of an outcome that stopped before a call.
-pub(super) fn refusal(outcome: Outcome) -> String {
+/// The words in which a call was not made.
+pub(super) fn refusal(outcome: NotAsked) -> String {
     match outcome {
-        Outcome::NoChange(failure) => failure.to_string(),
-        other => panic!("{other:?}"),
+        NotAsked::Failed(failure) => failure.to_string(),
+        other @ NotAsked::Ignored { .. } => panic!("{other:?}"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     kube_api::{
         ApiError, Client, Name,
         quantity::Quantity,
-        views::{CloneSource, Claim, View as _, Volume},
+        views::{Claim, CloneSource, View as _, Volume},
     },
 };
 
@@ -128,8 +128,7 @@ fn check_claim(ask: &Ask<'_>, source: &CloneSource) -> Result<(), Unusable> {
 /// finalizer, and the claim was there before. Otherwise the two would wait for each other for
 /// ever. A claim that came after the deletion is refused, so that the source can go at last.
 fn is_held_for(claim: &Claim, source: &CloneSource) -> bool {
-    let (born, deleted) =
-        (&claim.metadata.creation_timestamp, &source.metadata.deletion_timestamp);
+    let (born, deleted) = (&claim.metadata.creation_timestamp, &source.metadata.deletion_timestamp);
     let was_before = matches!((born, deleted), (Some(born), Some(deleted)) if born.0 < deleted.0);
     was_before && source.has_finalizer(PROTECTION)
 }
@@ -195,7 +194,11 @@ fn bad_volume(volume: &str, why: &str) -> Unusable {
 fn check_mode(claim: &Claim, volume: &Volume) -> Result<(), Unusable> {
     let requested = mode(claim.spec.volume_mode.as_deref());
     let source_mode = mode(volume.spec.volume_mode.as_deref());
-    if requested == source_mode { Ok(()) } else { Err(Unusable::OtherMode { source_mode, requested }) }
+    if requested == source_mode {
+        Ok(())
+    } else {
+        Err(Unusable::OtherMode { source_mode, requested })
+    }
 }
 
 /// A volume mode; an unset one is Filesystem.

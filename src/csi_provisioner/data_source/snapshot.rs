@@ -171,10 +171,7 @@ fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> 
     let Some(least) = snapshot.status.restore_size.as_deref() else { return Ok(()) };
     let (claim, name) = (&ask.order.claim, || snapshot.name().to_owned());
     if !claim.spec.resources.requests.contains_key("storage") {
-        return Err(Unusable::NoSizeRequested {
-            claim: claim.name().to_owned(),
-            snapshot: name(),
-        });
+        return Err(Unusable::NoSizeRequested { claim: claim.name().to_owned(), snapshot: name() });
     }
     let least = Quantity::parse(least).map_err(|why| Unusable::OddSize {
         snapshot: name(),
@@ -193,8 +190,7 @@ fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> 
 
 /// Checks that the volume mode stays, or may change. A mode that is not said is not compared.
 fn check_mode(claim: &Claim, content: &VolumeSnapshotContent) -> Result<(), Unusable> {
-    let (Some(source), Some(wanted)) =
-        (&content.spec.source_volume_mode, &claim.spec.volume_mode)
+    let (Some(source), Some(wanted)) = (&content.spec.source_volume_mode, &claim.spec.volume_mode)
     else {
         return Ok(());
     };

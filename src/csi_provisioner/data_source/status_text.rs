@@ -76,8 +76,7 @@ fn modification(status: &ModifyVolumeStatus) -> String {
 fn quantity(text: &str) -> String {
     let Ok(quantity) = Quantity::parse(text) else { return text.to_owned() };
     let kept = if text == "0" { text } else { quantity.verbatim().unwrap_or_default() };
-    let (number, power, format) =
-        parts(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
+    let (number, power, format) = parts(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
     format!("{{{{{number} {power}}} {{<nil>}} {kept} {format}}}")
 }
 
