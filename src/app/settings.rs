@@ -3,10 +3,11 @@
 use super::World;
 use crate::{
     controller::{self, open_calls},
-    csi::Driver,
+    csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{Settings, VolumeNaming},
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
+    protection,
     runtime::{Clock, Random},
 };
 
@@ -41,6 +42,20 @@ fn open_calls_settings(safety: &flags::Safety) -> open_calls::Settings {
     open_calls::Settings { mode, timeout: safety.claim_protection_timeout }
 }
 
+/// How what volumes are made from is guarded.
+pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> protection::Settings {
+    let (provisioning, can) = (&flags.provisioning, &driver.capabilities().controller);
+    protection::Settings {
+        restores: can.contains(&Rpc::CreateDeleteSnapshot),
+        clones: can.contains(&Rpc::CloneVolume),
+        workers: provisioning.cloning_protection_workers,
+        sweep_interval: provisioning.snapshot_sweep_interval,
+        retry_start: provisioning.retry_start,
+        retry_max: provisioning.retry_max,
+        peers: flags.node_deployment.is_some(),
+    }
+}
+
 /// What shapes requests and PersistentVolumes.
 pub(super) fn provisioner_settings(
     flags: &Flags,
@@ -61,6 +76,8 @@ pub(super) fn provisioner_settings(
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
+        cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
+        prevent_volume_mode_conversion: provisioning.prevent_volume_mode_conversion,
     }
 }
 

@@ -391,6 +391,12 @@ impl ClaimBook {
         inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
     }
 
+    /// Whether the claim still needs what its volume is made from.
+    pub fn needs_source(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(Entry::needs_source)
+    }
+
     /// How long ago the claim was first seen; none when nothing is known of it.
     pub fn waited(&self, uid: &str) -> Option<Duration> {
         let inner = self.0.inner.lock();

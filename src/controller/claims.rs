@@ -190,6 +190,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             let verdict = self.step(uid, glance, audited, look).await;
             // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
             let settled = self.open_calls.settle(uid).await;
+            // What ended before its call, or while it was prepared, nobody else tells.
+            if !self.book.needs_source(uid) {
+                self.provisioner.closed(uid);
+            }
             if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
         };
         work.instrument(span).await
@@ -305,7 +309,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
         let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Order { claim: Arc::clone(claim), class, volume_name, selected_node }
+        Order { claim: Arc::clone(claim), class, volume_name, selected_node, source: None }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.

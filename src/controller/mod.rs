@@ -25,6 +25,7 @@ pub mod ownership;
 pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
+pub mod source;
 pub mod volume_book;
 pub mod volumes;
 
@@ -254,10 +255,12 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
-        let synced = self.synced.claims.clone();
+        let (synced, waits) = (self.synced.claims.clone(), self.claims.waits.clone());
         let observer = move |sighting| {
             also(&sighting);
             let complete = matches!(sighting, Sighting::Complete);
+            // Others may wait for a claim that is of no interest itself: it is to be cloned.
+            queues.wake_claims(waits.of_shown(&sighting));
             let claims = book.observe(sighting);
             // Nobody is left to mend what keeps its volume from being saved.
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));

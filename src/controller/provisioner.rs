@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
+    source::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
@@ -91,6 +92,9 @@ pub struct Order {
     pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
+    /// What the open call asked to make the volume from; none where no call is open, or where
+    /// the volume is made empty.
+    pub source: Option<Pinned>,
 }
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
@@ -197,6 +201,12 @@ impl Failure {
             strain: Strain::Unknown,
             awaited: Vec::new(),
         }
+    }
+
+    /// The same, told with `prefix` before it.
+    #[must_use]
+    pub fn prefixed(self, prefix: &str) -> Self {
+        Self { message: format!("{prefix}{}", self.message), ..self }
     }
 
     /// Objects whose change may end it.

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
+use data_source::{Copyable, NotUsed};
 pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
@@ -38,9 +39,11 @@ use secrets::{NotText, SecretValues};
 use crate::{
     controller::{
         classes::Classes,
+        events::ClaimEvents,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
         provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        source::{Pinned, Source, SourceKind},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -50,10 +53,14 @@ use crate::{
         Client,
         views::{Claim, View as _, Volume},
     },
+    protection::{self, NamedSource, Protection, Unprotected},
 };
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
 const DISCARD_TRIES: usize = 5;
+
+/// The component of events that only this provisioner tells, as in the original.
+pub const EVENT_COMPONENT: &str = "external-provisioner";
 
 /// What flags and driver decide about provisioning, once, at the start.
 #[derive(Debug, Clone)]
@@ -74,6 +81,10 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The feature gate CrossNamespaceVolumeDataSource.
+    pub cross_namespace_sources: bool,
+    /// `--prevent-volume-mode-conversion`.
+    pub prevent_volume_mode_conversion: bool,
 }
 
 impl Settings {
@@ -92,6 +103,10 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Guards what volumes are made from.
+    protection: Protection,
+    /// Tells what only this provisioner has to tell.
+    events: ClaimEvents,
     settings: Arc<Settings>,
 }
 
@@ -114,14 +129,18 @@ pub struct Removal {
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
     /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `protection` guards sources. `events` tell as [`EVENT_COMPONENT`].
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        protection: Protection,
+        events: ClaimEvents,
         settings: Settings,
     ) -> Self {
-        Self { driver, client, classes, attachments, settings: Arc::new(settings) }
+        let settings = Arc::new(settings);
+        Self { driver, client, classes, attachments, protection, events, settings }
     }
 
     /// Asks for the volume.
@@ -129,6 +148,45 @@ impl CsiProvisioner {
         let secrets = request.credentials.expose();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
         self.driver.create_volume(request).await.and_then(created_volume)
+    }
+
+    /// What the claim names as its source. That somebody else makes volumes from such a thing
+    /// is told to the claim's user.
+    async fn source<'a>(&self, order: &'a Order) -> Result<Option<Copyable<'a>>, NotAsked> {
+        let named = data_source::identify(&self.client, &self.settings, order).await;
+        named.map_err(|why| match why {
+            NotUsed::Failed(failure) => NotAsked::Failed(failure),
+            NotUsed::LeftToPopulator { kind } => {
+                self.events.left_to_populator(&order.claim);
+                let reason = format!(
+                    "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
+                );
+                NotAsked::Ignored { reason }
+            }
+        })
+    }
+
+    /// Guards the source of a call that is about to begin. One that is open is followed also where
+    /// its source is gone by now: the driver may have made the volume.
+    async fn guard(
+        &self,
+        claim: &Claim,
+        source: &Source,
+        open: Option<&Pinned>,
+    ) -> Result<(), Failure> {
+        let named = named_source(source);
+        let guarded = match open {
+            // Nothing is put on whatever the record of a claim names that its user has deleted:
+            // that user may have written the record.
+            Some(Pinned::Recorded(_)) if claim.is_terminating() => {
+                self.protection.hold(claim.uid(), &named, &source.uid).await
+            }
+            _ => self.protection.take(claim.uid(), &named, &source.uid).await,
+        };
+        match guarded {
+            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if open.is_some() => Ok(()),
+            guarded => guarded.map_err(Failure::new),
+        }
     }
 
     /// A secret's values as a call of this method carries them.
@@ -205,11 +263,21 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
+        let named = self.source(order).await?;
+        let prepared =
+            request::prepare(&self.client, &self.settings, order, named.as_ref()).await?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        // Last of all: what is refused or waits holds no source.
+        if let Some(source) = &prepared.source {
+            self.guard(&order.claim, source, order.source.as_ref()).await?;
+        }
+        order.source = prepared.source.clone().map(Pinned::Asked);
         Ok(Request { prepared, credentials })
+    }
+
+    fn closed(&self, claim_uid: &str) {
+        self.protection.closed(claim_uid);
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
@@ -218,7 +286,7 @@ impl Provisioner for CsiProvisioner {
             Err(error) => return errors::create_outcome(&error, false),
         };
         let Request { prepared, credentials } = request;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
+        if let Some(defect) = defects::find(&prepared, &volume) {
             let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
             return Outcome::Unusable(Box::new(leftover));
         }
@@ -259,4 +327,13 @@ impl Provisioner for CsiProvisioner {
         let deleted = self.driver.delete_volume(request).await;
         deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
     }
+}
+
+/// The source as protection knows it.
+fn named_source(source: &Source) -> NamedSource {
+    let kind = match source.kind {
+        SourceKind::Snapshot => protection::SourceKind::Snapshot,
+        SourceKind::Claim => protection::SourceKind::Claim,
+    };
+    NamedSource { kind, namespace: source.namespace.clone(), name: source.name.clone() }
 }

@@ -18,7 +18,7 @@ use crate::kube_api::{
 
 /// What is known of sources and of those that need them.
 #[derive(Debug)]
-pub struct Holders {
+pub(super) struct Holders {
     /// Whether others make volumes of the same sources beside this process.
     peers: bool,
     claims: Cache<Kept>,
@@ -55,7 +55,7 @@ struct Held {
 
 /// An object that wears our finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worn {
+pub(super) struct Worn {
     /// The object's UID.
     pub uid: String,
     /// How the finalizer came there.
@@ -64,7 +64,7 @@ pub struct Worn {
 
 /// How a finalizer came onto a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub(super) enum Origin {
     /// This process put it there: whoever needs it, began here.
     Ours,
     /// It was there already: a process before this one, or one beside it, may need it.
@@ -73,7 +73,7 @@ pub enum Origin {
 
 /// What is due for a source's finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Due {
+pub(super) enum Due {
     /// Nothing: it wears none that is ours to take off.
     Nothing,
     /// It stays: somebody needs the source.
@@ -86,7 +86,7 @@ pub enum Due {
 
 impl Holders {
     /// Nothing is known yet. `peers`: others make volumes of the same sources at the same time.
-    pub fn new(peers: bool) -> Self {
+    pub(super) fn new(peers: bool) -> Self {
         Self {
             peers,
             claims: Cache::default(),
@@ -98,7 +98,7 @@ impl Holders {
     }
 
     /// Takes in what the watch of claims shows, and names the sources to look at now.
-    pub fn observe(&mut self, sighting: &Sighting<Claim>) -> BTreeSet<NamedSource> {
+    pub(super) fn observe(&mut self, sighting: &Sighting<Claim>) -> BTreeSet<NamedSource> {
         match sighting {
             Sighting::Restarted => {
                 self.claims.restarted();
@@ -168,7 +168,7 @@ impl Holders {
 
     /// A restore or clone for the claim begins: from now on it holds its source. Whether it did
     /// not before.
-    pub fn begin(&mut self, claim: &str, source: &NamedSource) -> bool {
+    pub(super) fn begin(&mut self, claim: &str, source: &NamedSource) -> bool {
         if let Some(kept) = self.claims.get_mut(claim) {
             kept.closed = false;
         }
@@ -181,7 +181,7 @@ impl Holders {
     }
 
     /// The claim needs its source no longer. Names the sources to look at now.
-    pub fn closed(&mut self, claim: &str) -> BTreeSet<NamedSource> {
+    pub(super) fn closed(&mut self, claim: &str) -> BTreeSet<NamedSource> {
         let mut touched: BTreeSet<NamedSource> = self.end(claim).into_iter().collect();
         if let Some(kept) = self.claims.get_mut(claim)
             && !std::mem::replace(&mut kept.closed, true)
@@ -193,7 +193,7 @@ impl Holders {
     }
 
     /// What was begun for the claim holds its source no longer: which one that was.
-    pub fn end(&mut self, claim: &str) -> Option<NamedSource> {
+    pub(super) fn end(&mut self, claim: &str) -> Option<NamedSource> {
         let source = self.begun.remove(claim)?;
         if let Some(held) = self.held.get_mut(&source) {
             held.by.remove(claim);
@@ -207,13 +207,13 @@ impl Holders {
     }
 
     /// Whether the object `uid` is known to wear the finalizer, for something that was begun here.
-    pub fn is_worn(&self, source: &NamedSource, uid: &str) -> bool {
+    pub(super) fn is_worn(&self, source: &NamedSource, uid: &str) -> bool {
         let worn = self.held.get(source).and_then(|held| held.worn.as_ref());
         worn.is_some_and(|worn| worn.uid == uid)
     }
 
     /// The source was seen to wear the finalizer.
-    pub fn worn(&mut self, source: &NamedSource, worn: Worn) {
+    pub(super) fn worn(&mut self, source: &NamedSource, worn: Worn) {
         if let Some(held) = self.held.get_mut(source) {
             // Where it was found once, others may need it still.
             held.worn = held.worn.take().filter(|known| known.uid == worn.uid).or(Some(worn));
@@ -221,7 +221,7 @@ impl Holders {
     }
 
     /// The finalizer of a snapshot was taken off, or the snapshot is gone.
-    pub fn taken_off(&mut self, source: &NamedSource) {
+    pub(super) fn taken_off(&mut self, source: &NamedSource) {
         if let Some(held) = self.held.get_mut(source) {
             held.worn = None;
             if held.by.is_empty() {
@@ -231,7 +231,7 @@ impl Holders {
     }
 
     /// Decides what is due for the source's finalizer.
-    pub fn due(&self, source: &NamedSource) -> Due {
+    pub(super) fn due(&self, source: &NamedSource) -> Due {
         let held = self.held.get(source);
         if held.is_some_and(|held| !held.by.is_empty()) {
             return Due::Keep;
@@ -255,20 +255,20 @@ impl Holders {
     }
 
     /// Whether nobody known needs the source, which wears our finalizer: a crash may have left it.
-    pub fn is_orphan(&self, source: &NamedSource) -> bool {
+    pub(super) fn is_orphan(&self, source: &NamedSource) -> bool {
         let held = self.held.get(source).is_some_and(|held| !held.by.is_empty());
         !held && !self.is_named(source)
     }
 
     /// The source that the claim, read live, names and needs.
-    pub fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
+    pub(super) fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
         let closed = self.claims.get(claim.uid()).is_some_and(|kept| kept.closed);
         let names = is_pending(claim).then(|| NamedSource::of(claim)).flatten()?;
         (!closed || names.kind == SourceKind::Claim).then_some(names)
     }
 
     /// Every source of clones that is deleted and wears our finalizer.
-    pub fn leaving(&self) -> Vec<NamedSource> {
+    pub(super) fn leaving(&self) -> Vec<NamedSource> {
         self.leaving.keys().cloned().collect()
     }
 

@@ -23,7 +23,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    holders::{Due, Holders},
+    holders::{Due, Holders, Worn},
     writer::Writer,
 };
 pub use self::{
@@ -150,15 +150,39 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
     ) -> Result<(), Unprotected> {
+        self.begin(claim_uid, source, uid, Writer::put_on).await
+    }
+
+    /// The same of a source that may not deserve to be guarded: our finalizer stays where it is, and
+    /// is not put where it is not.
+    ///
+    /// # Errors
+    /// The API server does not say whether it is there.
+    pub async fn hold(
+        &self,
+        claim_uid: &str,
+        source: &NamedSource,
+        uid: &str,
+    ) -> Result<(), Unprotected> {
+        self.begin(claim_uid, source, uid, Writer::find).await
+    }
+
+    async fn begin(
+        &self,
+        claim_uid: &str,
+        source: &NamedSource,
+        uid: &str,
+        wear: impl AsyncFnOnce(&Writer, &NamedSource, &str) -> Result<Option<Worn>, Unprotected>,
+    ) -> Result<(), Unprotected> {
         // Before anything is read: from now on nobody frees it.
         let is_new = self.0.holders.lock().begin(claim_uid, source);
         let _held = self.0.exclusive.hold(&source.to_string()).await;
         if self.0.holders.lock().is_worn(source, uid) {
             return Ok(());
         }
-        let put_on = self.0.writer.put_on(source, uid).await;
+        let worn = wear(&self.0.writer, source, uid).await;
         let mut holders = self.0.holders.lock();
-        match put_on {
+        match worn {
             Ok(Some(worn)) => holders.worn(source, worn),
             Ok(None) => {}
             Err(error) => {

@@ -24,7 +24,9 @@ impl SourceKind {
     /// The finalizer that guards sources of the kind (reference 3.14, 3.15).
     pub fn finalizer(self) -> &'static str {
         match self {
-            Self::Snapshot => "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection",
+            Self::Snapshot => {
+                "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+            }
             Self::Claim => "provisioner.storage.kubernetes.io/cloning-protection",
         }
     }
@@ -95,8 +97,10 @@ mod tests {
 
     #[test]
     fn a_claim_names_snapshots_of_their_group_and_claims_of_any() {
-        let snapshot = |group: Value| json!({"apiGroup": group, "kind": "VolumeSnapshot", "name": "s"});
-        let claim = |group: Value| json!({"apiGroup": group, "kind": "PersistentVolumeClaim", "name": "o"});
+        let snapshot =
+            |group: Value| json!({"apiGroup": group, "kind": "VolumeSnapshot", "name": "s"});
+        let claim =
+            |group: Value| json!({"apiGroup": group, "kind": "PersistentVolumeClaim", "name": "o"});
         let table = [
             (snapshot(json!(SNAPSHOT_GROUP)), Some("VolumeSnapshot ns/s")),
             (snapshot(Value::Null), Some("VolumeSnapshot ns/s")),

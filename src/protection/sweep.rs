@@ -7,7 +7,7 @@
 //! shown yet are seen. Says nothing where there are no snapshots to list.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,

@@ -20,7 +20,7 @@ use crate::kube_api::{
 
 /// Writes finalizers.
 #[derive(Debug)]
-pub struct Writer {
+pub(super) struct Writer {
     client: Client,
     /// Whether snapshots may be updated and not patched, as was found out.
     updates: AtomicBool,
@@ -44,7 +44,7 @@ pub enum Unprotected {
 
 impl Writer {
     /// Writes by `client`.
-    pub fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self { client, updates: AtomicBool::new(false), told: AtomicBool::new(false) }
     }
 
@@ -53,16 +53,23 @@ impl Writer {
     ///
     /// # Errors
     /// It is not protected, and may not be used unprotected.
-    pub async fn put_on(&self, source: &NamedSource, uid: &str) -> Result<Option<Worn>, Unprotected> {
+    pub(super) async fn put_on(
+        &self,
+        source: &NamedSource,
+        uid: &str,
+    ) -> Result<Option<Worn>, Unprotected> {
         let finalizer = source.kind.finalizer();
         let add = |object: &mut Value| {
-            let leaving = object.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string);
+            let leaving =
+                object.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string);
             if leaving { Edit::Nothing } else { finalizers::add(object, finalizer) }
         };
         let origin = match self.edit(source, uid, add).await {
             Ok(Seen::Written) => Origin::Ours,
             Ok(Seen::Unchanged { wears: true }) => Origin::Found,
-            Ok(Seen::Unchanged { wears: false }) => return Err(Unprotected::Leaving(source.clone())),
+            Ok(Seen::Unchanged { wears: false }) => {
+                return Err(Unprotected::Leaving(source.clone()));
+            }
             Ok(Seen::Gone) => return Err(Unprotected::Gone(source.clone())),
             Err(error) if self.is_want_of_rights(source, &error) => return Ok(None),
             Err(error) => return Err(error.into()),
@@ -70,11 +77,30 @@ impl Writer {
         Ok(Some(Worn { uid: uid.to_owned(), origin }))
     }
 
+    /// Finds out whether the object `uid` wears the finalizer.
+    ///
+    /// # Errors
+    /// The API server does not say.
+    pub(super) async fn find(
+        &self,
+        source: &NamedSource,
+        uid: &str,
+    ) -> Result<Option<Worn>, Unprotected> {
+        match self.edit(source, uid, |_| Edit::Nothing).await {
+            Ok(Seen::Unchanged { wears: true }) => {
+                Ok(Some(Worn { uid: uid.to_owned(), origin: Origin::Found }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if self.is_want_of_rights(source, &error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Takes the finalizer off the object `uid`, where it stands and wears it and `still` allows.
     ///
     /// # Errors
     /// It may wear it still.
-    pub async fn take_off(
+    pub(super) async fn take_off(
         &self,
         source: &NamedSource,
         uid: &str,

@@ -41,6 +41,7 @@ fn order(uid: &str) -> Order {
         class: Arc::default(),
         volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
+        source: None,
     }
 }
 
@@ -450,8 +451,12 @@ async fn the_end_of_the_need_for_a_source_is_told() {
         book.saved("u");
     };
     let gone = |book: &ClaimBook| drop(book.observe(Sighting::Deleted(claim("u"))));
-    let refused = |book: &ClaimBook| drop(book.answered("u", &Outcome::Final(Failure::new("no"))));
-    let unknown = |book: &ClaimBook| drop(book.answered("u", &background()));
+    let refused = |book: &ClaimBook| {
+        book.answered("u", &Outcome::Final(Failure::new("no")));
+    };
+    let unknown = |book: &ClaimBook| {
+        book.answered("u", &background());
+    };
     let table: [(&[&dyn Fn(&ClaimBook)], bool); 8] = [
         (&[], false),
         (&[&saved], true),
