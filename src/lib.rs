@@ -54,6 +54,7 @@ pub mod leader;
 pub mod logging;
 pub mod metrics;
 pub mod preflight;
+pub mod protection;
 pub mod release_claims;
 pub mod runtime;
 pub mod workqueue;

@@ -88,7 +88,13 @@ impl Program<'_> {
             led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
         }
-        self.controller.work(stop.clone()).await;
+        let ended = CancellationToken::new();
+        let work = async {
+            self.controller.work(stop.clone()).await;
+            ended.cancel();
+        };
+        // What the last calls were made from is given back, too.
+        futures::future::join(work, self.protection.work(ended.clone())).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
-    settings::{controller_settings, lane_settings, provisioner_settings},
+    settings::{controller_settings, lane_settings, protection_settings, provisioner_settings},
     support::{
         connect, publishing, refuse_unsupported, refuse_unsupported_driver,
         serves_attributes_classes,
@@ -38,6 +38,7 @@ use crate::{
     kube_api::{Lanes, Reflector, Scope, Transport, events::Recorder, reflector},
     leader,
     metrics::Metrics,
+    protection::{self, Protection},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
 
@@ -100,6 +101,8 @@ struct Program<'a> {
     driver: Driver,
     recorder: Recorder,
     controller: Controller<CsiProvisioner>,
+    /// Guards what volumes are made from.
+    protection: Protection,
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
@@ -162,11 +165,19 @@ impl<'a> Program<'a> {
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
+        let protection = Protection::new(protection::Parts {
+            client: lanes.objects.clone(),
+            metrics: metrics.clone(),
+            random: random(),
+            tasks: tasks.clone(),
+            settings: protection_settings(flags, &driver),
+        });
         let provisioner = CsiProvisioner::new(
             driver.clone(),
             lanes.objects.clone(),
             classes.clone(),
             attachments.clone(),
+            protection.clone(),
             ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
         );
@@ -193,6 +204,7 @@ impl<'a> Program<'a> {
             driver,
             recorder,
             controller,
+            protection,
             classes,
             attachments,
             attributes_classes,
@@ -203,7 +215,8 @@ impl<'a> Program<'a> {
 
     /// Starts watching: a standby does this too.
     fn watch(&self, tasks: &Tasks) {
-        self.controller.watch();
+        let protection = self.protection.clone();
+        self.controller.watch(move |sighting| protection.observe(sighting));
         if let Some(attachments) = &self.attachments {
             let reflector = Reflector::new(
                 &self.lanes.objects,

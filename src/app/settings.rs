@@ -3,10 +3,11 @@
 use super::World;
 use crate::{
     controller::{self, open_calls},
-    csi::Driver,
+    csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{Settings, VolumeNaming},
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
+    protection,
     runtime::{Clock, Random},
 };
 
@@ -39,6 +40,20 @@ fn open_calls_settings(safety: &flags::Safety) -> open_calls::Settings {
         ClaimProtection::Off => open_calls::Mode::Off,
     };
     open_calls::Settings { mode, timeout: safety.claim_protection_timeout }
+}
+
+/// How what volumes are made from is guarded.
+pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> protection::Settings {
+    let (provisioning, can) = (&flags.provisioning, &driver.capabilities().controller);
+    protection::Settings {
+        restores: can.contains(&Rpc::CreateDeleteSnapshot),
+        clones: can.contains(&Rpc::CloneVolume),
+        workers: provisioning.cloning_protection_workers,
+        sweep_interval: provisioning.snapshot_sweep_interval,
+        retry_start: provisioning.retry_start,
+        retry_max: provisioning.retry_max,
+        peers: flags.node_deployment.is_some(),
+    }
 }
 
 /// What shapes requests and PersistentVolumes.

@@ -20,7 +20,6 @@ use super::{
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
-    exclusive::Exclusive,
     leftover::Leftover,
     open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
@@ -35,7 +34,7 @@ use crate::{
     },
     metrics::ControllerMetrics,
     runtime::{Random, Tasks},
-    workqueue::Verdict,
+    workqueue::{Exclusive, Verdict},
 };
 
 /// The shortest and the longest wait before an open call is asked after.
@@ -191,6 +190,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             let verdict = self.step(uid, glance, audited, look).await;
             // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
             let settled = self.open_calls.settle(uid).await;
+            // What ended before its call, or while it was prepared, nobody else tells.
+            if !self.book.needs_source(uid) {
+                self.provisioner.closed(uid);
+            }
             if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
         };
         work.instrument(span).await

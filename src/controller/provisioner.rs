@@ -57,6 +57,11 @@ pub trait Provisioner: Send + Sync + 'static {
     fn create(&self, order: &Order, request: Self::Request)
     -> impl Future<Output = Outcome> + Send;
 
+    /// The claim with this UID needs nothing any more of what its volume is made from: the volume
+    /// is saved, or the claim is gone and no call for it is open. Told at least once, perhaps for
+    /// claims that were never asked for; called with locks held, so nothing may be waited for.
+    fn closed(&self, _claim_uid: &str) {}
+
     /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
     fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
 

@@ -19,7 +19,6 @@ use super::{
     claim_book::{ClaimBook, Existence},
     claim_state::handle_of,
     events::{ClaimEvents, claim_key},
-    exclusive::Exclusive,
     finalizers,
     leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
@@ -31,7 +30,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
-    workqueue::{Queue, Verdict},
+    workqueue::{Exclusive, Queue, Verdict},
 };
 
 /// Saves PersistentVolumes. Clones share what is unsaved.

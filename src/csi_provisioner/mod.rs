@@ -43,7 +43,7 @@ use crate::{
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
         provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
-        source::Pinned,
+        source::{Pinned, Source, SourceKind},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -53,6 +53,7 @@ use crate::{
         Client,
         views::{Claim, View as _, Volume},
     },
+    protection::{self, NamedSource, Protection, Unprotected},
 };
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
@@ -102,6 +103,8 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Guards what volumes are made from.
+    protection: Protection,
     /// Tells what only this provisioner has to tell.
     events: ClaimEvents,
     settings: Arc<Settings>,
@@ -125,17 +128,19 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask. `events`
-    /// tell as [`EVENT_COMPONENT`].
+    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `protection` guards sources. `events` tell as [`EVENT_COMPONENT`].
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        protection: Protection,
         events: ClaimEvents,
         settings: Settings,
     ) -> Self {
-        Self { driver, client, classes, attachments, events, settings: Arc::new(settings) }
+        let settings = Arc::new(settings);
+        Self { driver, client, classes, attachments, protection, events, settings }
     }
 
     /// Asks for the volume.
@@ -159,6 +164,29 @@ impl CsiProvisioner {
                 NotAsked::Ignored { reason }
             }
         })
+    }
+
+    /// Guards the source of a call that is about to begin. One that is open is followed also where
+    /// its source is gone by now: the driver may have made the volume.
+    async fn guard(
+        &self,
+        claim: &Claim,
+        source: &Source,
+        open: Option<&Pinned>,
+    ) -> Result<(), Failure> {
+        let named = named_source(source);
+        let guarded = match open {
+            // Nothing is put on whatever the record of a claim names that its user has deleted:
+            // that user may have written the record.
+            Some(Pinned::Recorded(_)) if claim.is_terminating() => {
+                self.protection.hold(claim.uid(), &named, &source.uid).await
+            }
+            _ => self.protection.take(claim.uid(), &named, &source.uid).await,
+        };
+        match guarded {
+            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if open.is_some() => Ok(()),
+            guarded => guarded.map_err(Failure::new),
+        }
     }
 
     /// A secret's values as a call of this method carries them.
@@ -238,10 +266,18 @@ impl Provisioner for CsiProvisioner {
         let named = self.source(order).await?;
         let prepared =
             request::prepare(&self.client, &self.settings, order, named.as_ref()).await?;
-        order.source = prepared.source.clone().map(Pinned::Asked);
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        // Last of all: what is refused or waits holds no source.
+        if let Some(source) = &prepared.source {
+            self.guard(&order.claim, source, order.source.as_ref()).await?;
+        }
+        order.source = prepared.source.clone().map(Pinned::Asked);
         Ok(Request { prepared, credentials })
+    }
+
+    fn closed(&self, claim_uid: &str) {
+        self.protection.closed(claim_uid);
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
@@ -291,4 +327,13 @@ impl Provisioner for CsiProvisioner {
         let deleted = self.driver.delete_volume(request).await;
         deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
     }
+}
+
+/// The source as protection knows it.
+fn named_source(source: &Source) -> NamedSource {
+    let kind = match source.kind {
+        SourceKind::Snapshot => protection::SourceKind::Snapshot,
+        SourceKind::Claim => protection::SourceKind::Claim,
+    };
+    NamedSource { kind, namespace: source.namespace.clone(), name: source.name.clone() }
 }

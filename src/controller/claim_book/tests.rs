@@ -7,7 +7,7 @@ const DRIVER: &str = "d.example.com";
 
 fn book() -> ClaimBook {
     let identity = Identity { driver: DRIVER.into(), in_tree: None };
-    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")))
+    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
 }
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
@@ -110,7 +110,7 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None };
-    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
     book.start_working();
     book.observe(Sighting::Applied(claim("0a1b")));
     assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);
@@ -270,7 +270,7 @@ fn claims_are_found_by_their_class() {
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None };
-    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
     book.observe(Sighting::Applied(claim("first")));
     book.observe(Sighting::Applied(claim("second")));
     book.observe(Sighting::Deleted(claim("first")));
@@ -427,4 +427,70 @@ async fn our_own_mark_wakes_nobody() {
     assert!(book.observe(Sighting::Applied(marked("u", DRIVER))).is_empty());
     assert!(!book.standing("u").unwrap().open, "it says nothing new of the call");
     assert!(book.observe(Sighting::Applied(claim("u"))).is_empty());
+}
+
+/// A working book that knows the claim `u`, and the UIDs it told to be closed.
+fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
+    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&closed);
+    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let name = |uid: &str| Some(format!("pvc-{uid}"));
+    let book = ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
+    book.observe(Sighting::Complete);
+    book.start_working();
+    book.observe(Sighting::Applied(claim("u")));
+    (book, closed)
+}
+
+/// What a volume is made from is needed until the volume is saved, or nobody wants it and no call
+/// is open.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_need_for_a_source_is_told() {
+    let saved = |book: &ClaimBook| {
+        book.answered("u", &Outcome::Provisioned(Box::default()));
+        book.saved("u");
+    };
+    let gone = |book: &ClaimBook| drop(book.observe(Sighting::Deleted(claim("u"))));
+    let refused = |book: &ClaimBook| {
+        book.answered("u", &Outcome::Final(Failure::new("no")));
+    };
+    let unknown = |book: &ClaimBook| {
+        book.answered("u", &background());
+    };
+    let table: [(&[&dyn Fn(&ClaimBook)], bool); 8] = [
+        (&[], false),
+        (&[&saved], true),
+        (&[&unknown], false),
+        (&[&refused], false),
+        (&[&refused, &gone], true),
+        (&[&gone], false),
+        (&[&unknown, &gone], false),
+        (&[&gone, &refused], true),
+    ];
+    for (number, (steps, expected)) in table.into_iter().enumerate() {
+        let (book, closed) = with_closings();
+        assert!(book.called("u", &order("u")));
+        steps.iter().for_each(|step| step(&book));
+        assert_eq!(closed.lock().contains(&"u".to_owned()), expected, "row {number}");
+    }
+}
+
+#[test]
+fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
+    let terminating = claim_with("u", |claim| {
+        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let ends: [&dyn Fn(&ClaimBook); 4] = [
+        &|book| drop(book.observe(Sighting::Applied(terminating.clone()))),
+        &|book| drop(book.observe(Sighting::Applied(bound("u")))),
+        &|book| drop(book.observe(Sighting::Deleted(claim("u")))),
+        &|book| drop(book.volume_passes(&volume("pvc-u", "u"))),
+    ];
+    for end in ends {
+        let (book, closed) = with_closings();
+        book.observe(Sighting::Applied(claim("u")));
+        assert!(closed.lock().is_empty());
+        end(&book);
+        assert_eq!(*closed.lock(), ["u"]);
+    }
 }

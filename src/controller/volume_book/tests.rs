@@ -6,7 +6,7 @@ const DRIVER: &str = "d.example.com";
 
 fn books() -> (VolumeBook, ClaimBook) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None };
-    let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")));
+    let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")), |_| {});
     (VolumeBook::new(identity, claims.clone()), claims)
 }
 
