@@ -12,6 +12,8 @@ mod clone;
 mod grants;
 mod snapshot;
 mod status_text;
+#[cfg(test)]
+mod testing;
 
 use super::Settings;
 use crate::{
@@ -204,3 +206,6 @@ impl From<Failure> for NotUsed {
         Self::Failed(failure)
     }
 }
+
+#[cfg(test)]
+mod tests;
