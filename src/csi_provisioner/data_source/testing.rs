@@ -50,7 +50,7 @@ pub(super) async fn find_for(
     order: &Order,
 ) -> Result<Source, Failure> {
     let client = client(server);
-    let named: Copyable<'_> = match identify(&client, settings, order).await {
+    let named: Copyable = match identify(&client, settings, order).await {
         Ok(named) => named.unwrap(),
         Err(NotUsed::Failed(failure)) => return Err(failure),
         Err(NotUsed::LeftToPopulator { kind }) => panic!("{kind} left to a populator"),

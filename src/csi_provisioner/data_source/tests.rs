@@ -100,7 +100,7 @@ fn the_driver_is_told_the_handle_as_what_it_is_of() {
 }
 
 /// An order for a claim that names a snapshot of another namespace, and whose call is open.
-fn open(pinned: Pinned, deleted: bool) -> Order {
+fn open(pinned: PinnedSource, deleted: bool) -> Order {
     let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
     let order = order(&spec, &json!({}));
     let mut claim = (*order.claim).clone();
@@ -139,7 +139,7 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn an_open_call_is_repeated_with_the_source_it_was_asked_with_as_far_as_that_is_safe() {
-    let pins = || (Pinned::Asked(source()), Pinned::Recorded(source()));
+    let pins = || (PinnedSource::Asked(source()), PinnedSource::Recorded(source()));
     let ((asked, recorded), (live, deleted)) = (pins(), (false, true));
     let replaced = "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name";
     for (pinned, deleted, granted, uid, refused) in [
@@ -172,7 +172,7 @@ async fn an_open_call_is_repeated_with_the_source_it_was_asked_with_as_far_as_th
 
 #[tokio::test]
 async fn a_handle_that_a_record_makes_up_is_not_used_for_a_claim_that_lives() {
-    let forged = Pinned::Recorded(Source { handle: "somebody-elses".into(), ..source() });
+    let forged = PinnedSource::Recorded(Source { handle: "somebody-elses".into(), ..source() });
     let server = cluster(around(true, Some("snap-uid")));
     assert!(find_for(&server, &gated(), &open(forged, false)).await.is_err());
 }
