@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 
 /// How long an open call may take before its user is told that it still does: the warning of its
 /// unknown end is news enough before.
-const STILL_OPEN: Duration = Duration::from_secs(30);
+const STILL_OPEN: Duration = Duration::from_secs(20);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
