@@ -23,21 +23,30 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
-    settings::{controller_settings, lane_settings, protection_settings, provisioner_settings},
+    settings::{
+        controller_settings, lane_settings, protection_settings, provisioner_settings,
+        topology_settings,
+    },
     support::{
-        connect, publishing, refuse_unsupported, refuse_unsupported_driver,
+        connect, has_topology, publishing, refuse_unsupported, refuse_unsupported_publishing,
         serves_attributes_classes,
     },
 };
 use crate::{
-    controller::{self, Controller, classes::Classes, events::ClaimEvents},
+    controller::{self, Controller, awaited::Awaited, classes::Classes, events::ClaimEvents},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT},
+    csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Topology},
     flags::Flags,
     http::{self, Routes},
-    kube_api::{Lanes, Reflector, Scope, Transport, events::Recorder, reflector},
+    kube_api::{
+        Lanes, Reflector, Scope, Transport, View,
+        events::Recorder,
+        reflector,
+        views::{CsiNode, Node, VolumeAttachment},
+    },
     leader,
     metrics::Metrics,
+    nodes::{News, Nodes},
     protection::{self, Protection},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
@@ -106,6 +115,8 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Where it matters where nodes are: what is known of them.
+    nodes: Option<Nodes>,
     /// Whether classes of volume attributes are looked at.
     attributes_classes: bool,
     /// Whether this process leads; always without election.
@@ -159,7 +170,7 @@ impl<'a> Program<'a> {
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
         let publishing = publishing(flags, &driver, &lanes.objects).await?;
-        refuse_unsupported_driver(flags, &driver, &publishing)?;
+        refuse_unsupported_publishing(&publishing)?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
@@ -172,11 +183,16 @@ impl<'a> Program<'a> {
             tasks: tasks.clone(),
             settings: protection_settings(flags, &driver),
         });
+        let nodes = has_topology(flags, &driver).then(|| Nodes::of(driver.name()));
+        let topology = nodes.as_ref().map(|nodes| {
+            Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags))
+        });
         let provisioner = CsiProvisioner::new(
             driver.clone(),
             lanes.objects.clone(),
             classes.clone(),
             attachments.clone(),
+            topology,
             protection.clone(),
             ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
@@ -207,6 +223,7 @@ impl<'a> Program<'a> {
             protection,
             classes,
             attachments,
+            nodes,
             attributes_classes,
             leads,
             health,
@@ -218,15 +235,47 @@ impl<'a> Program<'a> {
         let protection = self.protection.clone();
         self.controller.watch(move |sighting| protection.observe(sighting));
         if let Some(attachments) = &self.attachments {
-            let reflector = Reflector::new(
-                &self.lanes.objects,
-                Scope::all(),
-                reflector::Settings::default(),
-                Arc::clone(&self.world.random),
-                &self.metrics,
-            );
+            let reflector = self.reflectors::<VolumeAttachment>()();
             let observer = attachments.observer(self.controller.volume_waker());
             tasks.vital("watch of VolumeAttachments", reflector.run(observer));
+        }
+        if let Some(nodes) = &self.nodes {
+            self.watch_nodes(nodes.clone(), tasks);
+        }
+    }
+
+    fn watch_nodes(&self, nodes: Nodes, tasks: &Tasks) {
+        let waker = Arc::new(self.controller.claim_waker());
+        let wake = move |news: News<'_>| {
+            waker(&match news {
+                News::CsiNode(name) => Awaited::object::<CsiNode>(None, name),
+                News::Node(name) => Awaited::object::<Node>(None, name),
+            });
+        };
+        let csi_nodes = self.reflectors::<CsiNode>()();
+        let observer = nodes.csi_node_observer(wake.clone());
+        tasks.vital("watch of CSINodes", csi_nodes.run(observer));
+        let reflectors = self.reflectors::<Node>();
+        tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
+    }
+
+    /// Makes reflectors of all objects of a kind.
+    fn reflectors<V: View>(&self) -> impl Fn() -> Reflector<V> + Send + Sync + use<V> {
+        let (client, metrics) = (self.lanes.objects.clone(), self.metrics.clone());
+        let random = Arc::clone(&self.world.random);
+        move || {
+            let settings = reflector::Settings::default();
+            Reflector::new(&client, Scope::all(), settings, Arc::clone(&random), &metrics)
+        }
+    }
+
+    /// A check of whether everything that is watched has been listed once; an error names what
+    /// has not.
+    fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let (controller, nodes) = (self.controller.readiness(), self.nodes.clone());
+        move || {
+            controller()?;
+            nodes.as_ref().map_or(Ok(()), Nodes::readiness)
         }
     }
 
@@ -238,7 +287,7 @@ impl<'a> Program<'a> {
         let scrapes = metrics.serve()?;
         let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
             .check("/healthz", || Ok(()))
-            .check("/readyz", self.controller.readiness());
+            .check("/readyz", self.readiness());
         if http.leader_election_check && self.flags.leader_election.is_some() {
             let check = move || health.check().map_err(|error| error.to_string());
             routes = routes.check(http::LEADER_ELECTION_CHECK, check);

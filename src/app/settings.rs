@@ -4,7 +4,7 @@ use super::World;
 use crate::{
     controller::{self, open_calls},
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Settings, VolumeNaming},
+    csi_provisioner::{Settings, TopologySettings, VolumeNaming},
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
     protection,
@@ -78,6 +78,15 @@ pub(super) fn provisioner_settings(
         volume_attributes_classes,
         cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
         prevent_volume_mode_conversion: provisioning.prevent_volume_mode_conversion,
+    }
+}
+
+/// What is told to drivers that know of places.
+pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
+    let provisioning = &flags.provisioning;
+    TopologySettings {
+        strict: provisioning.strict_topology,
+        immediate: provisioning.immediate_topology,
     }
 }
 

@@ -23,25 +23,20 @@ pub(super) fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what would be silently left undone with this driver.
-pub(super) fn refuse_unsupported_driver(
-    flags: &Flags,
-    driver: &Driver,
-    publishing: &Publishing,
-) -> Result<(), Error> {
-    if flags.gates.topology
-        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
-    {
-        return Err(Error::Unsupported(
-            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
-        ));
-    }
+/// Refuses what would be silently left undone with these flags.
+pub(super) fn refuse_unsupported_publishing(publishing: &Publishing) -> Result<(), Error> {
     match publishing {
         Publishing::Nothing => Ok(()),
         Publishing::To(_) => Err(Error::Unsupported(
             "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
         )),
     }
+}
+
+/// Whether it matters where the driver's volumes are.
+pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
+    let places = Service::VolumeAccessibilityConstraints;
+    flags.gates.topology && driver.capabilities().plugin.contains(&places)
 }
 
 /// Connects to the driver.

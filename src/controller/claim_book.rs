@@ -379,6 +379,11 @@ impl ClaimBook {
         self.change(uid, called).unwrap_or(false)
     }
 
+    /// The claim's selected node was given back: what is known of the claim is in doubt.
+    pub fn node_given_back(&self, uid: &str) {
+        self.change(uid, |entry| entry.doubt = Doubt::VolumeAndClaim);
+    }
+
     /// What will tell whether the claim still exists, whatever becomes of its entry.
     pub fn existence(&self, uid: &str) -> Existence {
         let inner = self.0.inner.lock();

@@ -309,7 +309,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
         let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Order { claim: Arc::clone(claim), class, volume_name, selected_node, source: None }
+        let claim = Arc::clone(claim);
+        Order { claim, class, volume_name, selected_node, source: None, topology: None }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
@@ -326,7 +327,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.book.volume_found(uid, &volume);
                 Err(Verdict::Done)
             }
-            Ok(LookUp::Bound) => Err(Verdict::Done),
+            // The event that says so comes.
+            Ok(LookUp::Moot) => Err(Verdict::Done),
             Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why, Duration::ZERO);
@@ -362,8 +364,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         // An open call is followed to its end even when nobody wants its volume any more.
         let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
-        if claim_in_doubt && !self.is_unbound(uid, &order.claim).await? {
-            return Ok(LookUp::Bound);
+        if claim_in_doubt && !self.still_asks(uid, order).await? {
+            return Ok(LookUp::Moot);
         }
         Ok(named)
     }
@@ -375,11 +377,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Whether the claim, read live, is still there under its UID and unbound.
-    async fn is_unbound(&self, uid: &str, claim: &Claim) -> Result<bool, ApiError> {
-        match self.client.get::<Claim>(Name::namespaced(claim.namespace(), claim.name())?).await {
+    /// Whether the claim, read live, is still there under its UID, unbound and for this node.
+    async fn still_asks(&self, uid: &str, order: &Order) -> Result<bool, ApiError> {
+        let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+        match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| live.uid() == uid && live.is_unbound()),
+            found => found.map(|live| {
+                let same_node = ownership::selected_node(&live) == order.selected_node.as_deref();
+                live.uid() == uid && live.is_unbound() && same_node
+            }),
         }
     }
 
@@ -391,7 +397,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let started = Instant::now();
         let request = match self.provisioner.prepare(&mut order).await {
             Ok(request) => request,
-            Err(why) => return self.not_asked(uid, &order, &why),
+            Err(why) => return self.not_asked(uid, &order, &why).await,
         };
         match self.open_calls.before_call(uid, &order).await {
             Ok(()) => {}
@@ -418,7 +424,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The attempt ended before its call.
-    fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
+    async fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
         let (next, polls) = self.book.not_asked(uid, why);
         match why {
             NotAsked::Ignored { reason } => {
@@ -429,8 +435,15 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.tell_failure(order, failure);
                 self.waits.wait(uid, failure.awaited().to_vec());
             }
+            NotAsked::Reschedule(failure) => {
+                self.tell_rescheduled(order, failure);
+                self.waits.wait(uid, failure.awaited().to_vec());
+            }
         }
-        self.come_back(next, polls)
+        match next {
+            Next::GiveNodeBack => self.give_node_back(order).await,
+            later => self.come_back(later, polls),
+        }
     }
 
     /// When the claim is worked on again, where nothing is to be done for it now.
@@ -488,10 +501,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.events.infeasible(&order.claim, &failure.to_string());
                 self.count_failure(&order.claim);
             }
-            Outcome::Reschedule(failure) => {
-                tracing::info!(error = %failure, "provisioning failed");
-                self.events.failed(&order.claim, &failure.to_string());
-            }
+            Outcome::Reschedule(failure) => self.tell_rescheduled(order, failure),
             Outcome::Background(failure)
                 if !self.book.warns(order.claim.uid(), failure.strain()) =>
             {
@@ -508,6 +518,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
         self.count_failure(&order.claim);
+    }
+
+    /// Tells the claim's user why another node is needed.
+    fn tell_rescheduled(&self, order: &Order, failure: &Failure) {
+        tracing::info!(error = %failure, "provisioning failed");
+        self.events.failed(&order.claim, &failure.to_string());
     }
 
     /// Tells that the end of an open call is still unknown, in a way that was warned of before:
@@ -545,13 +561,22 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn give_node_back(&self, order: &Order) -> Verdict {
         let claim = &order.claim;
         let refused = order.selected_node.as_deref();
+        if claim.annotation(SELECTED_NODE).is_none() {
+            // It stands under its oldest name, which nobody takes off: a failure like any other.
+            self.count_failure(claim);
+            return Verdict::Retry;
+        }
         let remove = |object: &mut Value| remove_node(object, refused);
         let edited = match Name::namespaced(claim.namespace(), claim.name()) {
             Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
             Err(error) => Err(error.into()),
         };
         match edited {
-            Ok(_) => Verdict::Done,
+            Ok(_) => {
+                // Until the watch shows it, what is known of the claim still names the node.
+                self.book.node_given_back(claim.uid());
+                Verdict::Done
+            }
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
                 tracing::warn!("{why}");
@@ -585,8 +610,8 @@ enum LookUp {
     Clear,
     /// The claim has its PersistentVolume: this one.
     HasVolume(Box<Volume>),
-    /// The claim is gone or bound.
-    Bound,
+    /// The claim is gone, bound, or for another node now.
+    Moot,
     /// The PersistentVolume of that name is somebody else's.
     NameTaken {
         /// The name.

@@ -140,6 +140,7 @@ mod tests {
             volume_name: Ok("pvc-u".into()),
             selected_node: None,
             source: None,
+            topology: None,
         }
     }
 

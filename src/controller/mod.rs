@@ -26,6 +26,7 @@ pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
 pub mod source;
+pub mod topology;
 pub mod volume_book;
 pub mod volumes;
 

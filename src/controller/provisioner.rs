@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
-    source::Pinned,
+    source::PinnedSource,
+    topology::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
@@ -94,7 +95,10 @@ pub struct Order {
     pub selected_node: Option<String>,
     /// What the open call asked to make the volume from; none where no call is open, or where
     /// the volume is made empty.
-    pub source: Option<Pinned>,
+    pub source: Option<PinnedSource>,
+    /// Where the volume is asked to be: what an open call asked for, else none until
+    /// [`Provisioner::prepare`] says it, for drivers that know of places.
+    pub topology: Option<Pinned>,
 }
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
@@ -107,6 +111,8 @@ pub enum NotAsked {
     },
     /// A check failed, or something that the request needs is not there.
     Failed(Failure),
+    /// The selected node can't have the volume; the scheduler should choose again.
+    Reschedule(Failure),
 }
 
 impl From<Failure> for NotAsked {

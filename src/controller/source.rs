@@ -1,7 +1,7 @@
 //! What a volume is made from, as the controller keeps it while a call is open.
 //!
 //! Owns [`Source`], the object of the cluster that a request asks to copy together with the
-//! driver's handle of it, and [`Pinned`], the source of an earlier call with how it is known.
+//! driver's handle of it, and [`PinnedSource`], the source of an earlier call with how it is known.
 //! Promises that both fit in the record of an open call. Leaves finding sources to the
 //! provisioner and guarding them to `protection`.
 
@@ -34,7 +34,7 @@ pub enum SourceKind {
 
 /// What the open call of a claim asked to make the volume from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pinned {
+pub enum PinnedSource {
     /// This process asked with it, after all checks.
     Asked(Source),
     /// The record on the claim says so, which the claim's user can edit: a handle from there may
@@ -42,7 +42,7 @@ pub enum Pinned {
     Recorded(Source),
 }
 
-impl Pinned {
+impl PinnedSource {
     /// The source, however it is known.
     pub fn source(&self) -> &Source {
         match self {

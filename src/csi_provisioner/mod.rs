@@ -4,7 +4,8 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be), `errors`,
+//! `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -24,6 +25,7 @@ mod request;
 mod secrets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 use std::sync::Arc;
 
@@ -35,6 +37,7 @@ pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
+pub use topology::{Topology, TopologySettings};
 
 use crate::{
     controller::{
@@ -43,7 +46,7 @@ use crate::{
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
         provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
-        source::{Pinned, Source, SourceKind},
+        source::{PinnedSource, Source, SourceKind},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -103,6 +106,8 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// For a driver that knows of places: where volumes are asked to be.
+    topology: Option<Topology>,
     /// Guards what volumes are made from.
     protection: Protection,
     /// Tells what only this provisioner has to tell.
@@ -128,19 +133,20 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask.
-    /// `protection` guards sources. `events` tell as [`EVENT_COMPONENT`].
+    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
+    /// there are any to ask. `protection` guards sources. `events` tell as [`EVENT_COMPONENT`].
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        topology: Option<Topology>,
         protection: Protection,
         events: ClaimEvents,
         settings: Settings,
     ) -> Self {
         let settings = Arc::new(settings);
-        Self { driver, client, classes, attachments, protection, events, settings }
+        Self { driver, client, classes, attachments, topology, protection, events, settings }
     }
 
     /// Asks for the volume.
@@ -152,7 +158,7 @@ impl CsiProvisioner {
 
     /// What the claim names as its source. That somebody else makes volumes from such a thing
     /// is told to the claim's user.
-    async fn source<'a>(&self, order: &'a Order) -> Result<Option<Copyable<'a>>, NotAsked> {
+    async fn source(&self, order: &Order) -> Result<Option<Copyable>, NotAsked> {
         let named = data_source::identify(&self.client, &self.settings, order).await;
         named.map_err(|why| match why {
             NotUsed::Failed(failure) => NotAsked::Failed(failure),
@@ -172,13 +178,13 @@ impl CsiProvisioner {
         &self,
         claim: &Claim,
         source: &Source,
-        open: Option<&Pinned>,
+        open: Option<&PinnedSource>,
     ) -> Result<(), Failure> {
         let named = named_source(source);
         let guarded = match open {
             // Nothing is put on whatever the record of a claim names that its user has deleted:
             // that user may have written the record.
-            Some(Pinned::Recorded(_)) if claim.is_terminating() => {
+            Some(PinnedSource::Recorded(_)) if claim.is_terminating() => {
                 self.protection.hold(claim.uid(), &named, &source.uid).await
             }
             _ => self.protection.take(claim.uid(), &named, &source.uid).await,
@@ -187,6 +193,11 @@ impl CsiProvisioner {
             Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if open.is_some() => Ok(()),
             guarded => guarded.map_err(Failure::new),
         }
+    }
+
+    /// Whether another node could help: the scheduler chose one, and the driver knows of places.
+    fn may_reschedule(&self, order: &Order) -> bool {
+        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -256,6 +267,9 @@ impl Provisioner for CsiProvisioner {
         if let Some(attachments) = &self.attachments {
             attachments.listed().await;
         }
+        if let Some(topology) = &self.topology {
+            topology.listed().await;
+        }
     }
 
     async fn should_provision(&self, _claim: &Claim) -> bool {
@@ -264,15 +278,16 @@ impl Provisioner for CsiProvisioner {
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
         let named = self.source(order).await?;
+        let topology = self.topology.as_ref();
         let prepared =
-            request::prepare(&self.client, &self.settings, order, named.as_ref()).await?;
+            request::prepare(&self.client, &self.settings, topology, order, named.as_ref()).await?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
         // Last of all: what is refused or waits holds no source.
         if let Some(source) = &prepared.source {
             self.guard(&order.claim, source, order.source.as_ref()).await?;
         }
-        order.source = prepared.source.clone().map(Pinned::Asked);
+        order.source = prepared.source.clone().map(PinnedSource::Asked);
         Ok(Request { prepared, credentials })
     }
 
@@ -283,14 +298,15 @@ impl Provisioner for CsiProvisioner {
     async fn create(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, false),
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
         };
         let Request { prepared, credentials } = request;
         if let Some(defect) = defects::find(&prepared, &volume) {
             let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
             return Outcome::Unusable(Box::new(leftover));
         }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
         Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 

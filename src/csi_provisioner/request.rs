@@ -23,6 +23,7 @@ use super::{
     keys::SecretKind,
     parameters,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
+    topology::Topology,
 };
 
 /// A request, and what of the class goes into the PersistentVolume afterwards.
@@ -57,14 +58,18 @@ pub(super) struct SecretReferences {
 pub(super) async fn prepare(
     client: &Client,
     settings: &Settings,
-    order: &Order,
-    named: Option<&Copyable<'_>>,
+    topology: Option<&Topology>,
+    order: &mut Order,
+    named: Option<&Copyable>,
 ) -> Result<Prepared, NotAsked> {
     let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
     if let Some(named) = named {
         let source = data_source::resolve(client, settings, order, &prepared.size, named).await?;
         prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
+    }
+    if let Some(topology) = topology {
+        prepared.request.accessibility_requirements = topology.decide(order).await?;
     }
     for (old, new) in parameters::deprecated(&order.class.parameters) {
         tracing::warn!(

@@ -59,6 +59,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
         source: None,
+        topology: None,
     }
 }
 
@@ -83,7 +84,7 @@ fn merge(into: &mut Value, from: &Value) {
 pub(super) fn refusal(outcome: NotAsked) -> String {
     match outcome {
         NotAsked::Failed(failure) => failure.to_string(),
-        other @ NotAsked::Ignored { .. } => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -324,6 +324,39 @@ pub struct VolumeAttachmentSource {
 }
 
 view! {
+    /// A Node: only its labels are read.
+    Node: Cluster "" "v1" "Node" "nodes" {}
+}
+
+view! {
+    /// A CSINode: what the CSI drivers on a node have registered there.
+    CsiNode: Cluster "storage.k8s.io" "v1" "CSINode" "csinodes" {
+        /// The drivers.
+        spec: CsiNodeSpec,
+    }
+}
+
+/// What is registered on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct CsiNodeSpec {
+    /// The drivers. The API requires the list, and servers write an empty one as null.
+    #[serde(deserialize_with = "null_as_empty")]
+    pub drivers: Vec<CsiNodeDriver>,
+}
+
+/// One driver on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiNodeDriver {
+    /// The driver's name.
+    pub name: String,
+    /// The labels of the Node that tell where it is, for this driver. Null for a driver without.
+    #[serde(deserialize_with = "null_as_empty")]
+    pub topology_keys: Vec<String>,
+}
+
+view! {
     /// A Secret. Its values can't be printed.
     Secret: Namespaced "" "v1" "Secret" "secrets" {
         /// Values by key.
@@ -368,6 +401,15 @@ pub(super) struct AnyObject {
     pub(super) metadata: ObjectMeta,
 }
 
+/// Reads a list that Go writes as null when it is empty and not left out.
+fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// Reads of an object's metadata only what this program uses.
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]
@@ -402,6 +444,8 @@ fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -436,6 +480,24 @@ mod tests {
                 && !printed.contains("115, 51"),
             "{printed}"
         );
+    }
+
+    #[test]
+    fn a_csi_node_without_drivers_or_keys_is_read_whichever_way_it_is_written() {
+        for spec in [json!({"drivers": null}), json!({"drivers": []}), json!({})] {
+            let node: CsiNode =
+                serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert!(node.spec.drivers.is_empty());
+        }
+        for driver in
+            [json!({"name": "d", "topologyKeys": null}), json!({"name": "d", "nodeID": "n"})]
+        {
+            let spec = json!({"drivers": [driver]});
+            let node: CsiNode =
+                serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert_eq!(node.spec.drivers[0].name, "d");
+            assert!(node.spec.drivers[0].topology_keys.is_empty());
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ fn order(uid: &str) -> Order {
         volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
         source: None,
+        topology: None,
     }
 }
 

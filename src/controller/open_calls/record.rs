@@ -5,18 +5,19 @@
 //! claim's user could not ask for anyhow: class and size come from the claim and the cluster, a
 //! volume name must be made of the claim's own UID, and what is recorded of the class only tells
 //! whether the one that stands is the one that was asked with. The source's handle is passed on as
-//! hearsay ([`Pinned::Recorded`]). Never holds a secret, nor
+//! hearsay ([`PinnedSource::Recorded`]). Never holds a secret, nor
 //! anything of a class's content. Whatever stands there, reading it neither fails nor loses the call.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     controller::{
         ownership,
         provisioner::{Failure, Order},
-        source::{Pinned, Source},
+        source::{PinnedSource, Source},
+        topology::{Pinned, Recorded},
     },
     kube_api::views::{Claim, StorageClass, View as _},
 };
@@ -52,8 +53,11 @@ pub struct Record {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
     /// What the volume is made from.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
     pub source: Option<Source>,
+    /// Where the volume is asked to be, for drivers that know of places.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
+    pub topology: Option<Recorded>,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -65,7 +69,7 @@ pub struct Record {
 impl Record {
     /// The record of `order`, asked of `driver`.
     pub fn of(order: &Order, driver: &str, now: jiff::Timestamp) -> Self {
-        Self {
+        let mut record = Self {
             driver: driver.to_owned(),
             volume: order.volume_name.clone().unwrap_or_default(),
             node: order.selected_node.clone(),
@@ -73,9 +77,14 @@ impl Record {
             class_uid: order.class.uid().to_owned(),
             retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
             source: order.source.as_ref().map(|pinned| pinned.source().clone()),
+            topology: order.topology.as_ref().map(Pinned::record),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        if record.encode().is_none() {
+            record.topology = record.topology.map(Recorded::shortened);
         }
+        record
     }
 
     /// The record as it is written; `None` where it would be too long.
@@ -101,6 +110,14 @@ impl Record {
     pub fn volume_of(&self, uid: &str) -> Option<&str> {
         Some(self.volume.as_str()).filter(|name| is_made_of(name, uid))
     }
+}
+
+/// Reads a part of a record; one that says nothing readable is none.
+fn readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(T::deserialize(value).ok())
 }
 
 /// Whether the name ends in a dash and the UID, or enough of its digits: a name of our making,
@@ -141,6 +158,7 @@ pub fn reopen(
         volume_name,
         class,
         source: None,
+        topology: None,
     };
     let now = order.volume_name.as_deref().unwrap_or_default();
     let Some(name) =
@@ -151,7 +169,8 @@ pub fn reopen(
     };
     order.volume_name = Ok(name.to_owned());
     order.selected_node.clone_from(&record.node);
-    order.source = record.source.clone().map(Pinned::Recorded);
+    order.source = record.source.clone().map(PinnedSource::Recorded);
+    order.topology = record.topology.clone().map(Recorded::pinned);
     // A class that was made again just as it was serves as well.
     let same_class = record.class_uid.is_empty()
         || record.class_uid == order.class.uid()
@@ -181,19 +200,19 @@ fn digest(order: &Order) -> String {
         digest.text(key);
         digest.text(value);
     }
-    format!("{:016x}", digest.0)
+    digest.finish()
 }
 
 /// FNV-1a over texts, each with its length: the same in every release, unlike the standard
 /// library's hashes.
-struct Fnv(u64);
+pub(in crate::controller) struct Fnv(u64);
 
 impl Fnv {
-    fn new() -> Self {
+    pub(in crate::controller) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    fn text(&mut self, text: &str) {
+    pub(in crate::controller) fn text(&mut self, text: &str) {
         let length = (text.len() as u64).to_le_bytes();
         for byte in length.into_iter().chain(text.bytes()) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -205,6 +224,10 @@ impl Fnv {
             self.text(text);
         }
     }
+
+    pub(in crate::controller) fn finish(&self) -> String {
+        format!("{:016x}", self.0)
+    }
 }
 
 #[cfg(test)]
@@ -212,7 +235,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controller::source::SourceKind;
+    use crate::controller::{source::SourceKind, topology::Requirement};
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -233,6 +256,7 @@ mod tests {
             volume_name: Ok(format!("old-{UID}")),
             selected_node: Some("node-1".into()),
             source: None,
+            topology: None,
         }
     }
 
@@ -307,9 +331,29 @@ mod tests {
         );
     }
 
+    fn zones(count: usize) -> Pinned {
+        let zone = |n| [("topology.example.com/zone".to_owned(), format!("zone-{n}"))].into();
+        Pinned::Asked(Requirement::new((0..count).map(zone).collect(), 1))
+    }
+
+    #[test]
+    fn where_the_volume_is_asked_to_be_is_recorded_in_full_or_in_short() {
+        for (pin, in_full) in [(zones(3), true), (Pinned::Asked(None), true), (zones(2000), false)]
+        {
+            let asked = Order { topology: Some(pin.clone()), ..order() };
+            let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
+            let read = Record::decode(&record.encode().unwrap());
+            assert_eq!(read, record);
+            let class = Some(class("class-1", "hdd"));
+            let again = reopen(&read, &claim(), class, Ok("n".into())).unwrap().topology.unwrap();
+            let Pinned::Asked(requirement) = &pin else { unreachable!() };
+            assert!(again.holds(requirement.as_ref()) && (again == pin) == in_full);
+        }
+    }
+
     #[test]
     fn the_source_is_recorded_and_what_a_record_says_of_it_is_known_to_be_hearsay() {
-        let asked = Order { source: Some(Pinned::Asked(source())), ..order() };
+        let asked = Order { source: Some(PinnedSource::Asked(source())), ..order() };
         let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
         let text = record.encode().unwrap();
         assert!(text.contains(r#""source":{"kind":"snapshot","namespace":"ns""#), "{text}");
@@ -317,7 +361,7 @@ mod tests {
             let now = Ok("n".to_owned());
             reopen(record, &claim(), Some(class("class-1", "hdd")), now).unwrap().source
         };
-        assert_eq!(reopened(&Record::decode(&text)), Some(Pinned::Recorded(source())));
+        assert_eq!(reopened(&Record::decode(&text)), Some(PinnedSource::Recorded(source())));
         let foreign = Record { volume: "pvc-other".into(), ..record };
         assert_eq!(reopened(&foreign), None, "nothing of a record that is not this claim's");
         assert_eq!(order().source, None);
@@ -392,7 +436,7 @@ mod tests {
         ) {
             let [driver, volume, class, class_uid, digest, since] = texts.try_into().unwrap();
             let source = copied.then(|| Source { handle: volume.clone(), uid: class.clone(), ..source() });
-            let record = Record { driver, volume, node, class, class_uid, retain, source, digest, since };
+            let record = Record { driver, volume, node, class, class_uid, retain, source, topology: None, digest, since };
             let text = record.encode().unwrap();
             proptest::prop_assert!(!text.contains('\n'));
             proptest::prop_assert_eq!(Record::decode(&text), record);

@@ -15,6 +15,7 @@ fn order() -> Order {
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
         source: None,
+        topology: None,
     }
 }
 

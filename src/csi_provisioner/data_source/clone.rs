@@ -4,7 +4,7 @@
 //! and words (reference 3.8). Promises that both are read live for each attempt. Leaves keeping
 //! the source from vanishing to `protection`.
 
-use super::{Ask, status_text::ClaimStatusText};
+use super::{Ask, Copyable, status_text::ClaimStatusText};
 use crate::{
     controller::{
         awaited::Awaited,
@@ -57,7 +57,7 @@ enum Unusable {
 /// # Errors
 /// It cannot be cloned for this claim; the text tells why.
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
-    let (namespace, name) = (ask.named.namespace, ask.named.name);
+    let Copyable { namespace, name, .. } = ask.named;
     let awaited = Awaited::object::<Claim>(Some(namespace), name);
     let found = find_volume(client, ask).await;
     found.map_err(|unusable| Failure::new(unusable).awaiting([awaited]))
@@ -81,8 +81,8 @@ async fn find_volume(client: &Client, ask: &Ask<'_>) -> Result<Source, Unusable>
 /// Reads the source live. The original looks it up in its cache, whose words for a claim that is
 /// not there differ from the server's, and which finds no claim of an impossible name either.
 async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, Unusable> {
-    let name = ask.named.name;
-    let read = match Name::namespaced(ask.named.namespace, name) {
+    let Copyable { namespace, name, .. } = ask.named;
+    let read = match Name::namespaced(namespace, name) {
         Ok(name) => client.get::<CloneSource>(name).await,
         Err(error) => Err(error.into()),
     };

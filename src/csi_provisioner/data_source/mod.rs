@@ -12,12 +12,14 @@ mod clone;
 mod grants;
 mod snapshot;
 mod status_text;
+#[cfg(test)]
+mod testing;
 
 use super::Settings;
 use crate::{
     controller::{
         provisioner::{Failure, Order},
-        source::{Pinned, Source, SourceKind},
+        source::{PinnedSource, Source, SourceKind},
     },
     csi::proto::{VolumeContentSource, volume_content_source as content},
     kube_api::{
@@ -42,10 +44,10 @@ pub(super) struct Reference<'a> {
 
 /// A source of a kind that this program copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Copyable<'a> {
+pub(super) struct Copyable {
     pub(super) kind: SourceKind,
-    namespace: &'a str,
-    name: &'a str,
+    namespace: String,
+    name: String,
 }
 
 /// Why a claim's source is not used.
@@ -64,11 +66,11 @@ pub(super) enum NotUsed {
 ///
 /// # Errors
 /// The claim may not use it, or this program does not copy such a thing.
-pub(super) async fn identify<'a>(
+pub(super) async fn identify(
     client: &Client,
     settings: &Settings,
-    order: &'a Order,
-) -> Result<Option<Copyable<'a>>, NotUsed> {
+    order: &Order,
+) -> Result<Option<Copyable>, NotUsed> {
     let claim = &*order.claim;
     let Some(reference) = reference(claim, settings.cross_namespace_sources)? else {
         return Ok(None);
@@ -112,7 +114,7 @@ fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_
 }
 
 /// Tells what this program copies from what populators fill in.
-fn copyable<'a>(claim: &Claim, reference: Reference<'a>) -> Result<Copyable<'a>, NotUsed> {
+fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed> {
     let Reference { group, kind, namespace, name } = reference;
     let failed = |why| Err(NotUsed::Failed(Failure::new(why)));
     if name.is_empty() {
@@ -128,7 +130,7 @@ fn copyable<'a>(claim: &Claim, reference: Reference<'a>) -> Result<Copyable<'a>,
         ("PersistentVolumeClaim", "") => SourceKind::Claim,
         (kind, _) => return Err(NotUsed::LeftToPopulator { kind: kind.to_owned() }),
     };
-    Ok(Copyable { kind, namespace, name })
+    Ok(Copyable { kind, namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Finds the source and checks its state. `size` is what the claim asks for.
@@ -143,12 +145,12 @@ pub(super) async fn resolve(
     settings: &Settings,
     order: &Order,
     size: &Quantity,
-    named: &Copyable<'_>,
+    named: &Copyable,
 ) -> Result<Source, Failure> {
     let recorded = match &order.source {
-        Some(Pinned::Asked(source)) => return Ok(source.clone()),
-        Some(Pinned::Recorded(source)) if is_followed(order) => return Ok(source.clone()),
-        Some(Pinned::Recorded(source)) => Some(source),
+        Some(PinnedSource::Asked(source)) => return Ok(source.clone()),
+        Some(PinnedSource::Recorded(source)) if is_followed(order) => return Ok(source.clone()),
+        Some(PinnedSource::Recorded(source)) => Some(source),
         None => None,
     };
     let ask = Ask { settings, order, size, named };
@@ -174,16 +176,16 @@ struct Ask<'a> {
     order: &'a Order,
     /// What the claim asks for.
     size: &'a Quantity,
-    named: &'a Copyable<'a>,
+    named: &'a Copyable,
 }
 
 /// The failure as the claim's user reads it.
-fn told(named: &Copyable<'_>, failure: Failure) -> Failure {
+fn told(named: &Copyable, failure: Failure) -> Failure {
     let kind = match named.kind {
         SourceKind::Snapshot => "VolumeSnapshot",
         SourceKind::Claim => "PersistentVolumeClaim",
     };
-    let name = named.name;
+    let name = &named.name;
     failure.prefixed(&format!("error getting handle for DataSource Type {kind} by Name {name}: "))
 }
 
@@ -204,3 +206,6 @@ impl From<Failure> for NotUsed {
         Self::Failed(failure)
     }
 }
+
+#[cfg(test)]
+mod tests;

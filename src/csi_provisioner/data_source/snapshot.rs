@@ -4,7 +4,7 @@
 //! and words (reference 3.8). Promises that both are read anew for each attempt: nothing of
 //! snapshots is kept. Leaves making snapshots ready to the snapshotter.
 
-use super::Ask;
+use super::{Ask, Copyable};
 use crate::{
     controller::{
         awaited::Awaited,
@@ -67,7 +67,7 @@ enum Unusable {
 /// # Errors
 /// It cannot be restored for this claim; the text tells why.
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
-    let (namespace, name) = (ask.named.namespace, ask.named.name);
+    let Copyable { namespace, name, .. } = ask.named;
     let awaited = Awaited::object::<VolumeSnapshot>(Some(namespace), name);
     let failed = |unusable| Failure::new(&unusable).awaiting([awaited.clone()]);
     let snapshot = read_snapshot(client, namespace, name).await.map_err(failed)?;

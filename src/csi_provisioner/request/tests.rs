@@ -29,7 +29,8 @@ fn server() -> Server {
 }
 
 async fn prepared(settings: &Settings, spec: &Value, class: &Value) -> Result<Prepared, String> {
-    prepare(&client(&server()), settings, &order(spec, class), None).await.map_err(refusal)
+    let order = &mut order(spec, class);
+    prepare(&client(&server()), settings, None, order, None).await.map_err(refusal)
 }
 
 const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";
