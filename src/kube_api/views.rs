@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     ByteString,
+    api::core::v1::VolumeNodeAffinity,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::{
@@ -210,6 +211,8 @@ pub struct VolumeSpec {
     pub claim_ref: Option<ClaimReference>,
     /// The CSI driver's part; absent for volumes of other kinds.
     pub csi: Option<CsiSource>,
+    /// Which nodes can reach the volume; all where there is none.
+    pub node_affinity: Option<VolumeNodeAffinity>,
     /// `Delete`, `Retain` or `Recycle`.
     pub persistent_volume_reclaim_policy: String,
     /// The class by name.
@@ -377,6 +380,44 @@ view! {
         /// What the driver is told, and may be told anew later.
         parameters: BTreeMap<String, String>,
     }
+}
+
+view! {
+    /// A CSIStorageCapacity, as all supported servers but the oldest serve it.
+    StorageCapacity: Namespaced "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+view! {
+    /// A CSIStorageCapacity, as Kubernetes 1.21 to 1.23 serve it.
+    StorageCapacityBeta: Namespaced "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+/// Which objects are meant, by their labels.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels that they must have.
+    pub match_labels: BTreeMap<String, String>,
+    /// What else must hold of their labels; only whether there is such matters here.
+    pub match_expressions: Vec<serde_json::Value>,
 }
 
 /// An object of whatever kind.

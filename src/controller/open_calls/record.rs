@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     controller::{
-        ownership,
+        ownership::{self, Identity},
         provisioner::{Failure, Order},
         topology::Recorded,
     },
@@ -98,6 +98,14 @@ impl Record {
     pub fn is_same_request(&self, other: &Self) -> bool {
         let undated = |record: &Self| Self { since: String::new(), ..record.clone() };
         undated(self) == undated(other)
+    }
+
+    /// Whether another than `identity` made the request and follows it: another driver's
+    /// provisioner, or that of another node.
+    pub fn is_anothers(&self, identity: &Identity) -> bool {
+        let other_node = |node: &String| identity.node.as_ref().is_some_and(|own| own != node);
+        let other_driver = !self.driver.is_empty() && self.driver != identity.driver;
+        other_driver || self.node.as_ref().is_some_and(other_node)
     }
 
     /// The volume's name, where it can only be that of the claim with this UID.
