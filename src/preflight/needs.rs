@@ -108,7 +108,7 @@ pub const NEEDS: &[Need] = &[
     need(Provisioning, "", "persistentvolumeclaims", "get", "is a claim whose volume vanished still unbound?"),
     need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there, on servers without streamed lists?"),
     need(Provisioning, "", "persistentvolumeclaims", "watch", "which claims are new?"),
-    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, and gives the selected node back when it has no room"),
+    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, gives the selected node back when it has no room, and chooses it with --node-deployment"),
     need(Provisioning, STORAGE, "storageclasses", "list", "which classes are there, on servers without streamed lists?"),
     need(Provisioning, STORAGE, "storageclasses", "watch", "which classes are there?"),
     need(Provisioning, "", "events", "create", "tells users what happened"),
