@@ -100,7 +100,8 @@ impl Program<'_> {
         };
         // What the last calls were made from is given back, too.
         let protect = self.protection.work(ended.clone());
-        futures::future::join3(work, protect, publish).await;
+        // Boxed: all of the program's work is in there.
+        Box::pin(futures::future::join3(work, protect, publish)).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.
