@@ -16,6 +16,7 @@ mod reach;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::Value;
 
 use self::{
@@ -25,14 +26,14 @@ use self::{
 };
 use super::{CsiProvisioner, Request};
 use crate::{
-    controller::provisioner::{Failure, Order, Provisioner as _, Turn},
+    controller::provisioner::{Failure, Order, Turn},
     csi::{
         CallError,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
     kube_api::{
         ApiError, Edited, Name,
-        views::{Claim, View as _, Volume},
+        views::{Claim, View as _},
     },
     metrics::NodeMetrics,
     runtime::Random,
@@ -81,15 +82,15 @@ impl NodeDeployment {
         self.bids.forget(claim_uid);
     }
 
-    /// Whether the volume is for this node to delete.
+    /// Whether a volume of this affinity, in the driver's keys, is for this node to delete.
     ///
     /// # Errors
     /// The volume's affinity can't be judged; in the original's words.
-    pub(super) fn reaches(&self, volume: &Volume) -> Result<bool, Failure> {
+    pub(super) fn reaches(&self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, Failure> {
         let Settings { node, topology, .. } = &self.settings;
         let place = Place { node, topology: topology.as_ref() };
         place
-            .meets(volume.spec.node_affinity.as_ref())
+            .meets(affinity)
             .map_err(|why| Failure::new(format!("checking volume affinity failed: {why}")))
     }
 
@@ -179,7 +180,11 @@ impl NodeDeployment {
     async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
         match &provisioner.topology {
             Some(topology) if !order.class.allowed_topologies.is_empty() => {
-                topology.decide(&mut self.here(order)).await.is_ok()
+                match provisioner.settings.order_for_driver(&self.here(order)) {
+                    Ok((mut order, _)) => topology.decide(&mut order).await.is_ok(),
+                    // Its owner tells.
+                    Err(_) => true,
+                }
             }
             _ => true,
         }
@@ -197,7 +202,7 @@ impl NodeDeployment {
         if !provisioner.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }
-        let request = match provisioner.prepare(&mut self.here(order)).await {
+        let request = match provisioner.check(&mut self.here(order)).await {
             Ok(request) => request,
             Err(why) => {
                 tracing::debug!(?why, "becoming owner without a check of capacity");
