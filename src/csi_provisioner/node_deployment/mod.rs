@@ -180,7 +180,7 @@ impl NodeDeployment {
     async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
         match &provisioner.0.topology {
             Some(topology) if !order.class.allowed_topologies.is_empty() => {
-                match provisioner.settings.order_for_driver(&self.here(order)) {
+                match provisioner.0.settings.order_for_driver(&self.here(order)) {
                     Ok((mut order, _)) => topology.decide(&mut order).await.is_ok(),
                     // Its owner tells.
                     Err(_) => true,
