@@ -26,8 +26,7 @@
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
 //! Rooms to come, each beside its neighbours: `protection` (finalizers of clone and snapshot
-//! sources) above `workqueue`, `migration` (in-tree volumes, pure functions) above `kube_api`;
-//! `node_deployment` inside [`csi_provisioner`].
+//! sources) above `workqueue`, `migration` (in-tree volumes, pure functions) above `kube_api`.
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
 //! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`

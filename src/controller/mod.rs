@@ -506,6 +506,7 @@ impl<P: Provisioner> Controller<P> {
             self.metrics.controller.audit_found("unsavedpvs");
         }
         self.wake_all();
+        self.queues.wake_volumes(self.volumes.book.orphans());
     }
 
     /// Queues everything in work.

@@ -171,7 +171,7 @@ impl CsiProvisioner {
         }
     }
 
-    /// Checks the order and makes its request.
+    /// Checks the order and makes its request. Nothing is written: a node asks for free space with it.
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         let named = self.source(order).await?;
         let (mut translated, migration) = self.0.settings.order_for_driver(order)?;
@@ -184,12 +184,17 @@ impl CsiProvisioner {
         let prepared = prepared?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        // Last of all: what is refused or waits holds no source.
-        if let Some(source) = &prepared.source {
+        Ok(Request { prepared, credentials, migration })
+    }
+
+    /// Guards the request's source, last of all: what is refused or waits holds none.
+    async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotAsked> {
+        let source = request.prepared.source.clone();
+        if let Some(source) = &source {
             self.guard(&order.claim, source, order.source.as_ref()).await?;
         }
-        order.source = prepared.source.clone().map(PinnedSource::Asked);
-        Ok(Request { prepared, credentials, migration })
+        order.source = source.map(PinnedSource::Asked);
+        Ok(request)
     }
 
     /// Asks for the volume and judges the answer.
@@ -368,7 +373,10 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        let prepared = self.check(order).await;
+        let prepared = match self.check(order).await {
+            Ok(request) => self.guarded(order, request).await,
+            refused => refused,
+        };
         // As in the original: not after what another attempt may find otherwise.
         if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
             self.0.refresher.failed(order.class.name());
