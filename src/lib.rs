@@ -13,6 +13,7 @@
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
 //! | [`capacity`] | CSIStorageCapacity objects: so far where they go and who owns them |
+//! | [`migration`] | in-tree plugins' classes and volumes, and what they are to the CSI drivers that took over |
 //! | [`preflight`] | which rights are needed, and which are missing |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
@@ -24,9 +25,7 @@
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
-//! Rooms to come, each beside its neighbours: `protection` (finalizers of clone and snapshot
-//! sources) above `workqueue`, `migration` (in-tree volumes, pure functions) above `kube_api`;
-//! `topology` and `node_deployment` inside [`csi_provisioner`].
+//! A room to come: `protection` (finalizers of clone and snapshot sources), above `workqueue`.
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
 //! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`
