@@ -109,7 +109,7 @@ pub struct Order {
     pub selected_node: Option<String>,
     /// Where the volume is asked to be: what an open call asked for, else none until
     /// [`Provisioner::prepare`] says it, for drivers that know of places.
-    pub topology: Option<Pinned>,
+    pub topology: Option<Arc<Pinned>>,
 }
 
 /// Whose turn it is to provision for a claim.

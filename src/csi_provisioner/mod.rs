@@ -145,7 +145,7 @@ impl CsiProvisioner {
     ) -> Self {
         let (node, settings) = (node.map(Arc::new), Arc::new(settings));
         let refresher = Refresher::default();
-        Self { driver, client, classes, attachments, topology, node, refresher, settings }
+        Self { driver, client, classes, attachments, topology, refresher, node, settings }
     }
 
     /// The same with somebody who is told when room may have been taken or given back.
