@@ -16,10 +16,10 @@ fn volume(spec: &Value) -> Volume {
     serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap()
 }
 
-fn class(provisioner: &str, parameters: &Value) -> Option<Arc<StorageClass>> {
+fn class(provisioner: &str, parameters: &Value) -> Arc<StorageClass> {
     let class =
         json!({"metadata": {"name": "tree"}, "provisioner": provisioner, "parameters": parameters});
-    Some(Arc::new(serde_json::from_value(class).unwrap()))
+    Arc::new(serde_json::from_value(class).unwrap())
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_class_of_a_deletion_is_translated_for_in_tree_volumes_alone() {
     let csi = volume(&json!({"csi": {"driver": EBS, "volumeHandle": "vol-1"}}));
     let keys = |volume: &Volume, provisioner: &str| {
         let class = class(provisioner, &json!({"fsType": "xfs"}));
-        let class = migrating().class_for_deletion(volume, class).unwrap().unwrap();
+        let class = migrating().class_for_deletion(volume, Some(class)).unwrap().unwrap();
         class.parameters.keys().next().unwrap().clone()
     };
     assert_eq!(keys(&in_tree, PLUGIN), "csi.storage.k8s.io/fstype");
