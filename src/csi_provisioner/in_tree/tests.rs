@@ -113,3 +113,19 @@ fn where_an_in_tree_volume_is_is_told_in_the_drivers_keys() {
     let foreign = volume(&json!({"cinder": {"volumeID": "c"}, "nodeAffinity": zone}));
     assert!(migrating().node_affinity(&foreign).is_err());
 }
+
+#[test]
+fn a_class_of_the_plugin_may_name_a_secret_in_its_own_way() {
+    const PORTWORX: &str = "pxd.portworx.com";
+    let migration = Migration::of_driver(PORTWORX, false);
+    let reads = |provisioner: &str, key: &str| {
+        let class = class(provisioner, &json!({key: "tok"}));
+        reads_secret(&class, PORTWORX, migration)
+    };
+    let (own, new) =
+        ("openstorage.io/auth-secret-name", "csi.storage.k8s.io/provisioner-secret-name");
+    assert!(reads("kubernetes.io/portworx-volume", own));
+    assert!(reads("kubernetes.io/portworx-volume", new) && reads(PORTWORX, new));
+    assert!(!reads(PORTWORX, own) && !reads("other.example.com", new));
+    assert!(!reads("kubernetes.io/portworx-volume", "repl"));
+}
