@@ -92,7 +92,7 @@ pub struct Host {
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
-        outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
+        outcome = Box::pin(Program::run(&flags, &world, &tasks, &stop)) => outcome,
         // The sender lives in `tasks`: a task's end is all that can be received.
         Some(ended) = ended.recv() => Err(ended.into()),
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::Program;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
-    csi_provisioner::names_credentials,
+    csi_provisioner::reads_secret,
+    migration::Migration,
     preflight::{self, Feature},
     runtime::Tasks,
 };
@@ -21,6 +22,7 @@ impl Program<'_> {
         let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
         let (features, classes) = (self.features(), self.classes.clone());
         let driver = self.driver.name().to_owned();
+        let migration = Migration::of_driver(&driver, self.flags.gates.csi_migration_rbd);
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
@@ -33,8 +35,7 @@ impl Program<'_> {
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            let reads_secrets = classes
-                .any(|class| class.provisioner == driver && names_credentials(&class.parameters));
+            let reads_secrets = classes.any(|class| reads_secret(class, &driver, migration));
             let secrets = reads_secrets.then_some(Feature::Secrets);
             let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
             preflight::run(client, &features, &namespaces, &metrics).await;

@@ -228,8 +228,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     ) -> Result<Option<String>, ApiError> {
         let mut sharer = None;
         let look = |other: Volume| {
-            let shares = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
-            if !shares || other.uid() == volume.uid() {
+            let is_same = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
+            if !is_same || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
             sharer = Some(other.name().to_owned());

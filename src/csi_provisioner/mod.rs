@@ -38,9 +38,9 @@ use tokio::time::Instant;
 pub use attachments::Attachments;
 use data_source::{Copyable, NotUsed};
 use defects::Defect;
+pub use in_tree::reads_secret;
 pub use names::VolumeNaming;
 use request::Prepared;
-pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 pub use topology::{Topology, TopologySettings};
 

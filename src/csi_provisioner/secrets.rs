@@ -101,8 +101,8 @@ pub(super) fn reference(
     Ok(Some(SecretReference { namespace, name }))
 }
 
-/// Whether a class names a secret that this program reads for the driver.
-pub fn names_credentials(parameters: &BTreeMap<String, String>) -> bool {
+/// Whether a class of the driver's names a secret that this program reads for it.
+pub(super) fn names_credentials(parameters: &BTreeMap<String, String>) -> bool {
     let kinds = [SecretKind::Default, SecretKind::Provisioner].map(SecretKind::keys);
     let keys = kinds.iter().flat_map(|keys| [Some(keys.name), keys.deprecated.map(|old| old.0)]);
     keys.flatten().any(|key| parameters.contains_key(key))

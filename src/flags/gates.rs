@@ -11,6 +11,7 @@ use super::go::{Refused, Voice, boolean};
 
 /// The gates this program looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // each is a gate of its own
 pub struct Gates {
     /// Topology is used where the driver has it.
     pub topology: bool,
