@@ -574,7 +574,7 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
 fn a_marked_claim_needs_its_source_from_the_start_until_the_mark_is_taken_off() {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&closed);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| None, move |uid| told.lock().push(uid.to_owned()));
     let mut deleted = marked("u", DRIVER);
     deleted.metadata.deletion_timestamp =
