@@ -100,7 +100,8 @@ impl Program<'_> {
         };
         // What the last calls were made from is given back, too.
         let protect = self.protection.work(ended.clone());
-        futures::future::join3(work, protect, publish).await;
+        // On the heap: together they are too large for a stack.
+        futures::future::join3(Box::pin(work), Box::pin(protect), Box::pin(publish)).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.

@@ -520,6 +520,7 @@ fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
 /// is open.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_need_for_a_source_is_told() {
+    type Steps<'a> = &'a [&'a dyn Fn(&ClaimBook)];
     let saved = |book: &ClaimBook| {
         book.answered("u", &Outcome::Provisioned(Box::default()));
         book.saved("u");
@@ -531,7 +532,7 @@ async fn the_end_of_the_need_for_a_source_is_told() {
     let unknown = |book: &ClaimBook| {
         book.answered("u", &background());
     };
-    let table: [(&[&dyn Fn(&ClaimBook)], bool); 8] = [
+    let table: [(Steps<'_>, bool); 8] = [
         (&[], false),
         (&[&saved], true),
         (&[&unknown], false),
@@ -544,7 +545,9 @@ async fn the_end_of_the_need_for_a_source_is_told() {
     for (number, (steps, expected)) in table.into_iter().enumerate() {
         let (book, closed) = with_closings();
         assert!(book.called("u", &order("u")));
-        steps.iter().for_each(|step| step(&book));
+        for step in steps {
+            step(&book);
+        }
         assert_eq!(closed.lock().contains(&"u".to_owned()), expected, "row {number}");
     }
 }

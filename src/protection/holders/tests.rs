@@ -276,7 +276,9 @@ proptest! {
                 Deed::Freed => {
                     let free = |s: &NamedSource| matches!(holders.due(s), Due::TakeOff(_) | Due::TakeOffUnlessNamed(_));
                     let free: Vec<_> = (0..3).map(source).filter(free).collect();
-                    free.iter().for_each(|source| holders.taken_off(source));
+                    for source in &free {
+                        holders.taken_off(source);
+                    }
                     BTreeSet::new()
                 }
             };
