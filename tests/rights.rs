@@ -314,14 +314,21 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
         (parsed(OURS), true, &[][..]),
         (parsed(CEPH_CSI), true, &[]),
         (update(parsed(OURS)), true, &["patch volumesnapshots"]),
-        (lacking("volumesnapshots", "patch"), true, &["patch volumesnapshots", "update volumesnapshots"]),
+        (
+            lacking("volumesnapshots", "patch"),
+            true,
+            &["patch volumesnapshots", "update volumesnapshots"],
+        ),
         (lacking("volumesnapshots", "list"), true, &["list volumesnapshots"]),
         (lacking("volumesnapshots", "get"), false, &["get volumesnapshots"]),
         (lacking("volumesnapshotcontents", "get"), false, &["get volumesnapshotcontents"]),
     ] {
-        let account = if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };
+        let account =
+            if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };
         let simulation = cluster(36, &roles, account);
-        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}));
+        simulation.script(
+            json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}),
+        );
         sources::serve(&simulation);
         sources::create_snapshot(&simulation, "snap");
         sources::create_restore(&simulation, "data", "snap");

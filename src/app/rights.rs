@@ -58,10 +58,7 @@ impl Program<'_> {
             (self.nodes.is_some(), Feature::Topology),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
-            (
-                self.flags.gates.cross_namespace_volume_data_source,
-                Feature::CrossNamespaceSources,
-            ),
+            (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
             (owner.is_some(), Feature::CapacityOwner),
             (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),
         ]

@@ -107,8 +107,7 @@ const fn need(
 
 use Feature::{
     Attachments, CapacityOwner, CapacityOwnersOwner, CrossNamespaceSources, LeaderElection,
-    Provisioning, Secrets, Snapshots,
-    Topology, VolumeAttributesClass,
+    Provisioning, Secrets, Snapshots, Topology, VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";

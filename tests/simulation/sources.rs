@@ -18,11 +18,11 @@ pub(crate) fn serve(simulation: &Simulation) {
 }
 
 /// A snapshot that is not ready yet, with its content, whose handle is `handle-NAME`.
-pub(crate) fn create_unready_snapshot(simulation: &Simulation, name: &str) {
+pub(crate) fn create_unready_snapshot(simulation: &Simulation, namespace: &str, name: &str) {
     let content = format!("content-{name}");
     let snapshot = json!({
         "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"source": {"persistentVolumeClaimName": "origin"}},
         "status": {"boundVolumeSnapshotContentName": content, "readyToUse": false, "restoreSize": "1Gi"},
     });
@@ -32,7 +32,7 @@ pub(crate) fn create_unready_snapshot(simulation: &Simulation, name: &str) {
         "metadata": {"name": content},
         "spec": {
             "driver": DRIVER, "deletionPolicy": "Delete", "source": {"volumeHandle": "origin"},
-            "volumeSnapshotRef": {"namespace": NAMESPACE, "name": name, "uid": snapshot["metadata"]["uid"]},
+            "volumeSnapshotRef": {"namespace": namespace, "name": name, "uid": snapshot["metadata"]["uid"]},
         },
         "status": {"snapshotHandle": format!("handle-{name}"), "readyToUse": true},
     });
@@ -40,20 +40,26 @@ pub(crate) fn create_unready_snapshot(simulation: &Simulation, name: &str) {
 }
 
 /// The snapshot is ready.
-pub(crate) fn make_ready(simulation: &Simulation, name: &str) {
+pub(crate) fn make_ready(simulation: &Simulation, namespace: &str, name: &str) {
     let ready = json!({"status": {"readyToUse": true}});
-    simulation.api.merge("VolumeSnapshot", NAMESPACE, name, &ready).unwrap();
+    simulation.api.merge("VolumeSnapshot", namespace, name, &ready).unwrap();
 }
 
 /// A snapshot that is ready.
 pub(crate) fn create_snapshot(simulation: &Simulation, name: &str) {
-    create_unready_snapshot(simulation, name);
-    make_ready(simulation, name);
+    create_snapshot_in(simulation, NAMESPACE, name);
+}
+
+/// A snapshot that is ready, in this namespace.
+pub(crate) fn create_snapshot_in(simulation: &Simulation, namespace: &str, name: &str) {
+    create_unready_snapshot(simulation, namespace, name);
+    make_ready(simulation, namespace, name);
 }
 
 /// A claim that is to be made from this snapshot; its UID.
 pub(crate) fn create_restore(simulation: &Simulation, name: &str, snapshot: &str) -> String {
-    let source = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot});
+    let source =
+        json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": snapshot});
     create_claim_from(simulation, name, &json!({"dataSource": source}))
 }
 
