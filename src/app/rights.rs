@@ -6,6 +6,7 @@ use super::Program;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     csi_provisioner::names_credentials,
+    kube_api::views::VolumeSnapshot,
     preflight::{self, Feature},
     runtime::Tasks,
 };
@@ -21,6 +22,7 @@ impl Program<'_> {
         let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
         let (features, classes) = (self.features(), self.classes.clone());
         let driver = self.driver.name().to_owned();
+        let restores = self.driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot);
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
@@ -36,7 +38,10 @@ impl Program<'_> {
             let reads_secrets = classes
                 .any(|class| class.provisioner == driver && names_credentials(&class.parameters));
             let secrets = reads_secrets.then_some(Feature::Secrets);
-            let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
+            let snapshots = restores && client.serves::<VolumeSnapshot>().await.unwrap_or(false);
+            let snapshots = snapshots.then_some(Feature::Snapshots);
+            let features = features.into_iter().chain(secrets).chain(snapshots);
+            let features: Vec<Feature> = features.collect();
             preflight::run(client, &features, &namespaces, &metrics).await;
         });
     }
@@ -53,6 +58,7 @@ impl Program<'_> {
             (self.nodes.is_some(), Feature::Topology),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
+            (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
             (owner.is_some(), Feature::CapacityOwner),
             (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),
         ]

@@ -20,6 +20,10 @@ pub enum Feature {
     Secrets,
     /// Drivers that modify volumes (`MODIFY_VOLUME`), where the feature gate is on.
     VolumeAttributesClass,
+    /// Drivers that restore snapshots (`CREATE_DELETE_SNAPSHOT`), in clusters that have these.
+    Snapshots,
+    /// The feature gate CrossNamespaceVolumeDataSource.
+    CrossNamespaceSources,
     /// `--enable-capacity` with an owner: this pod or what controls it.
     CapacityOwner,
     /// The same, where what controls the pod's controller is the owner, or is asked for it.
@@ -29,7 +33,13 @@ pub enum Feature {
 impl Feature {
     /// Whether the rules stand commented in our manifest, for those who need them to take in.
     pub fn is_optional(self) -> bool {
-        matches!(self, Self::Secrets | Self::CapacityOwner | Self::CapacityOwnersOwner)
+        matches!(
+            self,
+            Self::Secrets
+                | Self::CrossNamespaceSources
+                | Self::CapacityOwner
+                | Self::CapacityOwnersOwner
+        )
     }
 }
 
@@ -57,6 +67,8 @@ pub struct Need {
     pub resource: &'static str,
     /// The verb.
     pub verb: &'static str,
+    /// Another verb that does as well.
+    pub or: Option<&'static str>,
     /// What goes wrong without, or what it does.
     pub why: &'static str,
 }
@@ -65,6 +77,16 @@ impl Need {
     /// The right.
     pub fn right(&self) -> Right<'static> {
         Right { verb: self.verb, group: self.group, resource: self.resource }
+    }
+
+    /// The rights of which one is enough.
+    pub fn rights(&self) -> impl Iterator<Item = Right<'static>> {
+        let other = self.or.map(|verb| Right { verb, ..self.right() });
+        [self.right()].into_iter().chain(other)
+    }
+
+    const fn or(self, verb: &'static str) -> Self {
+        Self { or: Some(verb), ..self }
     }
 }
 
@@ -80,15 +102,17 @@ const fn need(
         CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
         _ => Place::Everywhere,
     };
-    Need { feature, place, group, resource, verb, why }
+    Need { feature, place, group, resource, verb, or: None, why }
 }
 
 use Feature::{
-    Attachments, CapacityOwner, CapacityOwnersOwner, LeaderElection, Provisioning, Secrets,
-    Topology, VolumeAttributesClass,
+    Attachments, CapacityOwner, CapacityOwnersOwner, CrossNamespaceSources, LeaderElection,
+    Provisioning, Secrets, Snapshots, Topology, VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";
+const SNAPSHOT: &str = "snapshot.storage.k8s.io";
+const GATEWAY: &str = "gateway.networking.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 
 /// All needs.
@@ -121,6 +145,11 @@ pub const NEEDS: &[Need] = &[
     need(LeaderElection, COORDINATION, "leases", "update", "the leader renews the Lease"),
     need(Secrets, "", "secrets", "get", "reads the secrets that classes name for the driver"),
     need(VolumeAttributesClass, STORAGE, "volumeattributesclasses", "get", "reads the parameters that claims ask for by a VolumeAttributesClass"),
+    need(Snapshots, SNAPSHOT, "volumesnapshots", "get", "reads the snapshots that claims are to be made from"),
+    need(Snapshots, SNAPSHOT, "volumesnapshots", "list", "finds the finalizers that a crash left on snapshots"),
+    need(Snapshots, SNAPSHOT, "volumesnapshots", "patch", "keeps a snapshot while volumes are made from it").or("update"),
+    need(Snapshots, SNAPSHOT, "volumesnapshotcontents", "get", "finds the driver's handle of a snapshot"),
+    need(CrossNamespaceSources, GATEWAY, "referencegrants", "list", "may a claim use a source of another namespace?"),
     need(CapacityOwner, "", "pods", "get", "who owns CSIStorageCapacity objects?"),
     need(CapacityOwnersOwner, "apps", "replicasets", "get", "which Deployment owns CSIStorageCapacity objects?"),
 ];
