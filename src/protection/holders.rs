@@ -267,9 +267,10 @@ impl Holders {
         (!closed || names.kind == SourceKind::Claim).then_some(names)
     }
 
-    /// Every source of clones that is deleted and wears our finalizer.
-    pub(super) fn leaving(&self) -> Vec<NamedSource> {
-        self.leaving.keys().cloned().collect()
+    /// Every source whose finalizer is to be taken off.
+    pub(super) fn all_due(&self) -> BTreeSet<NamedSource> {
+        let known = self.leaving.keys().chain(self.held.keys());
+        known.filter(|source| self.may_be_due(source)).cloned().collect()
     }
 
     /// Whether a pending claim names the source. One that has its volume needs no snapshot any

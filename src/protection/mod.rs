@@ -226,8 +226,9 @@ impl Protection {
             () = ended.cancelled() => return,
         }
         self.0.working.send_replace(true);
-        let leaving = self.0.holders.lock().leaving();
-        self.look_at(leaving.into_iter().collect());
+        // What was seen before has waited for this.
+        let due = self.0.holders.lock().all_due();
+        self.look_at(due);
         let freeing = futures::future::join(
             self.free_from(&self.0.snapshots, FREEING),
             self.free_from(&self.0.clones, self.0.settings.workers),
@@ -239,12 +240,15 @@ impl Protection {
             () = self.sweep() => {}
         }
         // What the last calls closed is freed still.
+        futures::future::join(freeing, self.shut_down_when_empty()).await;
+    }
+
+    async fn shut_down_when_empty(&self) {
         while !(self.0.snapshots.is_empty() && self.0.clones.is_empty()) {
             sleep(GLANCE).await;
         }
         self.0.snapshots.shut_down();
         self.0.clones.shut_down();
-        freeing.await;
     }
 
     async fn free_from(&self, queue: &Queue<NamedSource>, workers: usize) {

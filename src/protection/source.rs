@@ -22,7 +22,7 @@ pub enum SourceKind {
 
 impl SourceKind {
     /// The finalizer that guards sources of the kind (reference 3.14, 3.15).
-    pub fn finalizer(self) -> &'static str {
+    pub const fn finalizer(self) -> &'static str {
         match self {
             Self::Snapshot => {
                 "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"

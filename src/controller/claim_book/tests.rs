@@ -495,3 +495,21 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
         assert_eq!(*closed.lock(), ["u"]);
     }
 }
+
+/// A standby, or a process that begins, knows the call from its mark alone.
+#[test]
+fn a_marked_claim_needs_its_source_from_the_start_until_the_mark_is_taken_off() {
+    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&closed);
+    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let book = ClaimBook::new(identity, |_| None, move |uid| told.lock().push(uid.to_owned()));
+    let mut deleted = marked("u", DRIVER);
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    book.observe(Sighting::Listed(deleted.clone()));
+    book.start_working();
+    book.observe(Sighting::Applied(deleted));
+    assert!(closed.lock().is_empty());
+    book.given_up("u");
+    assert_eq!(*closed.lock(), ["u"]);
+}
