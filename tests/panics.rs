@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -18,14 +19,9 @@ use csi_provisioner::{
         classes::Classes,
         leftover::Leftover,
         open_calls,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
     },
-    kube_api::{
-        LaneSettings, Lanes,
-        events::Recorder,
-        transport::boxed,
-        views::{Claim, Volume},
-    },
+    kube_api::{LaneSettings, Lanes, events::Recorder, transport::boxed, views::Volume},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
 };
@@ -61,9 +57,15 @@ impl Provisioner for Panicking {
 
     async fn ready(&self) {}
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        None
     }
+
+    async fn turn(&self, _order: &Order) -> Turn {
+        Turn::Ours
+    }
+
+    fn forget(&self, _claim_uid: &str) {}
 
     async fn prepare(&self, _order: &mut Order) -> Result<(), NotAsked> {
         Ok(())
@@ -78,11 +80,15 @@ impl Provisioner for Panicking {
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
         });
         let volume = serde_json::from_value(volume).unwrap();
-        Outcome::Provisioned(Box::new(Made { volume, ..Made::default() }))
+        Outcome::Provisioned(Box::new(Made { volume, handle: "handle".into(), ..Made::default() }))
     }
 
     async fn discard(&self, _leftover: &Leftover) -> Result<(), Failure> {
         unreachable!("every volume is good")
+    }
+
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
+        Some(Cow::Borrowed(volume.handle()))
     }
 
     fn should_delete(&self, _volume: &Volume) -> bool {
@@ -93,7 +99,7 @@ impl Provisioner for Panicking {
         Ok(())
     }
 
-    async fn delete(&self, (): ()) -> Result<(), NotDeleted> {
+    async fn delete(&self, _volume: &Volume, (): ()) -> Result<(), NotDeleted> {
         assert!(self.deleted.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         Ok(())
     }

@@ -88,13 +88,19 @@ impl Program<'_> {
             led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
         }
+        let publish = async {
+            if let Some(publisher) = &self.publisher {
+                publisher.work(self.controller.classes_listed(), stop.clone()).await;
+            }
+        };
         let ended = CancellationToken::new();
         let work = async {
             self.controller.work(stop.clone()).await;
             ended.cancel();
         };
         // What the last calls were made from is given back, too.
-        futures::future::join(work, self.protection.work(ended.clone())).await;
+        let protect = self.protection.work(ended.clone());
+        futures::future::join3(work, protect, publish).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.

@@ -7,6 +7,7 @@
 //! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
 //! the exit code to `main`.
 
+mod capacity;
 mod error;
 mod hand_over;
 mod rights;
@@ -24,25 +25,23 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::Error;
 use self::{
     settings::{
-        controller_settings, lane_settings, protection_settings, provisioner_settings,
-        topology_settings,
+        controller_settings, lane_settings, node_deployment, protection_settings,
+        provisioner_settings, topology_settings,
     },
-    support::{
-        connect, has_topology, publishing, refuse_unsupported, refuse_unsupported_publishing,
-        serves_attributes_classes,
-    },
+    support::{connect, has_topology, nodes, serves_attributes_classes},
 };
 use crate::{
+    capacity::Publisher,
     controller::{self, Controller, awaited::Awaited, classes::Classes, events::ClaimEvents},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Attachments, CsiProvisioner, EVENT_COMPONENT, Topology},
+    csi_provisioner::{self, Attachments, CsiProvisioner, EVENT_COMPONENT, Topology},
     flags::Flags,
     http::{self, Routes},
     kube_api::{
         Lanes, Reflector, Scope, Transport, View,
         events::Recorder,
         reflector,
-        views::{CsiNode, Node, VolumeAttachment},
+        views::{CsiNode, Node},
     },
     leader,
     metrics::Metrics,
@@ -91,7 +90,6 @@ pub struct Host {
 /// # Errors
 /// What ended it, when that was not `stop`.
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
-    refuse_unsupported(&flags)?;
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
         outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
@@ -115,8 +113,10 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
-    /// Where it matters where nodes are: what is known of them.
+    /// Where it matters where nodes are: what is known of them by watching.
     nodes: Option<Nodes>,
+    /// With `--enable-capacity`: publishes how much room there is.
+    publisher: Option<Publisher>,
     /// Whether classes of volume attributes are looked at.
     attributes_classes: bool,
     /// Whether this process leads; always without election.
@@ -169,10 +169,15 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
-        let publishing = publishing(flags, &driver, &lanes.objects).await?;
-        refuse_unsupported_publishing(&publishing)?;
+        let nodes = nodes(flags, &driver);
+        let publisher =
+            capacity::publisher(flags, world, tasks, &driver, &lanes, &nodes, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
+        let refresher = publisher.as_ref().map(|publisher| {
+            capacity::follow(&classes, publisher);
+            publisher.refresher()
+        });
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
@@ -183,20 +188,21 @@ impl<'a> Program<'a> {
             tasks: tasks.clone(),
             settings: protection_settings(flags, &driver),
         });
-        let nodes = has_topology(flags, &driver).then(|| Nodes::of(driver.name()));
-        let topology = nodes.as_ref().map(|nodes| {
-            Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags))
-        });
-        let provisioner = CsiProvisioner::new(
-            driver.clone(),
-            lanes.objects.clone(),
-            classes.clone(),
-            attachments.clone(),
+        let topology = has_topology(flags, &driver)
+            .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
+        let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
+        let provisioner = CsiProvisioner::new(csi_provisioner::Parts {
+            driver: driver.clone(),
+            client: lanes.objects.clone(),
+            classes: classes.clone(),
+            attachments: attachments.clone(),
             topology,
-            protection.clone(),
-            ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
+            refresher: refresher.unwrap_or_default(),
+            node: node_deployment(flags, &driver, random(), &metrics),
+            protection: protection.clone(),
+            events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
-        );
+        });
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
         let controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
@@ -223,7 +229,8 @@ impl<'a> Program<'a> {
             protection,
             classes,
             attachments,
-            nodes,
+            nodes: nodes.filter(|_| flags.node_deployment.is_none()),
+            publisher,
             attributes_classes,
             leads,
             health,
@@ -235,9 +242,11 @@ impl<'a> Program<'a> {
         let protection = self.protection.clone();
         self.controller.watch(move |sighting| protection.observe(sighting));
         if let Some(attachments) = &self.attachments {
-            let reflector = self.reflectors::<VolumeAttachment>()();
             let observer = attachments.observer(self.controller.volume_waker());
-            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
+            tasks.vital("watch of VolumeAttachments", self.reflector().run(observer));
+        }
+        if let Some(publisher) = &self.publisher {
+            publisher.watch();
         }
         if let Some(nodes) = &self.nodes {
             self.watch_nodes(nodes.clone(), tasks);
@@ -252,14 +261,18 @@ impl<'a> Program<'a> {
                 News::Node(name) => Awaited::object::<Node>(None, name),
             });
         };
-        let csi_nodes = self.reflectors::<CsiNode>()();
         let observer = nodes.csi_node_observer(wake.clone());
-        tasks.vital("watch of CSINodes", csi_nodes.run(observer));
-        let reflectors = self.reflectors::<Node>();
+        tasks.vital("watch of CSINodes", self.reflector().run(observer));
+        let reflectors = self.reflectors();
         tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
     }
 
-    /// Makes reflectors of all objects of a kind.
+    /// A reflector of a whole kind.
+    fn reflector<V: View>(&self) -> Reflector<V> {
+        self.reflectors()()
+    }
+
+    /// Makes reflectors of a whole kind.
     fn reflectors<V: View>(&self) -> impl Fn() -> Reflector<V> + Send + Sync + use<V> {
         let (client, metrics) = (self.lanes.objects.clone(), self.metrics.clone());
         let random = Arc::clone(&self.world.random);

@@ -59,6 +59,7 @@ impl Program<'_> {
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
             (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
+            (self.publisher.is_some(), Feature::Capacity),
             (owner.is_some(), Feature::CapacityOwner),
             (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),
         ]

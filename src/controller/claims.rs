@@ -21,10 +21,10 @@ use super::{
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
     leftover::Leftover,
-    open_calls::{self, OpenCalls, Record, Unmarked, record},
+    open_calls::{self, OpenCalls, Record, Unmarked, mark, record},
     ownership::{self, Identity, SELECTED_NODE},
     pace::{Look, Pace, Permit},
-    provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain},
+    provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain, Turn},
     pv_store::{PvStore, Unsaved},
     source::PinnedSource,
 };
@@ -113,6 +113,11 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
     if glance.demand == Demand::Withdrawn || !identity.owns_claim(&glance.claim) {
         return Plan::Drop;
     }
+    if let Some(node) = followed_on(identity, &glance.claim) {
+        return Plan::Blocked(format!(
+            "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
+        ));
+    }
     let Some(class) = class else {
         return Plan::Blocked(match ownership::class_of_claim(&glance.claim) {
             "" => "the claim names no storage class".to_owned(),
@@ -131,6 +136,13 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
         ));
     }
     Plan::Provision(class)
+}
+
+/// The node on which another process follows an open call for the claim, which is ours by now.
+fn followed_on(identity: &Identity, claim: &Claim) -> Option<String> {
+    let own = identity.node.as_ref()?;
+    let record = mark::read(claim).filter(|record| record.driver == identity.driver)?;
+    record.node.filter(|node| node != own)
 }
 
 /// Whether the class binds late and the scheduler has not chosen a node yet.
@@ -174,6 +186,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else {
             self.waits.forget(uid);
+            self.provisioner.forget(uid);
             return Verdict::Done;
         };
         let _held = self.exclusive.hold(&key).await;
@@ -208,9 +221,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         mut look: Look,
     ) -> Verdict {
         match self.plan(&mut glance) {
-            Plan::Drop => Verdict::Done,
+            Plan::Drop => {
+                self.provisioner.forget(uid);
+                Verdict::Done
+            }
             Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
             Plan::Provision(class) => {
+                if let Some(verdict) = self.leave(&glance, &class).await {
+                    return verdict;
+                }
                 self.count_audit(audited);
                 // The wait for it holds nothing: the claim comes again when it is its turn.
                 let Some(permit) = look.permit(class.name(), glance.order.is_some()) else {
@@ -221,6 +240,26 @@ impl<P: Provisioner> ClaimWorker<P> {
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
                 self.discard(uid, &order, &leftover).await
+            }
+        }
+    }
+
+    /// Where others may provision for the claim as well, and it is not our turn: what becomes of it
+    /// here. An open call is for whoever made it, so nobody is asked then.
+    async fn leave(&self, glance: &Glance, class: &Arc<StorageClass>) -> Option<Verdict> {
+        if glance.order.is_some() {
+            return None;
+        }
+        let order = self.order(&glance.claim, Arc::clone(class));
+        match self.provisioner.turn(&order).await {
+            Turn::Ours => None,
+            Turn::Others => Some(Verdict::Done),
+            Turn::Later(wait) => Some(Verdict::RetryAfter(wait)),
+            Turn::Unable => Some(Verdict::Retry),
+            Turn::Failed(why) => {
+                self.events.provisioning(&order.claim);
+                self.tell_failure(&order, &why);
+                Some(Verdict::Retry)
             }
         }
     }
@@ -298,9 +337,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             Some(open) => self.open_order(uid, open),
             None => self.order(&glance.claim, class),
         };
-        if glance.order.is_none() && !self.provisioner.should_provision(&order.claim).await {
-            return Verdict::Done;
-        }
         match self.settle_doubt(uid, &glance, &order).await {
             Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,

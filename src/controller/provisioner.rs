@@ -4,7 +4,7 @@
 //! controller decides on, never a string it must read. Leaves the driver's protocol to the
 //! implementation (`csi_provisioner`).
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
@@ -18,7 +18,7 @@ use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
 pub trait Provisioner: Send + Sync + 'static {
-    /// A volume that is ready to be deleted.
+    /// What the deletion of a volume needs beside the volume.
     type Removal: Send;
     /// A request for a volume that only has to be sent.
     type Request: Send;
@@ -38,9 +38,16 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Waits until what the provisioner itself watches has been listed once.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether this process is the one that should provision for the claim, beyond what its
-    /// annotations say (a node-local driver serves its own node only).
-    fn should_provision(&self, claim: &Claim) -> impl Future<Output = bool> + Send;
+    /// The one node that this process provisions for, where others do for the others.
+    fn node(&self) -> Option<&str>;
+
+    /// Whether it is for this process to provision for the claim, beyond what the claim says. Where
+    /// several might, this may write the claim to settle it. Nobody is asked again while a call
+    /// is open: it is for whoever made it.
+    fn turn(&self, order: &Order) -> impl Future<Output = Turn> + Send;
+
+    /// The claim with this UID is no longer provisioned for, so nothing need be remembered of it.
+    fn forget(&self, claim_uid: &str);
 
     /// Checks the order, reads what its request needs, and makes the request. Nothing is sent.
     /// What must stay the same while a call for it is open is written into the order, and
@@ -66,6 +73,16 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
     fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
 
+    /// The driver's id of the volume that a PersistentVolume stands for, where it is one of this
+    /// driver's; in-tree volumes that the driver took over are.
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>>;
+
+    /// The part of one of the driver's ids by which its volumes are told apart: two ids that are
+    /// known to name the same volume have the same.
+    fn key<'a>(&self, handle: &'a str) -> &'a str {
+        handle
+    }
+
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 
@@ -76,9 +93,12 @@ pub trait Provisioner: Send + Sync + 'static {
         volume: &Volume,
     ) -> impl Future<Output = Result<Self::Removal, NotDeleted>> + Send;
 
-    /// Deletes the volume at the driver, at once.
-    fn delete(&self, removal: Self::Removal)
-    -> impl Future<Output = Result<(), NotDeleted>> + Send;
+    /// Deletes the volume, as it was last seen, at the driver, at once.
+    fn delete(
+        &self,
+        volume: &Volume,
+        removal: Self::Removal,
+    ) -> impl Future<Output = Result<(), NotDeleted>> + Send;
 }
 
 /// One claim to provision for.
@@ -98,7 +118,22 @@ pub struct Order {
     pub source: Option<PinnedSource>,
     /// Where the volume is asked to be: what an open call asked for, else none until
     /// [`Provisioner::prepare`] says it, for drivers that know of places.
-    pub topology: Option<Pinned>,
+    pub topology: Option<Arc<Pinned>>,
+}
+
+/// Whose turn it is to provision for a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// This process's.
+    Ours,
+    /// Another's, or it shows in the claim's next event.
+    Others,
+    /// To be asked again after this time, or when the claim changes.
+    Later(Duration),
+    /// Not this process's for now, for want of what may come back: to be asked again with back-off.
+    Unable,
+    /// It can't be settled.
+    Failed(Failure),
 }
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
@@ -182,6 +217,8 @@ pub struct Made {
     /// The PersistentVolume; it still lacks what the controller adds (claimRef, class, protection
     /// finalizer, who provisioned it).
     pub volume: PersistentVolume,
+    /// The driver's id of the volume.
+    pub handle: String,
     /// The credentials with which it was made.
     pub credentials: Credentials,
 }

@@ -8,13 +8,12 @@ use tonic::Code;
 
 use super::{
     Address, Connector,
-    calls::{Calls, origin},
-    identity::{self, Capabilities},
+    calls::{Calls, Migrates, origin},
+    identity::{self, Capabilities, NodeInfo},
     link::{Dialer, Link, Repeated},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
-        GetCapacityRequest, GetCapacityResponse, NodeGetInfoRequest, NodeGetInfoResponse,
-        controller_client::ControllerClient, node_client::NodeClient,
+        GetCapacityRequest, GetCapacityResponse, controller_client::ControllerClient,
     },
     status::CallError,
 };
@@ -35,14 +34,18 @@ pub const CREATE_VOLUME: &str = "/csi.v1.Controller/CreateVolume";
 pub const DELETE_VOLUME: &str = "/csi.v1.Controller/DeleteVolume";
 
 /// Where the driver is and how it is called.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DriverSettings {
     /// The driver's socket: `--csi-address`.
     pub address: Address,
     /// The deadline of every single call: `--timeout`.
     pub timeout: Duration,
+    /// Whether the driver must say where it runs: `--node-deployment`.
+    pub asks_node: bool,
     /// What the connection's own tasks run on.
     pub tasks: Tasks,
+    /// Which drivers' calls are counted by whether they are for in-tree volumes.
+    pub migrates: Migrates,
 }
 
 /// The driver could not be used at start. Texts and exit codes are the original's.
@@ -63,6 +66,9 @@ pub enum ConnectError {
     /// `GetPluginCapabilities` or `ControllerGetCapabilities` failed.
     #[error("Error getting CSI driver capabilities: {0}")]
     Capabilities(#[source] CallError),
+    /// `NodeGetInfo` failed: the driver has no node service, or can't say where it runs.
+    #[error("Failed to get node info from CSI driver: {0}")]
+    NodeInfo(#[source] CallError),
 }
 
 impl ConnectError {
@@ -70,13 +76,13 @@ impl ConnectError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoSocket | Self::Probe(_) => 1,
-            Self::Name(_) | Self::EmptyName | Self::Capabilities(_) => 255,
+            Self::Name(_) | Self::EmptyName | Self::Capabilities(_) | Self::NodeInfo(_) => 255,
         }
     }
 }
 
-/// After a lost connection another driver answered, or the same one with other capabilities:
-/// what was decided by the old ones no longer holds, so the process must end.
+/// After a lost connection another driver answered, or the same one with other capabilities or
+/// elsewhere: what was decided by the old ones no longer holds, so the process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionEnded {
     /// The name changed.
@@ -103,6 +109,18 @@ pub enum ConnectionEnded {
         /// Those now.
         is: Box<Capabilities>,
     },
+    /// The node's topology changed.
+    #[error(
+        "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {was:?}"
+    )]
+    OtherNode {
+        /// The driver's name.
+        name: String,
+        /// The node at start.
+        was: Box<NodeInfo>,
+        /// The node now.
+        is: Box<NodeInfo>,
+    },
 }
 
 /// A driver that was found ready. Clones are the same driver.
@@ -113,6 +131,8 @@ struct Shared {
     identity: Identity,
     calls: Calls,
     dialer: Dialer,
+    /// Whether the driver is asked where it runs.
+    asks_node: bool,
     state: Mutex<State>,
 }
 
@@ -121,6 +141,8 @@ struct Shared {
 struct Identity {
     name: String,
     capabilities: Capabilities,
+    /// Where it runs; empty unless it was asked.
+    node: NodeInfo,
 }
 
 /// Whether calls have a way to the driver.
@@ -142,21 +164,24 @@ impl Driver {
         gate: Gate,
         metrics: &Metrics,
     ) -> Result<Self, ConnectError> {
-        let DriverSettings { address, timeout: call_timeout, tasks } = settings;
+        let DriverSettings { address, timeout: call_timeout, asks_node, tasks, migrates } =
+            settings;
         let dialer = Dialer { address, connector, tasks };
         let calls = Calls {
             timeout: call_timeout,
             gate,
             metrics: metrics.csi.clone(),
             driver: UNKNOWN_DRIVER.into(),
+            migrates,
         };
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await
             .map_err(|_| ConnectError::NoSocket)?;
-        let (link, identity) = identify(&dialer, &calls, link).await?;
+        let (link, identity) = identify(&dialer, &calls, link, asks_node).await?;
         tracing::info!(driver = identity.name, "Detected CSI driver");
         let calls = calls.named(&identity.name);
-        Ok(Self(Arc::new(Shared { identity, calls, dialer, state: Mutex::new(State::Up(link)) })))
+        let state = Mutex::new(State::Up(link));
+        Ok(Self(Arc::new(Shared { identity, calls, dialer, asks_node, state })))
     }
 
     /// The driver's name.
@@ -167,6 +192,12 @@ impl Driver {
     /// What the driver can do.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.identity.capabilities
+    }
+
+    /// Where the driver runs, as it said when it was found; empty unless
+    /// [`DriverSettings::asks_node`].
+    pub fn node(&self) -> &NodeInfo {
+        &self.0.identity.node
     }
 
     /// How long a call may take.
@@ -180,32 +211,38 @@ impl Driver {
         self.0.calls.unsendable(method)
     }
 
-    /// Asks for a volume. Sent only while the gate is open.
+    /// Asks for a volume; `migrated`: one that becomes an in-tree volume. Sent only while the
+    /// gate is open.
     ///
     /// # Errors
     /// What the driver said, or why nothing is known of it; see [`CallError::is_final`].
     pub async fn create_volume(
         &self,
         request: CreateVolumeRequest,
+        migrated: bool,
     ) -> Result<CreateVolumeResponse, CallError> {
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).create_volume(request).await
         };
-        self.0.calls.gated(CREATE_VOLUME, self.link(), request, send).await
+        let calls = self.0.calls.migrated(migrated);
+        calls.gated(CREATE_VOLUME, self.link(), request, send).await
     }
 
-    /// Asks for a volume's removal. Sent only while the gate is open.
+    /// Asks for a volume's removal; `migrated`: of an in-tree one. Sent only while the gate is
+    /// open.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
     pub async fn delete_volume(
         &self,
         request: DeleteVolumeRequest,
+        migrated: bool,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete_volume_within(self.timeout(), request).await
+        self.delete(self.0.calls.migrated(migrated), request).await
     }
 
-    /// The same with another deadline than `--timeout`.
+    /// The same with another deadline than `--timeout`, of a volume that has become none of
+    /// Kubernetes' yet.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -214,7 +251,14 @@ impl Driver {
         timeout: Duration,
         request: DeleteVolumeRequest,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        let calls = Calls { timeout, ..self.0.calls.clone() };
+        self.delete(Calls { timeout, ..self.0.calls.clone() }, request).await
+    }
+
+    async fn delete(
+        &self,
+        calls: Calls,
+        request: DeleteVolumeRequest,
+    ) -> Result<DeleteVolumeResponse, CallError> {
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).delete_volume(request).await
         };
@@ -235,22 +279,8 @@ impl Driver {
         self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request, send).await
     }
 
-    /// Asks which node the driver runs on. Needs no Lease.
-    ///
-    /// # Errors
-    /// As of [`Driver::create_volume`].
-    pub async fn node_get_info(&self) -> Result<NodeGetInfoResponse, CallError> {
-        let send = |wire, request| async {
-            NodeClient::with_origin(wire, origin()).node_get_info(request).await
-        };
-        self.0
-            .calls
-            .call("/csi.v1.Node/NodeGetInfo", self.link(), NodeGetInfoRequest {}, send)
-            .await
-    }
-
     /// Keeps the connection up: after a loss, also of an idle one, it reconnects, waits until the
-    /// driver is ready and reads its name and capabilities anew. Until then calls fail at once.
+    /// driver is ready and reads anew who it is. Until then calls fail at once.
     /// Returns only when another driver answers; then the connection stays down.
     pub async fn watch(self) -> ConnectionEnded {
         let mut up = Instant::now();
@@ -274,12 +304,12 @@ impl Driver {
 
     /// Reconnects and identifies until both work.
     async fn find_again(&self) -> (Link, Identity) {
-        let Shared { dialer, calls, .. } = &*self.0;
+        let Shared { dialer, calls, asks_node, .. } = &*self.0;
         let calls = calls.named(UNKNOWN_DRIVER);
         let mut told = Repeated::default();
         loop {
             let link = dialer.dial_until_up().await;
-            match identify(dialer, &calls, link).await {
+            match identify(dialer, &calls, link, *asks_node).await {
                 Ok(found) => return found,
                 Err(error) if told.is_due() => {
                     tracing::warn!(%error, "The CSI driver cannot be used yet");
@@ -301,15 +331,22 @@ impl Driver {
 impl Shared {
     /// What ended if the driver that answers now is not the one that was found at start.
     fn compare(&self, found: Identity) -> Option<ConnectionEnded> {
-        let Identity { name, capabilities } = &self.identity;
+        let Identity { name, capabilities, node } = &self.identity;
         if found.name != *name {
             let address = self.dialer.address.to_string();
             return Some(ConnectionEnded::OtherName { address, was: name.clone(), is: found.name });
         }
-        (found.capabilities != *capabilities).then(|| ConnectionEnded::OtherCapabilities {
+        if found.capabilities != *capabilities {
+            return Some(ConnectionEnded::OtherCapabilities {
+                name: name.clone(),
+                was: Box::new(capabilities.clone()),
+                is: Box::new(found.capabilities),
+            });
+        }
+        (found.node != *node).then(|| ConnectionEnded::OtherNode {
             name: name.clone(),
-            was: Box::new(capabilities.clone()),
-            is: Box::new(found.capabilities),
+            was: Box::new(node.clone()),
+            is: Box::new(found.node),
         })
     }
 }
@@ -319,6 +356,7 @@ async fn identify(
     dialer: &Dialer,
     calls: &Calls,
     link: Link,
+    asks_node: bool,
 ) -> Result<(Link, Identity), ConnectError> {
     let link = until_ready(dialer, calls, link).await.map_err(ConnectError::Probe)?;
     let name = identity::name(calls, &link).await.map_err(ConnectError::Name)?;
@@ -326,9 +364,17 @@ async fn identify(
         return Err(ConnectError::EmptyName);
     }
     let calls = calls.named(&name);
+    // The original opens another connection then, and waits again.
+    let link = if calls.migrates() { until_ready(dialer, &calls, link).await } else { Ok(link) };
+    let link = link.map_err(ConnectError::Probe)?;
     let capabilities =
         identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
-    Ok((link, Identity { name, capabilities }))
+    let node = if asks_node {
+        identity::node_info(&calls, &link).await.map_err(ConnectError::NodeInfo)?
+    } else {
+        NodeInfo::default()
+    };
+    Ok((link, Identity { name, capabilities, node }))
 }
 
 /// Probes once a second until the driver is ready, over a new link where the old one was lost.

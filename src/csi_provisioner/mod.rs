@@ -4,8 +4,9 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be), `errors`,
-//! `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be),
+//! `node_deployment` (which node a claim or volume is for), `errors`, `names`, and Go's `os.Expand`
+//! in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -17,8 +18,10 @@ mod defects;
 mod deletion;
 mod errors;
 mod expand;
+mod in_tree;
 mod keys;
 mod names;
+pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
 mod request;
@@ -27,25 +30,30 @@ mod secrets;
 mod testing;
 mod topology;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
+use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
 use data_source::{Copyable, NotUsed};
+use defects::Defect;
 pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 pub use topology::{Topology, TopologySettings};
 
+use node_deployment::NodeDeployment;
+
 use crate::{
+    capacity::Refresher,
     controller::{
         classes::Classes,
         events::ClaimEvents,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
         source::{PinnedSource, Source, SourceKind},
     },
     csi::{
@@ -56,6 +64,7 @@ use crate::{
         Client,
         views::{Claim, View as _, Volume},
     },
+    migration::Migration,
     protection::{self, NamedSource, Protection, Unprotected},
 };
 
@@ -84,6 +93,8 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+    pub migration: Option<Migration>,
     /// The feature gate CrossNamespaceVolumeDataSource.
     pub cross_namespace_sources: bool,
     /// `--prevent-volume-mode-conversion`.
@@ -100,19 +111,30 @@ impl Settings {
 
 /// Provisions with a CSI driver.
 #[derive(Clone)]
-pub struct CsiProvisioner {
-    driver: Driver,
-    client: Client,
-    classes: Classes,
-    /// For a driver that attaches volumes: which ones are.
-    attachments: Option<Attachments>,
+pub struct CsiProvisioner(Arc<Parts>);
+
+/// What a [`CsiProvisioner`] works with.
+pub struct Parts {
+    /// The driver.
+    pub driver: Driver,
+    /// Reads secrets, sources and classes of attributes.
+    pub client: Client,
+    /// The storage classes.
+    pub classes: Classes,
+    /// For a driver that attaches volumes: which ones are. Asked before a volume is deleted.
+    pub attachments: Option<Attachments>,
     /// For a driver that knows of places: where volumes are asked to be.
-    topology: Option<Topology>,
+    pub topology: Option<Topology>,
+    /// Told when room may have been taken or given back.
+    pub refresher: Refresher,
+    /// This node among others, where each provisions for itself.
+    pub node: Option<NodeDeployment>,
     /// Guards what volumes are made from.
-    protection: Protection,
-    /// Tells what only this provisioner has to tell.
-    events: ClaimEvents,
-    settings: Arc<Settings>,
+    pub protection: Protection,
+    /// Tells what only this provisioner has to tell, as [`EVENT_COMPONENT`].
+    pub events: ClaimEvents,
+    /// What flags and driver decide.
+    pub settings: Settings,
 }
 
 /// What a `CreateVolume` needs, and what its answer is made into a PersistentVolume with.
@@ -120,50 +142,110 @@ pub struct CsiProvisioner {
 pub struct Request {
     prepared: Prepared,
     credentials: Credentials,
+    /// For a class of the in-tree plugin: makes the PersistentVolume one, too.
+    migration: Option<Migration>,
 }
 
-/// What a `DeleteVolume` needs.
+/// What a `DeleteVolume` needs beside the volume.
 #[derive(Debug)]
 pub struct Removal {
-    /// The PersistentVolume's name.
-    volume: String,
-    handle: String,
     credentials: Credentials,
 }
 
 impl CsiProvisioner {
-    /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
-    /// there are any to ask. `protection` guards sources. `events` tell as [`EVENT_COMPONENT`].
-    pub fn new(
-        driver: Driver,
-        client: Client,
-        classes: Classes,
-        attachments: Option<Attachments>,
-        topology: Option<Topology>,
-        protection: Protection,
-        events: ClaimEvents,
-        settings: Settings,
-    ) -> Self {
-        let settings = Arc::new(settings);
-        Self { driver, client, classes, attachments, topology, protection, events, settings }
+    /// Provisions with these.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// Tells how the driver's room may have changed by a call.
+    fn tell_room(&self, order: &Order, outcome: &Outcome) {
+        match outcome {
+            Outcome::Provisioned(made) => {
+                let affinity =
+                    made.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+                let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
+                self.0.refresher.made(affinity, order.class.name());
+            }
+            _ => self.0.refresher.failed(order.class.name()),
+        }
+    }
+
+    /// Checks the order and makes its request.
+    async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
+        let named = self.source(order).await?;
+        let (mut translated, migration) = self.0.settings.order_for_driver(order)?;
+        let (client, settings, topology) =
+            (&self.0.client, &self.0.settings, self.0.topology.as_ref());
+        let prepared =
+            request::prepare(client, settings, topology, &mut translated, named.as_ref()).await;
+        // What was pinned stays; the class is the cluster's own again.
+        *order = Order { class: Arc::clone(&order.class), ..translated };
+        let prepared = prepared?;
+        let credentials =
+            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        // Last of all: what is refused or waits holds no source.
+        if let Some(source) = &prepared.source {
+            self.guard(order, source).await?;
+        }
+        order.source.clone_from(&prepared.source);
+        Ok(Request { prepared, credentials, migration })
+    }
+
+    /// Asks for the volume and judges the answer.
+    async fn ask(&self, order: &Order, request: Request) -> Outcome {
+        let volume = match self.call(&request).await {
+            Ok(volume) => volume,
+            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
+        };
+        let Request { prepared, credentials, migration } = request;
+        match self.persistent_volume(order, &prepared, migration, &volume) {
+            Ok(made) => {
+                let handle = volume.volume_id;
+                Outcome::Provisioned(Box::new(Made { volume: made, handle, credentials }))
+            }
+            Err(defect) => {
+                let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+                Outcome::Unusable(Box::new(leftover))
+            }
+        }
     }
 
     /// Asks for the volume.
     async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
         let secrets = request.credentials.expose();
+        let migrated = request.migration.is_some();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
-        self.driver.create_volume(request).await.and_then(created_volume)
+        self.0.driver.create_volume(request, migrated).await.and_then(created_volume)
+    }
+
+    /// The PersistentVolume for what the driver made, or why there can be none.
+    fn persistent_volume(
+        &self,
+        order: &Order,
+        prepared: &Prepared,
+        migration: Option<Migration>,
+        volume: &proto::Volume,
+    ) -> Result<PersistentVolume, Defect> {
+        if let Some(defect) = defects::find(prepared, volume) {
+            return Err(defect);
+        }
+        let affinity = self.0.topology.as_ref().and_then(|_| topology::affinity(volume));
+        let made = persistent_volume::build(&self.0.settings, order, prepared, volume, affinity);
+        match migration {
+            None => Ok(made),
+            Some(migration) => migration.to_in_tree(made).map_err(Defect::Untranslatable),
+        }
     }
 
     /// What the claim names as its source. That somebody else makes volumes from such a thing
     /// is told to the claim's user.
     async fn source(&self, order: &Order) -> Result<Option<Copyable>, NotAsked> {
-        let named = data_source::identify(&self.client, &self.settings, order).await;
+        let named = data_source::identify(&self.0.client, &self.0.settings, order).await;
         named.map_err(|why| match why {
             NotUsed::Failed(failure) => NotAsked::Failed(failure),
             NotUsed::LeftToPopulator { kind } => {
-                self.events.left_to_populator(&order.claim);
+                self.0.events.left_to_populator(&order.claim);
                 let reason = format!(
                     "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
                 );
@@ -179,8 +261,8 @@ impl CsiProvisioner {
         let source_uid = &source.source().uid;
         let guarded = match source {
             // Nothing is put on whatever the claim's user may have written into the record.
-            PinnedSource::Unclaimed(_) => self.protection.hold(uid, &named, source_uid).await,
-            _ => self.protection.take(uid, &named, source_uid).await,
+            PinnedSource::Unclaimed(_) => self.0.protection.hold(uid, &named, source_uid).await,
+            _ => self.0.protection.take(uid, &named, source_uid).await,
         };
         match guarded {
             Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if order.source.is_some() => Ok(()),
@@ -190,7 +272,7 @@ impl CsiProvisioner {
 
     /// Whether another node could help: the scheduler chose one, and the driver knows of places.
     fn may_reschedule(&self, order: &Order) -> bool {
-        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
+        self.0.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -199,17 +281,17 @@ impl CsiProvisioner {
         secret: &SecretValues,
         method: &'static str,
     ) -> Result<Credentials, CallError> {
-        secret.credentials().map_err(|NotText| self.driver.unsendable(method))
+        secret.credentials().map_err(|NotText| self.0.driver.unsendable(method))
     }
 
     /// Tries some times within one deadline to remove a volume.
     async fn remove_at_once(&self, request: DeleteVolumeRequest) -> Result<(), CallError> {
-        let end = Instant::now() + self.driver.timeout();
+        let end = Instant::now() + self.0.driver.timeout();
         let mut tries = 0;
         loop {
             tries += 1;
             let left = end.saturating_duration_since(Instant::now());
-            match self.driver.delete_volume_within(left, request.clone()).await {
+            match self.0.driver.delete_volume_within(left, request.clone()).await {
                 Ok(_) => return Ok(()),
                 Err(error) if tries == DISCARD_TRIES || Instant::now() >= end => return Err(error),
                 Err(_) => {}
@@ -217,26 +299,22 @@ impl CsiProvisioner {
         }
     }
 
+    /// Whether the volume is for this process to delete.
+    ///
+    /// # Errors
+    /// Where that can't be judged.
+    fn reaches(&self, volume: &Volume) -> Result<bool, Failure> {
+        let Some(node) = &self.0.node else { return Ok(true) };
+        node.reaches(self.0.settings.node_affinity(volume)?.as_deref())
+    }
+
     /// Refuses while the volume is attached, as far as the driver attaches at all.
     fn check_detached(&self, volume: &str) -> Result<(), NotDeleted> {
-        let Some(attachments) = &self.attachments else { return Ok(()) };
+        let Some(attachments) = &self.0.attachments else { return Ok(()) };
         match attachments.block(volume).map_err(NotDeleted::Failed)? {
             Some(node) => Err(NotDeleted::Attached { node }),
             None => Ok(()),
         }
-    }
-
-    /// The handle of a volume that this driver may be asked to delete.
-    fn checked_handle<'a>(&self, volume: &'a Volume) -> Result<&'a str, Failure> {
-        let source = volume.spec.csi.as_ref().ok_or_else(|| Failure::new("invalid CSI PV"))?;
-        if source.driver != self.settings.driver_name {
-            return Err(Failure::new(format!(
-                "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
-                source.driver, self.settings.driver_name
-            )));
-        }
-        capabilities::check(&self.settings.capabilities)?;
-        Ok(&source.volume_handle)
     }
 }
 
@@ -245,62 +323,60 @@ impl Provisioner for CsiProvisioner {
     type Request = Request;
 
     fn name(&self) -> &str {
-        &self.settings.driver_name
+        &self.0.settings.driver_name
     }
 
     fn in_tree_name(&self) -> Option<&str> {
-        None
+        self.0.settings.migration.map(Migration::in_tree_name)
     }
 
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
-        self.settings.naming.name(claim_uid)
+        self.0.settings.naming.name(claim_uid)
     }
 
     async fn ready(&self) {
-        if let Some(attachments) = &self.attachments {
+        if let Some(attachments) = &self.0.attachments {
             attachments.listed().await;
         }
-        if let Some(topology) = &self.topology {
+        if let Some(topology) = &self.0.topology {
             topology.listed().await;
         }
     }
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        self.0.node.as_ref().map(|node| node.node())
+    }
+
+    async fn turn(&self, order: &Order) -> Turn {
+        match &self.0.node {
+            None => Turn::Ours,
+            Some(node) => node.turn(self, order).await,
+        }
+    }
+
+    fn forget(&self, claim_uid: &str) {
+        if let Some(node) = &self.0.node {
+            node.forget(claim_uid);
+        }
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        let named = self.source(order).await?;
-        let topology = self.topology.as_ref();
-        let prepared =
-            request::prepare(&self.client, &self.settings, topology, order, named.as_ref()).await?;
-        let credentials =
-            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        // Last of all: what is refused or waits holds no source.
-        if let Some(source) = &prepared.source {
-            self.guard(order, source).await?;
+        let prepared = self.check(order).await;
+        // As in the original: not after what another attempt may find otherwise.
+        if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
+            self.0.refresher.failed(order.class.name());
         }
-        order.source.clone_from(&prepared.source);
-        Ok(Request { prepared, credentials })
+        prepared
     }
 
     fn closed(&self, claim_uid: &str) {
-        self.protection.closed(claim_uid);
+        self.0.protection.closed(claim_uid);
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
-        let volume = match self.call(&request).await {
-            Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
-        };
-        let Request { prepared, credentials } = request;
-        if let Some(defect) = defects::find(&prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Outcome::Unusable(Box::new(leftover));
-        }
-        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
-        Outcome::Provisioned(Box::new(Made { volume, credentials }))
+        let outcome = self.ask(order, request).await;
+        self.tell_room(order, &outcome);
+        outcome
     }
 
     async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {
@@ -311,30 +387,50 @@ impl Provisioner for CsiProvisioner {
         self.remove_at_once(request).await.map_err(Failure::new)
     }
 
-    fn should_delete(&self, _volume: &Volume) -> bool {
-        true
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
+        self.0.settings.handle(volume).ok()
+    }
+
+    fn key<'a>(&self, handle: &'a str) -> &'a str {
+        self.0.settings.migration.map_or(handle, |migration| migration.key(handle))
+    }
+
+    /// Where that can't be judged, the attempt to delete it tells.
+    fn should_delete(&self, volume: &Volume) -> bool {
+        self.reaches(volume).unwrap_or(true)
     }
 
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
-        let handle = self.checked_handle(volume).map_err(failed)?;
+        self.0.settings.handle(volume).map_err(failed)?;
+        self.reaches(volume).map_err(failed)?;
+        capabilities::check(&self.0.settings.capabilities).map_err(failed)?;
         self.check_detached(volume.name())?;
-        let class = self.classes.get(class_of_volume(volume));
-        let secret =
-            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
+        let class = || {
+            let class = self.0.classes.get(class_of_volume(volume));
+            self.0.settings.class_for_deletion(volume, class)
+        };
+        let secret = deletion::secret(&self.0.client, volume, class).await.map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
-        Ok(Removal { volume: volume.name().to_owned(), handle: handle.to_owned(), credentials })
+        Ok(Removal { credentials })
     }
 
-    async fn delete(&self, removal: Removal) -> Result<(), NotDeleted> {
-        let Removal { volume, handle, credentials } = removal;
-        self.check_detached(&volume)?;
-        let request = DeleteVolumeRequest { volume_id: handle, secrets: credentials.expose() };
-        let deleted = self.driver.delete_volume(request).await;
-        deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
+    async fn delete(&self, volume: &Volume, removal: Removal) -> Result<(), NotDeleted> {
+        let handle = self.0.settings.handle(volume).map_err(NotDeleted::Failed)?;
+        self.check_detached(volume.name())?;
+        let request = DeleteVolumeRequest {
+            volume_id: handle.into_owned(),
+            secrets: removal.credentials.expose(),
+        };
+        let migrated = volume.spec.in_tree.is_some();
+        let deleted = self.0.driver.delete_volume(request, migrated).await;
+        deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
+        let affinity = volume.spec.node_affinity.as_ref();
+        self.0.refresher.deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
+        Ok(())
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Feature {
     Snapshots,
     /// The feature gate CrossNamespaceVolumeDataSource.
     CrossNamespaceSources,
+    /// `--enable-capacity`.
+    Capacity,
     /// `--enable-capacity` with an owner: this pod or what controls it.
     CapacityOwner,
     /// The same, where what controls the pod's controller is the owner, or is asked for it.
@@ -37,6 +39,7 @@ impl Feature {
             self,
             Self::Secrets
                 | Self::CrossNamespaceSources
+                | Self::Capacity
                 | Self::CapacityOwner
                 | Self::CapacityOwnersOwner
         )
@@ -99,15 +102,15 @@ const fn need(
 ) -> Need {
     let place = match feature {
         LeaderElection => Place::LeaseNamespace,
-        CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
+        Capacity | CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
         _ => Place::Everywhere,
     };
     Need { feature, place, group, resource, verb, or: None, why }
 }
 
 use Feature::{
-    Attachments, CapacityOwner, CapacityOwnersOwner, CrossNamespaceSources, LeaderElection,
-    Provisioning, Secrets, Snapshots, Topology, VolumeAttributesClass,
+    Attachments, Capacity, CapacityOwner, CapacityOwnersOwner, CrossNamespaceSources,
+    LeaderElection, Provisioning, Secrets, Snapshots, Topology, VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";
@@ -127,7 +130,7 @@ pub const NEEDS: &[Need] = &[
     need(Provisioning, "", "persistentvolumeclaims", "get", "is a claim whose volume vanished still unbound?"),
     need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there, on servers without streamed lists?"),
     need(Provisioning, "", "persistentvolumeclaims", "watch", "which claims are new?"),
-    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, and gives the selected node back when it has no room"),
+    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, gives the selected node back when it has no room, and chooses it with --node-deployment"),
     need(Provisioning, STORAGE, "storageclasses", "list", "which classes are there, on servers without streamed lists?"),
     need(Provisioning, STORAGE, "storageclasses", "watch", "which classes are there?"),
     need(Provisioning, "", "events", "create", "tells users what happened"),
@@ -150,6 +153,12 @@ pub const NEEDS: &[Need] = &[
     need(Snapshots, SNAPSHOT, "volumesnapshots", "patch", "keeps a snapshot while volumes are made from it").or("update"),
     need(Snapshots, SNAPSHOT, "volumesnapshotcontents", "get", "finds the driver's handle of a snapshot"),
     need(CrossNamespaceSources, GATEWAY, "referencegrants", "list", "may a claim use a source of another namespace?"),
+    need(Capacity, STORAGE, "csistoragecapacities", "list", "what is published already? On servers without streamed lists"),
+    need(Capacity, STORAGE, "csistoragecapacities", "watch", "what is published already?"),
+    need(Capacity, STORAGE, "csistoragecapacities", "get", "whose is the object that has the name of a new one?"),
+    need(Capacity, STORAGE, "csistoragecapacities", "create", "publishes how much room there is"),
+    need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes that there is more room or less").or("update"),
+    need(Capacity, STORAGE, "csistoragecapacities", "delete", "takes back what is published of classes and nodes that are gone"),
     need(CapacityOwner, "", "pods", "get", "who owns CSIStorageCapacity objects?"),
     need(CapacityOwnersOwner, "apps", "replicasets", "get", "which Deployment owns CSIStorageCapacity objects?"),
 ];

@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     controller::{
-        ownership,
+        ownership::{self, Identity},
         provisioner::{Failure, Order},
         source::{PinnedSource, Source},
-        topology::{Pinned, Recorded},
+        topology::Recorded,
     },
     kube_api::views::{Claim, StorageClass, View as _},
 };
@@ -57,7 +57,7 @@ pub struct Record {
     pub source: Option<Source>,
     /// Where the volume is asked to be, for drivers that know of places.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
-    pub topology: Option<Recorded>,
+    pub topology: Option<Box<Recorded>>,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -77,12 +77,12 @@ impl Record {
             class_uid: order.class.uid().to_owned(),
             retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
             source: order.source.as_ref().map(|pinned| pinned.source().clone()),
-            topology: order.topology.as_ref().map(Pinned::record),
+            topology: order.topology.as_ref().map(|pinned| Box::new(pinned.record())),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
         if record.encode().is_none() {
-            record.topology = record.topology.map(Recorded::shortened);
+            record.topology = record.topology.map(|recorded| Box::new(recorded.shortened()));
         }
         record
     }
@@ -104,6 +104,14 @@ impl Record {
     pub fn is_same_request(&self, other: &Self) -> bool {
         let undated = |record: &Self| Self { since: String::new(), ..record.clone() };
         undated(self) == undated(other)
+    }
+
+    /// Whether another than `identity` made the request and follows it: another driver's
+    /// provisioner, or that of another node.
+    pub fn is_anothers(&self, identity: &Identity) -> bool {
+        let other_node = |node: &String| identity.node.as_ref().is_some_and(|own| own != node);
+        let other_driver = !self.driver.is_empty() && self.driver != identity.driver;
+        other_driver || self.node.as_ref().is_some_and(other_node)
     }
 
     /// The volume's name, where it can only be that of the claim with this UID.
@@ -170,7 +178,7 @@ pub fn reopen(
     order.volume_name = Ok(name.to_owned());
     order.selected_node.clone_from(&record.node);
     order.source = record.source.clone().map(PinnedSource::Recorded);
-    order.topology = record.topology.clone().map(Recorded::pinned);
+    order.topology = record.topology.clone().map(|recorded| Arc::new(recorded.pinned()));
     // A class that was made again just as it was serves as well.
     let same_class = record.class_uid.is_empty()
         || record.class_uid == order.class.uid()
@@ -235,7 +243,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controller::{source::SourceKind, topology::Requirement};
+    use crate::controller::{
+        source::SourceKind,
+        topology::{Pinned, Requirement},
+    };
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -340,14 +351,14 @@ mod tests {
     fn where_the_volume_is_asked_to_be_is_recorded_in_full_or_in_short() {
         for (pin, in_full) in [(zones(3), true), (Pinned::Asked(None), true), (zones(2000), false)]
         {
-            let asked = Order { topology: Some(pin.clone()), ..order() };
+            let asked = Order { topology: Some(Arc::new(pin.clone())), ..order() };
             let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
             let read = Record::decode(&record.encode().unwrap());
             assert_eq!(read, record);
             let class = Some(class("class-1", "hdd"));
             let again = reopen(&read, &claim(), class, Ok("n".into())).unwrap().topology.unwrap();
             let Pinned::Asked(requirement) = &pin else { unreachable!() };
-            assert!(again.holds(requirement.as_ref()) && (again == pin) == in_full);
+            assert!(again.holds(requirement.as_ref()) && (*again == pin) == in_full);
         }
     }
 

@@ -4,10 +4,17 @@ use super::*;
 
 const DRIVER: &str = "d.example.com";
 
+/// How the driver calls a volume, where it is one of its own.
+fn handle(volume: &Volume) -> Option<String> {
+    let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+    Some(csi.volume_handle.clone())
+}
+
 fn books() -> (VolumeBook, ClaimBook) {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")), |_| {});
-    (VolumeBook::new(identity, claims.clone()), claims)
+    let in_reach = |volume: &Volume| volume.name() != "elsewhere";
+    (VolumeBook::new(identity, claims.clone(), in_reach, handle), claims)
 }
 
 fn volume(name: &str, phase: &str, driver: &str) -> Volume {
@@ -35,6 +42,21 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
     assert_eq!(book.all(), ["pv"]);
     assert_eq!(book.observe(Sighting::Applied(volume("pv", "Available", DRIVER))), Wake::default());
     assert_eq!(book.len(), (0, 0), "left, though not deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_volume_out_of_reach_only_the_finalizer_comes_off() {
+    let (book, _) = books();
+    assert_eq!(book.observe(Sighting::Applied(released("elsewhere"))), Wake::default());
+    assert_eq!(
+        book.observe(Sighting::Applied(volume("elsewhere", "Bound", DRIVER))),
+        Wake::default()
+    );
+    assert_eq!(book.len(), (0, 0));
+    let mut kept = volume("elsewhere", "Bound", DRIVER);
+    kept.spec.persistent_volume_reclaim_policy = "Retain".into();
+    kept.metadata.finalizers = Some(vec![super::super::finalizers::PROTECTION.to_owned()]);
+    assert_eq!(book.observe(Sighting::Applied(kept)).volumes, ["elsewhere"]);
 }
 
 #[tokio::test(start_paused = true)]
