@@ -4,6 +4,9 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+#[allow(dead_code)] // other tests share it
+#[path = "simulation/sources.rs"]
+mod sources;
 #[allow(dead_code)] // other tests share the world
 #[path = "simulation/world.rs"]
 mod world;
@@ -30,8 +33,15 @@ const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 const WITHOUT_STREAMING: u8 = 33;
 
 /// Needed, but by something rarer than what [`live`] plays: only some claims name a
-/// VolumeAttributesClass, and few nodes lack a label.
-const RARE: [(&str, &str); 2] = [("volumeattributesclasses", "get"), ("nodes", "get")];
+/// VolumeAttributesClass, few nodes lack a label, and restores have tests of their own.
+const RARE: [(&str, &str); 6] = [
+    ("volumeattributesclasses", "get"),
+    ("nodes", "get"),
+    ("volumesnapshots", "get"),
+    ("volumesnapshots", "list"),
+    ("volumesnapshots", "patch"),
+    ("volumesnapshotcontents", "get"),
+];
 
 /// The needs whose rules our manifest grants, or has commented.
 fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
@@ -39,8 +49,8 @@ fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
 }
 
 /// What the original needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
-/// but the last.
-const ORIGINAL: [(&str, &[&str]); 9] = [
+/// but the last. Snapshots it updates where we patch them, or update them where only that is granted.
+const ORIGINAL: [(&str, &[&str]); 11] = [
     ("persistentvolumes", &["get", "list", "watch", "create", "patch", "delete"]),
     ("persistentvolumeclaims", &["get", "list", "watch", "update"]),
     ("storageclasses", &["get", "list", "watch"]),
@@ -49,6 +59,8 @@ const ORIGINAL: [(&str, &[&str]); 9] = [
     ("nodes", &["get", "list", "watch"]),
     ("events", &["list", "watch", "create", "update", "patch"]),
     ("leases", &["get", "watch", "list", "delete", "update", "create"]),
+    ("volumesnapshots", &["get", "list", "watch", "patch"]),
+    ("volumesnapshotcontents", &["get", "list"]),
     ("volumeattributesclasses", &["get"]),
 ];
 
@@ -283,6 +295,48 @@ async fn the_labels_of_a_selected_node_should_be_readable() {
         simulation.api.merge("Node", "", "n", &labelled).expect("the node stands");
         comes(1, || simulation.volumes().len() == 1).await.expect("a volume");
         assert_eq!(refused(&simulation), expected);
+    }
+}
+
+/// A claim is made from a snapshot. Without a right the restore is told of it, or goes on without
+/// what the right is for; what the original's manifest grants is enough.
+#[tokio::test(start_paused = true)]
+async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
+    let lacking = |resource, verb| without(parsed(OURS), resource, verb);
+    let update = |mut roles: Vec<Value>| {
+        let rules = roles.iter_mut().filter_map(|object| object["rules"].as_array_mut()).flatten();
+        for rule in rules.filter(|rule| rule["resources"] == json!(["volumesnapshots"])) {
+            rule["verbs"] = json!(["get", "list", "watch", "update"]);
+        }
+        roles
+    };
+    for (roles, made, missed) in [
+        (parsed(OURS), true, &[][..]),
+        (parsed(CEPH_CSI), true, &[]),
+        (update(parsed(OURS)), true, &["patch volumesnapshots"]),
+        (
+            lacking("volumesnapshots", "patch"),
+            true,
+            &["patch volumesnapshots", "update volumesnapshots"],
+        ),
+        (lacking("volumesnapshots", "list"), true, &["list volumesnapshots"]),
+        (lacking("volumesnapshots", "get"), false, &["get volumesnapshots"]),
+        (lacking("volumesnapshotcontents", "get"), false, &["get volumesnapshotcontents"]),
+    ] {
+        let account =
+            if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };
+        let simulation = cluster(36, &roles, account);
+        simulation.script(
+            json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}),
+        );
+        sources::serve(&simulation);
+        sources::create_snapshot(&simulation, "snap");
+        sources::create_restore(&simulation, "data", "snap");
+        simulation.start();
+        let told = if made { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
+        comes(60, || simulation.has_event("data", told)).await.expect(told);
+        let missed: BTreeSet<String> = missed.iter().map(|&what| what.to_owned()).collect();
+        assert_eq!(refused(&simulation), missed);
     }
 }
 

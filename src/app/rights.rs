@@ -6,6 +6,7 @@ use super::Program;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     csi_provisioner::reads_secret,
+    kube_api::views::VolumeSnapshot,
     migration::Migration,
     preflight::{self, Feature},
     runtime::Tasks,
@@ -23,6 +24,7 @@ impl Program<'_> {
         let (features, classes) = (self.features(), self.classes.clone());
         let driver = self.driver.name().to_owned();
         let migration = Migration::of_driver(&driver, self.flags.gates.csi_migration_rbd);
+        let restores = self.driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot);
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
@@ -37,7 +39,10 @@ impl Program<'_> {
             }
             let reads_secrets = classes.any(|class| reads_secret(class, &driver, migration));
             let secrets = reads_secrets.then_some(Feature::Secrets);
-            let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
+            let snapshots = restores && client.serves::<VolumeSnapshot>().await.unwrap_or(false);
+            let snapshots = snapshots.then_some(Feature::Snapshots);
+            let features = features.into_iter().chain(secrets).chain(snapshots);
+            let features: Vec<Feature> = features.collect();
             preflight::run(client, &features, &namespaces, &metrics).await;
         });
     }
@@ -54,6 +59,7 @@ impl Program<'_> {
             (self.nodes.is_some(), Feature::Topology),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
+            (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
             (self.publisher.is_some(), Feature::Capacity),
             (owner.is_some(), Feature::CapacityOwner),
             (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),

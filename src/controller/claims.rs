@@ -26,6 +26,7 @@ use super::{
     pace::{Look, Pace, Permit},
     provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain, Turn},
     pv_store::{PvStore, Unsaved},
+    source::PinnedSource,
 };
 use crate::{
     kube_api::{
@@ -333,13 +334,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         permit: Permit,
     ) -> Verdict {
         let order = match glance.order.clone() {
-            Some(open) => open,
+            Some(open) => self.open_order(uid, open),
             None => self.order(&glance.claim, class),
         };
         match self.settle_doubt(uid, &glance, &order).await {
             Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,
         }
+    }
+
+    /// The order of an open call, whose claim is as it was then: where that has gone since, the
+    /// source is asked for on nobody's behalf.
+    fn open_order(&self, uid: &str, mut open: Order) -> Order {
+        if self.book.is_leaving(uid) {
+            open.source = open.source.map(PinnedSource::unclaimed);
+        }
+        open
     }
 
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {

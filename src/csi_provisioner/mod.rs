@@ -189,11 +189,10 @@ impl CsiProvisioner {
 
     /// Guards the request's source, last of all: what is refused or waits holds none.
     async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotAsked> {
-        let source = request.prepared.source.clone();
-        if let Some(source) = &source {
-            self.guard(&order.claim, source, order.source.as_ref()).await?;
+        if let Some(source) = &request.prepared.source {
+            self.guard(order, source).await?;
         }
-        order.source = source.map(PinnedSource::Asked);
+        order.source.clone_from(&request.prepared.source);
         Ok(request)
     }
 
@@ -261,23 +260,16 @@ impl CsiProvisioner {
 
     /// Guards the source of a call that is about to begin. One that is open is followed also where
     /// its source is gone by now: the driver may have made the volume.
-    async fn guard(
-        &self,
-        claim: &Claim,
-        source: &Source,
-        open: Option<&PinnedSource>,
-    ) -> Result<(), Failure> {
-        let named = named_source(source);
-        let guarded = match open {
-            // Nothing is put on whatever the record of a claim names that its user has deleted:
-            // that user may have written the record.
-            Some(PinnedSource::Recorded(_)) if claim.is_terminating() => {
-                self.0.protection.hold(claim.uid(), &named, &source.uid).await
-            }
-            _ => self.0.protection.take(claim.uid(), &named, &source.uid).await,
+    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Failure> {
+        let (uid, named) = (order.claim.uid(), named_source(source.source()));
+        let source_uid = &source.source().uid;
+        let guarded = match source {
+            // Nothing is put on whatever the claim's user may have written into the record.
+            PinnedSource::Unclaimed(_) => self.0.protection.hold(uid, &named, source_uid).await,
+            _ => self.0.protection.take(uid, &named, source_uid).await,
         };
         match guarded {
-            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if open.is_some() => Ok(()),
+            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if order.source.is_some() => Ok(()),
             guarded => guarded.map_err(Failure::new),
         }
     }

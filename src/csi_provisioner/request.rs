@@ -7,7 +7,7 @@
 use crate::{
     controller::{
         provisioner::{Failure, NotAsked, Order},
-        source::{Source, SourceKind},
+        source::{PinnedSource, SourceKind},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
@@ -39,7 +39,7 @@ pub(super) struct Prepared {
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
     /// What the volume is made from, where it is not made empty.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<PinnedSource>,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -65,7 +65,7 @@ pub(super) async fn prepare(
     let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
     if let Some(named) = named {
         let source = data_source::resolve(client, settings, order, &prepared.size, named).await?;
-        prepared.request.volume_content_source = Some(data_source::content_source(&source));
+        prepared.request.volume_content_source = Some(data_source::content_source(source.source()));
         prepared.source = Some(source);
     }
     if let Some(topology) = topology {

@@ -25,6 +25,8 @@ mod lanes;
 mod layers;
 mod list;
 mod name;
+#[cfg(test)]
+mod odd_names;
 mod proxy;
 pub mod quantity;
 mod raw;
