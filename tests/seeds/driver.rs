@@ -1,0 +1,280 @@
+//! The model of a driver: idempotent by name, with locks in its process's memory, as ceph-csi is.
+//!
+//! A call goes on when its caller has gone away. Every call is checked against the truth the
+//! moment it arrives.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use testkit::driver::{
+    Answer, Backend, Call, Code, Status,
+    proto::{
+        ControllerGetCapabilitiesResponse, ControllerServiceCapability, CreateVolumeRequest,
+        CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
+        GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
+        NodeGetInfoResponse, PluginCapability, ProbeResponse, Volume,
+        controller_service_capability::{self, Rpc, rpc},
+        plugin_capability::{self, Service, service},
+    },
+};
+use tokio::{sync::oneshot, time::sleep};
+
+use super::{
+    core::{Core, DRIVER},
+    dice::Dice,
+    process::Life,
+    storage::{handle, image_of},
+};
+
+/// The codes a failing call may have.
+const CODES: [Code; 16] = [
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+/// The codes that a driver which keeps to the CSI specification may end an unfinished call with.
+const UNFINISHED: [Code; 5] =
+    [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable, Code::Aborted];
+
+/// One replica's driver.
+pub(crate) struct Driver(Arc<Inner>);
+
+struct Inner {
+    core: Arc<Core>,
+    dice: Dice,
+    /// The operations under way: in this process's memory only.
+    locks: Mutex<BTreeSet<String>>,
+    /// The process of the program that calls it now.
+    caller: Mutex<Option<Arc<Life>>>,
+}
+
+/// What becomes of one call.
+struct Fate {
+    before: Duration,
+    /// It fails before it has done anything.
+    refused: Option<Code>,
+    /// It fails after it was done.
+    failed: Option<Code>,
+    after: Duration,
+}
+
+impl Inner {
+    fn fate(&self) -> Fate {
+        let (plan, dice) = (&self.core.plan, &self.dice);
+        let quick = || dice.stretch(1..200);
+        let mut fate = Fate { before: quick(), refused: None, failed: None, after: quick() };
+        if self.core.is_healed() {
+            return fate;
+        }
+        if dice.percent(plan.dragging) {
+            fate.before = dice.stretch(500..30_000);
+        }
+        if dice.percent(plan.dragging / 2) {
+            fate.after = dice.stretch(500..30_000);
+        }
+        if dice.percent(plan.failing) {
+            fate.refused = Some(*dice.pick(&CODES));
+        } else if dice.percent(plan.failing / 2) {
+            // A code that says that nothing is left must not be a lie.
+            fate.failed = Some(*dice.pick(&UNFINISHED));
+        }
+        fate
+    }
+
+    fn caller(&self) -> Arc<Life> {
+        self.caller.lock().clone().unwrap_or_default()
+    }
+
+    fn lock(&self, key: &str) -> Answer<()> {
+        if self.locks.lock().insert(key.to_owned()) {
+            return Ok(());
+        }
+        Err(Status::aborted(format!("an operation with the given volume {key} already exists")))
+    }
+
+    async fn create(&self, request: &CreateVolumeRequest, caller: &Life) -> Answer<CreateVolumeResponse> {
+        let (name, fate) = (&request.name, self.fate());
+        let purges = self.core.plan.purges && !self.core.is_healed() && self.dice.percent(30);
+        if purges && self.core.storage.remove(name) {
+            self.core.ledger.tell(&format!("storage: {name} is purged by a repeated CreateVolume"));
+            return Err(Status::internal("the image could not be expanded and is purged"));
+        }
+        sleep(fate.before).await;
+        if let Some(code) = fate.refused {
+            return Err(Status::new(code, "refused"));
+        }
+        let needs = request.parameters.get("secret").map_or("", String::as_str);
+        if request.secrets.get("key").map_or("", String::as_str) != needs {
+            return Err(Status::invalid_argument("the secret does not fit"));
+        }
+        let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
+        if self.core.storage.get(name).is_none() {
+            self.core.storage.make(name, size, caller.is_dead());
+            self.core.ledger.tell(&format!("storage: {name} is made"));
+        }
+        sleep(fate.after).await;
+        if let Some(code) = fate.failed {
+            return Err(Status::new(code, "failed late"));
+        }
+        Ok(self.shaped(request, size))
+    }
+
+    /// The answer, which need not be one that can be used.
+    fn shaped(&self, request: &CreateVolumeRequest, size: i64) -> CreateVolumeResponse {
+        let cluster = request.parameters.get("cluster").map_or("a", String::as_str);
+        let mut volume = Volume {
+            volume_id: handle(cluster, &request.name),
+            capacity_bytes: size,
+            ..Volume::default()
+        };
+        if self.core.is_healed() || !self.dice.percent(self.core.plan.unusable) {
+            return CreateVolumeResponse { volume: Some(volume) };
+        }
+        match self.dice.within(0..3) {
+            0 => volume.capacity_bytes = 1,
+            1 => volume.volume_id.clear(),
+            _ => return CreateVolumeResponse { volume: None },
+        }
+        CreateVolumeResponse { volume: Some(volume) }
+    }
+
+    async fn delete(&self, request: &DeleteVolumeRequest) -> Answer<DeleteVolumeResponse> {
+        let (image, fate) = (image_of(&request.volume_id), self.fate());
+        sleep(fate.before).await;
+        if let Some(code) = fate.refused {
+            return Err(Status::new(code, "refused"));
+        }
+        if self.core.storage.remove(image) {
+            self.core.ledger.tell(&format!("storage: {image} is removed"));
+        }
+        sleep(fate.after).await;
+        fate.failed.map_or(Ok(DeleteVolumeResponse {}), |code| Err(Status::new(code, "failed late")))
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(core: &Arc<Core>, host: &str) -> Self {
+        Self(Arc::new(Inner {
+            core: Arc::clone(core),
+            dice: Dice::new(core.seed, &format!("driver {host}")),
+            locks: Mutex::default(),
+            caller: Mutex::default(),
+        }))
+    }
+
+    /// The process that calls from now on.
+    pub(crate) fn called_by(&self, life: &Arc<Life>) {
+        *self.0.caller.lock() = Some(Arc::clone(life));
+    }
+
+    /// The driver's process is another one: nothing is locked.
+    pub(crate) fn forget(&self) {
+        self.0.locks.lock().clear();
+    }
+
+    /// Runs a call to its end, whether or not its caller waits for it.
+    async fn to_its_end<T, F>(&self, key: String, call: impl FnOnce(Arc<Inner>) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + Send + 'static,
+    {
+        self.0.lock(&key)?;
+        let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
+        let running = call(Arc::clone(&inner));
+        self.0.core.spawn(async move {
+            let answer = running.await;
+            inner.locks.lock().remove(&key);
+            let _ = tell.send(answer);
+        });
+        told.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")))
+    }
+}
+
+impl Backend for Driver {
+    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
+        Ok(GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() })
+    }
+
+    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
+        let service = Service { r#type: service::Type::ControllerService.into() };
+        let capability =
+            PluginCapability { r#type: Some(plugin_capability::Type::Service(service)) };
+        Ok(GetPluginCapabilitiesResponse { capabilities: vec![capability] })
+    }
+
+    async fn probe(&self) -> Answer<ProbeResponse> {
+        Ok(ProbeResponse { ready: Some(true) })
+    }
+
+    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
+        let rpc = Rpc { r#type: rpc::Type::CreateDeleteVolume.into() };
+        let capability = ControllerServiceCapability {
+            r#type: Some(controller_service_capability::Type::Rpc(rpc)),
+        };
+        Ok(ControllerGetCapabilitiesResponse { capabilities: vec![capability] })
+    }
+
+    async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        let (request, caller) = (call.request, self.0.caller());
+        let (core, name) = (&self.0.core, request.name.clone());
+        core.observe();
+        core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
+        core.ledger.create_begins(caller.name(), caller.elected_host(), &name);
+        if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
+            caller.die_soon(&self.0.dice);
+        }
+        let asked_by = Arc::clone(&caller);
+        let answer = self
+            .to_its_end(name.clone(), |inner| async move { inner.create(&request, &asked_by).await })
+            .await;
+        let (code, nothing_left) = match &answer {
+            Ok(_) => (Code::Ok, false),
+            Err(status) => (status.code(), core.storage.get(&name).is_none()),
+        };
+        core.ledger.tell(&format!("{} CreateVolume {name} -> {code:?}", caller.name()));
+        core.ledger.create_ended(&name, nothing_left);
+        answer
+    }
+
+    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        let (request, caller) = (call.request, self.0.caller());
+        let (core, id) = (&self.0.core, request.volume_id.clone());
+        core.observe();
+        core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
+        core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
+        if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
+            caller.die_soon(&self.0.dice);
+        }
+        let answer = self
+            .to_its_end(id.clone(), |inner| async move { inner.delete(&request).await })
+            .await;
+        let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        core.ledger.tell(&format!("{} DeleteVolume {id} -> {code:?}", caller.name()));
+        if answer.is_ok() {
+            core.ledger.removed(caller.name(), &id);
+        }
+        answer
+    }
+
+    async fn get_capacity(&self, _: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
+        Err(Status::unimplemented("not modelled"))
+    }
+
+    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
+        Err(Status::unimplemented("not modelled"))
+    }
+}

@@ -1,0 +1,71 @@
+//! What one seed does: which kinds of trouble it brings and how much of each.
+//!
+//! A seed in which everything goes wrong at once hides what a seed with one trouble shows; so
+//! each is on in some seeds only, and how strong it is differs.
+
+use super::dice::Dice;
+
+/// The troubles of one seed; numbers are per cent of the occasions unless said otherwise.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Two replicas with leader election; else one without.
+    pub elected: bool,
+    /// Whether candidates know their pod's UID.
+    pub pod_uid: bool,
+    /// `--claim-protection`.
+    pub protection: &'static str,
+    /// How many things the users do.
+    pub acts: u64,
+    /// The longest time between two of them, in milliseconds.
+    pub pause: u64,
+    /// API requests cut or refused before they are carried out.
+    pub refused: u64,
+    /// API writes carried out whose answer is lost.
+    pub unanswered: u64,
+    /// API requests that take long.
+    pub slow: u64,
+    /// CreateVolume and DeleteVolume calls that fail.
+    pub failing: u64,
+    /// Calls that take long, some of them beyond their deadline.
+    pub dragging: u64,
+    /// CreateVolume answers that cannot be used.
+    pub unusable: u64,
+    /// Whether a repeated CreateVolume may purge what it finds.
+    pub purges: bool,
+    /// Processes killed in mid-call, per call.
+    pub killed: u64,
+    /// Whether processes are stopped, killed and suspended at any time.
+    pub restarts: bool,
+    /// Whether watches are held up and cut, and rights taken.
+    pub weather: bool,
+    /// Whether the driver's process goes down.
+    pub outages: bool,
+    /// Whether users do what only administrators should.
+    pub meddling: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let dice = Dice::new(seed, "plan");
+        let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
+        Self {
+            elected: dice.percent(40),
+            pod_uid: dice.percent(50),
+            protection: *dice.pick(&["auto", "always", "off"]),
+            acts: dice.within(5..40),
+            pause: *dice.pick(&[500, 3_000, 20_000]),
+            refused: some(&[2, 10, 30]),
+            unanswered: some(&[2, 10, 30]),
+            slow: some(&[2, 10]),
+            failing: some(&[5, 20, 60]),
+            dragging: some(&[5, 20, 50]),
+            unusable: some(&[5, 20]),
+            purges: dice.percent(50),
+            killed: some(&[2, 10]),
+            restarts: dice.percent(50),
+            weather: dice.percent(50),
+            outages: dice.percent(25),
+            meddling: dice.percent(50),
+        }
+    }
+}

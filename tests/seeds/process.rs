@@ -1,0 +1,246 @@
+//! One run of the program: its tasks, its clock, its death.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use csi_provisioner::{
+    app::{self, Host, World},
+    csi::{BoxedIo, Connector},
+    flags::Flags,
+    kube_api::transport::boxed,
+    runtime::{Clock, Generator, Spawner},
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
+use testkit::driver;
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{core::Core, dice::Dice, driver::Driver, wire::Wire};
+
+/// What keeps a process's tasks running, stands still with it and ends with it.
+#[derive(Default)]
+pub(crate) struct Life {
+    name: String,
+    /// The name it is elected under, where it is.
+    host: Option<String>,
+    inner: Mutex<LifeInner>,
+    tasks: Mutex<JoinSet<()>>,
+    over: Notify,
+}
+
+#[derive(Default)]
+struct LifeInner {
+    dead: bool,
+    /// It dies after so many polls of its tasks more.
+    polls_left: Option<u64>,
+    suspended: bool,
+    waiting: Vec<Waker>,
+    outcome: Option<Result<(), String>>,
+}
+
+impl Life {
+    /// Its name in the trace.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn elected_host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.inner.lock().dead
+    }
+
+    /// Ends every task at the await it stands at.
+    pub(crate) fn kill(&self) {
+        self.inner.lock().dead = true;
+        self.tasks.lock().abort_all();
+        self.over.notify_one();
+    }
+
+    /// It dies at one of the next awaits.
+    pub(crate) fn die_soon(&self, dice: &Dice) {
+        self.inner.lock().polls_left.get_or_insert(dice.within(0..60));
+    }
+
+    /// Stands still until [`Life::resume`].
+    pub(crate) fn suspend(&self) {
+        self.inner.lock().suspended = true;
+    }
+
+    pub(crate) fn resume(&self) {
+        let mut inner = self.inner.lock();
+        inner.suspended = false;
+        for waker in inner.waiting.drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Waits until it has ended, by itself or not.
+    pub(crate) async fn over(&self) {
+        self.over.notified().await;
+        self.over.notify_one();
+    }
+
+    /// How it ended, if by itself.
+    pub(crate) fn outcome(&self) -> Option<Result<(), String>> {
+        self.inner.lock().outcome.clone()
+    }
+
+    /// Whether a task may be polled now.
+    fn may_go_on(&self, context: &Context<'_>) -> Option<bool> {
+        let mut inner = self.inner.lock();
+        if inner.suspended {
+            inner.waiting.push(context.waker().clone());
+            return None;
+        }
+        match &mut inner.polls_left {
+            Some(0) => inner.dead = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Some(!inner.dead)
+    }
+}
+
+/// A task that lives as long as its process.
+struct Mortal {
+    task: BoxFuture<'static, ()>,
+    life: Arc<Life>,
+}
+
+impl Future for Mortal {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match self.life.may_go_on(context) {
+            Some(true) => self.task.as_mut().poll(context),
+            Some(false) => {
+                self.life.kill();
+                Poll::Ready(())
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+struct Mortals(Arc<Life>);
+
+impl Spawner for Mortals {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let mut tasks = self.0.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(Mortal { task, life: Arc::clone(&self.0) });
+    }
+}
+
+/// A clock that is somewhat wrong: the wall clock by an offset, the boot clock by a drift.
+struct CrookedClock {
+    start: Instant,
+    offset: Duration,
+    /// Parts in a thousand.
+    drift: u32,
+}
+
+impl Clock for CrookedClock {
+    fn wall(&self) -> jiff::Timestamp {
+        let start = jiff::Timestamp::from_second(1_767_225_600).unwrap();
+        start + jiff::SignedDuration::try_from(self.offset + self.start.elapsed()).unwrap()
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(1000) + self.start.elapsed() * (998 + self.drift) / 1000
+    }
+}
+
+/// A process that runs.
+pub(crate) struct Process {
+    pub life: Arc<Life>,
+    stop: CancellationToken,
+}
+
+impl Process {
+    /// Starts the program on `host` for the `number`th time.
+    pub(crate) fn start(core: &Arc<Core>, host: &str, number: u64, driver: &Arc<driver::Host<Driver>>) -> Self {
+        let dice = Dice::new(core.seed, &format!("process {host} {number}"));
+        let plan = &core.plan;
+        let life = Arc::new(Life {
+            name: format!("{host}#{number}"),
+            host: plan.elected.then(|| identity(host, plan.pod_uid)),
+            ..Life::default()
+        });
+        driver.backend().called_by(&life);
+        let stop = CancellationToken::new();
+        let process = Self { life: Arc::clone(&life), stop: stop.clone() };
+        let world = World {
+            transport: boxed(Wire::new(core, &life)),
+            connector: connector(driver),
+            clock: Arc::new(CrookedClock {
+                start: Instant::now(),
+                offset: dice.millis(0..3_600_000),
+                drift: u32::try_from(dice.within(0..5)).unwrap(),
+            }),
+            random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
+            spawner: Arc::new(Mortals(Arc::clone(&life))),
+            host: Host {
+                name: host.to_owned(),
+                pod_uid: plan.pod_uid.then(|| format!("{host}-uid")),
+                ..Host::default()
+            },
+        };
+        let flags = flags(core);
+        core.ledger.tell(&format!("{} starts", life.name));
+        let main = Arc::clone(&life);
+        Mortals(life).spawn(
+            async move {
+                let ended = app::run(flags, world, stop).await.map_err(|error| error.to_string());
+                main.inner.lock().outcome = Some(ended);
+                main.kill();
+            }
+            .boxed(),
+        );
+        process
+    }
+
+    /// Cancelled, it is SIGTERM.
+    pub(crate) fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+}
+
+/// The identity in the Lease.
+fn identity(host: &str, pod_uid: bool) -> String {
+    if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
+}
+
+fn flags(core: &Core) -> Flags {
+    let protection = format!("--claim-protection={}", core.plan.protection);
+    let mut args = vec![
+        "csi-provisioner",
+        "--csi-address=/run/csi.sock",
+        "--timeout=10s",
+        "--retry-interval-max=60s",
+        &protection,
+    ];
+    if core.plan.elected {
+        args.extend(["--leader-election", "--leader-election-namespace=default"]);
+    }
+    Flags::parse(args.into_iter().map(Into::into), |_| None).unwrap().flags
+}
+
+fn connector(driver: &Arc<driver::Host<Driver>>) -> Connector {
+    let driver = Arc::clone(driver);
+    Arc::new(move |_| {
+        let stream: io::Result<BoxedIo> =
+            driver.connect().map(|stream| Box::new(stream) as BoxedIo);
+        async move { stream }.boxed()
+    })
+}

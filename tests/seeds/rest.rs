@@ -1,0 +1,94 @@
+//! What must hold once all trouble is over and everything has had its time.
+
+use serde_json::Value;
+
+use super::{
+    core::{Core, DRIVER},
+    ledger::{Abandoned, text},
+    storage::image_of,
+};
+
+/// What is not as it must be.
+pub(crate) fn unrest(core: &Core) -> Vec<String> {
+    let volumes = core.api.list("PersistentVolume", "");
+    let claims = core.api.list("PersistentVolumeClaim", "");
+    let events = core.api.list("Event", "");
+    let told = |object: &Value| {
+        events.iter().any(|event| event["involvedObject"]["uid"] == object["metadata"]["uid"])
+    };
+    let mut unrest = leaks(core, &volumes);
+    for volume in &volumes {
+        unrest.extend(about_volume(core, volume, told(volume)));
+    }
+    for claim in claims.iter().filter(|claim| !is_bound(claim) && !told(claim)) {
+        unrest.push(format!("the claim {} is unbound without an event", text(claim, "/metadata/name")));
+    }
+    for claim in claims.iter().filter(|claim| !is_bound(claim)) {
+        unrest.extend(unbound(core, &volumes, claim));
+    }
+    unrest
+}
+
+fn is_bound(claim: &Value) -> bool {
+    !text(claim, "/spec/volumeName").is_empty()
+}
+
+/// A claim may only go without a volume when something that only people can mend is in its way.
+fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
+    let name = format!("pvc-{}", text(claim, "/metadata/uid"));
+    let taken = volumes.iter().any(|volume| volume["metadata"]["name"] == name.as_str());
+    let excused = taken || core.ledger.is_suspect(&name);
+    (!excused).then(|| format!("the claim {} waits for {name}", text(claim, "/metadata/name")))
+}
+
+/// Volumes at the driver that no PersistentVolume has.
+fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
+    let images = core.storage.all();
+    let held = |image: &str| {
+        volumes.iter().any(|volume| image_of(text(volume, "/spec/csi/volumeHandle")) == image)
+    };
+    let leaks = images.iter().filter(|(name, image)| {
+        !held(name) && !core.ledger.is_suspect(name) && !image.late && !is_excused(core, name)
+    });
+    leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
+}
+
+/// Whether a leak is one that the claims' protection in use does not close.
+fn is_excused(core: &Core, name: &str) -> bool {
+    core.ledger.abandoned(name).is_some_and(|how| protects_not(core.plan.protection, how))
+}
+
+/// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it
+/// says in the documentation of `--claim-protection`.
+fn protects_not(protection: &str, how: Abandoned) -> bool {
+    match (FINALIZER_OF_OPEN_CALLS, protection) {
+        (false, _) | (true, "off") => true,
+        (true, "auto") => how == Abandoned::InFirstCall,
+        (true, _) => false,
+    }
+}
+
+/// Whether the program puts the finalizer of open calls on claims.
+const FINALIZER_OF_OPEN_CALLS: bool = false;
+
+fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
+    let name = text(volume, "/metadata/name");
+    let ours = text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
+    let mut unrest = Vec::new();
+    if !ours {
+        return unrest;
+    }
+    let (handle, phase) = (text(volume, "/spec/csi/volumeHandle"), text(volume, "/status/phase"));
+    let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
+    let terminating = volume["metadata"]["deletionTimestamp"].is_string();
+    if policy == "Delete" && phase == "Released" && !told {
+        unrest.push(format!("{name} is to be deleted and stays without an event"));
+    }
+    if terminating && phase != "Bound" && !told {
+        unrest.push(format!("{name} is being deleted for ever without an event"));
+    }
+    if core.storage.get(image_of(handle)).is_none() && policy == "Delete" && phase == "Bound" {
+        unrest.push(format!("{name} is bound and its volume {handle} is gone"));
+    }
+    unrest
+}
