@@ -31,7 +31,6 @@ struct Inner {
     lines: String,
     wrong: Vec<String>,
     volumes: BTreeMap<String, VolumeTruth>,
-    claims: BTreeMap<String, ClaimTruth>,
     lease: Option<LeaseTruth>,
     calls: BTreeMap<String, CallsTruth>,
     removals: BTreeMap<String, Removal>,
@@ -49,13 +48,8 @@ struct VolumeTruth {
     kept: Option<Instant>,
     gone: Option<Instant>,
     created: Option<Instant>,
-}
-
-/// A claim that is or was.
-#[derive(Debug, Clone, Default)]
-struct ClaimTruth {
-    /// Since when nobody wants a volume for it that it does not have yet.
-    withdrawn: Option<Instant>,
+    /// An administrator has taken its finalizers off.
+    stripped: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -133,6 +127,21 @@ impl Ledger {
         self.inner.lock().calls.get(uid).and_then(|calls| calls.abandoned)
     }
 
+    /// An administrator takes the finalizers off a PersistentVolume.
+    pub(crate) fn stripped(&self, uid: &str) {
+        if let Some(volume) = self.inner.lock().volumes.get_mut(uid) {
+            volume.stripped = true;
+        }
+    }
+
+    /// Whether people have given the image up: they retained it, or took its PersistentVolume
+    /// away by force.
+    pub(crate) fn was_given_up(&self, image: &str) -> bool {
+        let inner = self.inner.lock();
+        let mut volumes = inner.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
+    }
+
     // === What the API server holds ===
 
     /// Takes in what has changed.
@@ -144,7 +153,6 @@ impl Ledger {
         }
         inner.revision = api.revision();
         inner.see_volumes(api, now);
-        inner.see_claims(api, now);
         inner.see_lease(api, now);
     }
 
@@ -265,21 +273,6 @@ impl Inner {
         for (uid, truth) in &mut self.volumes {
             if !there.contains(uid) {
                 truth.gone.get_or_insert(now);
-            }
-        }
-    }
-
-    fn see_claims(&mut self, api: &ApiServer, now: Instant) {
-        let mut there = Vec::new();
-        for object in api.objects("PersistentVolumeClaim") {
-            let claim = object.value();
-            let uid = text(claim, "/metadata/uid").to_owned();
-            self.claims.entry(uid.clone()).or_default();
-            there.push(uid);
-        }
-        for (uid, truth) in &mut self.claims {
-            if !there.contains(uid) {
-                truth.withdrawn.get_or_insert(now);
             }
         }
     }

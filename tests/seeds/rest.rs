@@ -48,7 +48,7 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
         volumes.iter().any(|volume| image_of(text(volume, "/spec/csi/volumeHandle")) == image)
     };
     let leaks = images.iter().filter(|(name, image)| {
-        !held(name) && !core.ledger.is_suspect(name) && !image.late && !is_excused(core, name)
+        !held(name) && !core.ledger.is_suspect(name) && !image.late && !core.ledger.was_given_up(name) && !is_excused(core, name)
     });
     leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
 }

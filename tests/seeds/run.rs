@@ -58,6 +58,7 @@ async fn live(core: &Arc<Core>) {
     users::run(Arc::clone(core)).await;
     core.heal();
     users::provide(core);
+    users::clear_names(core);
     come_to_rest(core).await;
     for replica in &replicas {
         stop(core, replica).await;

@@ -15,6 +15,9 @@ use super::{
 const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
 const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
 
+/// The volume of PersistentVolumes that take our names.
+const OUR_NAME_BY_HAND: &str = "by-hand";
+
 /// Everything that makes claims possible, as it is at the start and again at the end.
 pub(crate) fn provide(core: &Core) {
     for name in CLASSES {
@@ -24,6 +27,16 @@ pub(crate) fn provide(core: &Core) {
     }
     if core.api.get("Secret", NAMESPACE, "key").is_none() {
         core.api.create(&secret()).unwrap();
+    }
+}
+
+/// What was added by hand under our names and serves nobody goes.
+pub(crate) fn clear_names(core: &Core) {
+    for volume in core.api.list("PersistentVolume", "") {
+        let handle = text(&volume, "/spec/csi/volumeHandle");
+        if handle == OUR_NAME_BY_HAND && text(&volume, "/status/phase") != "Bound" {
+            core.api.delete("PersistentVolume", "", text(&volume, "/metadata/name")).unwrap();
+        }
     }
 }
 
@@ -143,6 +156,7 @@ fn strip_finalizers(core: &Core, dice: &Dice) {
     let patch = json!({"metadata": {"finalizers": null}});
     if core.api.merge("PersistentVolume", "", name, &patch).is_ok() {
         core.ledger.tell(&format!("admin: strips {name} of its finalizers"));
+        core.ledger.stripped(text(&volume, "/metadata/uid"));
     }
 }
 
@@ -173,7 +187,7 @@ fn add_volume_of_our_name(core: &Core, dice: &Dice) {
         return;
     }
     let name = format!("pvc-{}", text(dice.pick(&claims), "/metadata/uid"));
-    if core.api.create(&by_hand(&name, "by-hand")).is_ok() {
+    if core.api.create(&by_hand(&name, OUR_NAME_BY_HAND)).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} by hand"));
     }
 }
