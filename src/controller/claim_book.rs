@@ -19,7 +19,7 @@ use super::{
     claim_state::{ClaimState, Demand, Next},
     leftover::Leftover,
     open_calls,
-    ownership::Identity,
+    ownership::{Identity, PROVISIONED_BY},
     provisioner::{Order, Outcome},
 };
 use crate::{
@@ -221,7 +221,7 @@ impl ClaimBook {
     pub fn volume_passes(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         let for_uid = claim_uid(volume);
-        inner.change(for_uid, |entry| entry.volume_seen(volume.handle()));
+        inner.change(for_uid, |entry| entry.volume_seen(volume));
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
@@ -307,7 +307,7 @@ impl ClaimBook {
     pub fn volume_found(&self, uid: &str, volume: &Volume) {
         self.change(uid, |entry| {
             entry.doubt = Doubt::None;
-            entry.volume_seen(volume.handle());
+            entry.volume_seen(volume);
         });
     }
 
@@ -477,9 +477,15 @@ impl Entry {
         self.state = transition(std::mem::take(&mut self.state));
     }
 
-    fn volume_seen(&mut self, handle: &str) {
+    fn volume_seen(&mut self, volume: &Volume) {
         self.shown = true;
-        self.advance(|state| state.volume_seen(handle));
+        // One made by hand that the claim was bound to says nothing of the volume that an open
+        // call may have made.
+        let made = volume.annotation(PROVISIONED_BY).is_some()
+            || self.volume_name.as_deref() == Some(volume.name());
+        if made || !self.state.awaits_answer() {
+            self.advance(|state| state.volume_seen(volume.handle()));
+        }
     }
 
     fn volume_gone(&mut self) {

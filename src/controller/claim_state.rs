@@ -93,6 +93,11 @@ impl ClaimState {
         )
     }
 
+    /// Whether a call was sent whose end is not known.
+    pub fn awaits_answer(&self) -> bool {
+        matches!(self, Self::InFlight { .. } | Self::Background(_))
+    }
+
     /// A call starts: `Waiting | Background => InFlight`; other states stay, as nobody may call.
     #[must_use]
     pub fn called(self) -> Self {

@@ -331,7 +331,7 @@ async fn the_census_counts_claims_by_where_they_stand_and_finds_the_oldest() {
     book.observe(Sighting::Applied(claim("u")));
     book.observe(Sighting::Applied(bound("u")));
     assert_eq!(book.census(), Census { waiting: 1, background: 1, ..Census::default() });
-    book.volume_passes(&volume("pv", "v"));
+    book.volume_passes(&volume("pvc-v", "v"));
     assert_eq!(book.census(), Census { waiting: 1, ..Census::default() }, "done is out of work");
 }
 
@@ -343,4 +343,20 @@ fn what_the_audit_queued_is_told_once() {
     assert!(book.take_audited("u") && !book.take_audited("u"));
     book.audited("nobody");
     assert!(!book.take_audited("nobody"));
+}
+
+#[test]
+fn a_volume_made_by_hand_closes_no_open_call() {
+    for (state, name, kept) in
+        [("open", "by-hand", true), ("open", "pvc-u", false), ("none", "by-hand", false)]
+    {
+        let book = with_claim();
+        if state == "open" {
+            assert!(book.called("u", &order("u")));
+            book.answered("u", &background());
+        }
+        book.volume_passes(&volume(name, "u"));
+        book.observe(Sighting::Applied(bound("u")));
+        assert_eq!(book.glance("u").is_some(), kept, "{state} {name}");
+    }
 }
