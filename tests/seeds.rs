@@ -89,7 +89,8 @@ fn main() -> ExitCode {
     #[allow(clippy::cast_precision_loss)] // of a rate in words
     let rate = options.seeds as f64 / took.as_secs_f64();
     println!("{} seeds in {took:.1?}: {rate:.1} a second", options.seeds);
-    let differing = (options.from..options.from + TWICE.min(options.seeds)).filter(|seed| play(*seed) != play(*seed));
+    let differing = (options.from..options.from + TWICE.min(options.seeds))
+        .filter(|seed| play(*seed) != play(*seed));
     let differing: Vec<u64> = differing.collect();
     if !differing.is_empty() {
         println!("these seeds do not repeat themselves: {differing:?}");

@@ -82,10 +82,16 @@ fn brief(patch: &Value) -> String {
 fn unprotect_claims(api: &ApiServer) {
     for claim in api.list("PersistentVolumeClaim", NAMESPACE) {
         let finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let left: Vec<Value> = finalizers.iter().filter(|it| *it != CLAIM_IN_USE).cloned().collect();
+        let left: Vec<Value> =
+            finalizers.iter().filter(|it| *it != CLAIM_IN_USE).cloned().collect();
         if claim["metadata"]["deletionTimestamp"].is_string() && left.len() < finalizers.len() {
             let patch = json!({"metadata": {"finalizers": left}});
-            let _ = api.merge("PersistentVolumeClaim", NAMESPACE, text(&claim, "/metadata/name"), &patch);
+            let _ = api.merge(
+                "PersistentVolumeClaim",
+                NAMESPACE,
+                text(&claim, "/metadata/name"),
+                &patch,
+            );
         }
     }
 }
@@ -99,7 +105,8 @@ fn claim_named_volumes(api: &ApiServer) {
             let metadata = &claim["metadata"];
             let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]});
-            let _ = api.merge("PersistentVolume", "", named, &json!({"spec": {"claimRef": reference}}));
+            let _ =
+                api.merge("PersistentVolume", "", named, &json!({"spec": {"claimRef": reference}}));
         }
     }
 }
@@ -109,7 +116,10 @@ fn claim_named_volumes(api: &ApiServer) {
 fn release_unneeded(api: &ApiServer) {
     for volume in api.list("PersistentVolume", "") {
         let reference = &volume["spec"]["claimRef"];
-        let Some(claim) = api.get("PersistentVolumeClaim", NAMESPACE, text(reference, "/name")) else { continue };
+        let Some(claim) = api.get("PersistentVolumeClaim", NAMESPACE, text(reference, "/name"))
+        else {
+            continue;
+        };
         let elsewhere = text(&claim, "/spec/volumeName");
         let unneeded = claim["metadata"]["uid"] == reference["uid"]
             && !elsewhere.is_empty()
@@ -118,7 +128,12 @@ fn release_unneeded(api: &ApiServer) {
             && text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
             && text(&volume, "/status/phase") != "Released";
         if unneeded {
-            let _ = api.merge("PersistentVolume", "", text(&volume, "/metadata/name"), &phase("Released"));
+            let _ = api.merge(
+                "PersistentVolume",
+                "",
+                text(&volume, "/metadata/name"),
+                &phase("Released"),
+            );
         }
     }
 }

@@ -106,7 +106,11 @@ impl Inner {
         Err(Status::aborted(format!("an operation with the given volume {key} already exists")))
     }
 
-    async fn create(&self, request: &CreateVolumeRequest, caller: &Life) -> Answer<CreateVolumeResponse> {
+    async fn create(
+        &self,
+        request: &CreateVolumeRequest,
+        caller: &Life,
+    ) -> Answer<CreateVolumeResponse> {
         let (name, fate) = (&request.name, self.fate());
         let purges = self.core.plan.purges && !self.core.is_healed() && self.dice.percent(30);
         if purges && self.core.storage.remove(name) {
@@ -162,7 +166,8 @@ impl Inner {
             self.core.ledger.tell(&format!("storage: {image} is removed"));
         }
         sleep(fate.after).await;
-        fate.failed.map_or(Ok(DeleteVolumeResponse {}), |code| Err(Status::new(code, "failed late")))
+        fate.failed
+            .map_or(Ok(DeleteVolumeResponse {}), |code| Err(Status::new(code, "failed late")))
     }
 }
 
@@ -238,8 +243,10 @@ impl Backend for Driver {
             caller.die_soon(&self.0.dice);
         }
         let asked_by = Arc::clone(&caller);
-        let answer = self
-            .to_its_end(name.clone(), |inner| async move { inner.create(&request, &asked_by).await })
+        let answer =
+            self.to_its_end(name.clone(), |inner| async move {
+                inner.create(&request, &asked_by).await
+            })
             .await;
         let (code, nothing_left) = match &answer {
             Ok(_) => (Code::Ok, false),
@@ -259,9 +266,8 @@ impl Backend for Driver {
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
         }
-        let answer = self
-            .to_its_end(id.clone(), |inner| async move { inner.delete(&request).await })
-            .await;
+        let answer =
+            self.to_its_end(id.clone(), |inner| async move { inner.delete(&request).await }).await;
         let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {code:?}", caller.name()));
         if answer.is_ok() {

@@ -42,7 +42,8 @@ pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
 
 /// Troubles the process until it has ended or all is healed.
 async fn trouble(core: &Core, dice: &Dice, replica: &Replica) {
-    let Some((life, stop)) = replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
+    let Some((life, stop)) =
+        replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
     else {
         return;
     };

@@ -48,7 +48,7 @@ struct VolumeTruth {
     kept: Option<Instant>,
     gone: Option<Instant>,
     created: Option<Instant>,
-    /// An administrator has taken its finalizers off.
+    /// An administrator has taken its finalizers off, or deleted it when it had none.
     stripped: bool,
 }
 
@@ -127,7 +127,7 @@ impl Ledger {
         self.inner.lock().calls.get(uid).and_then(|calls| calls.abandoned)
     }
 
-    /// An administrator takes the finalizers off a PersistentVolume.
+    /// An administrator takes the finalizers off a PersistentVolume, or has deleted it without any.
     pub(crate) fn stripped(&self, uid: &str) {
         if let Some(volume) = self.inner.lock().volumes.get_mut(uid) {
             volume.stripped = true;
@@ -226,7 +226,9 @@ impl Ledger {
             calls.open = None;
         }
         if !alive {
-            self.wrong(&format!("{process} saves {name} of {handle}, which the driver does not have"));
+            self.wrong(&format!(
+                "{process} saves {name} of {handle}, which the driver does not have"
+            ));
         }
     }
 
@@ -236,8 +238,9 @@ impl Ledger {
         let lease = self.inner.lock().lease.clone();
         let wrong = match lease {
             None => Some("there is no Lease".to_owned()),
-            Some(lease) if lease.holder != host => (lease.since.elapsed() > TERM)
-                .then(|| format!("the Lease has been {:?}'s for {:?}", lease.holder, lease.since.elapsed())),
+            Some(lease) if lease.holder != host => (lease.since.elapsed() > TERM).then(|| {
+                format!("the Lease has been {:?}'s for {:?}", lease.holder, lease.since.elapsed())
+            }),
             Some(lease) => (lease.written.elapsed() > TERM)
                 .then(|| format!("the Lease was last renewed {:?} ago", lease.written.elapsed())),
         };

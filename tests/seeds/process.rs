@@ -169,7 +169,12 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts the program on `host` for the `number`th time.
-    pub(crate) fn start(core: &Arc<Core>, host: &str, number: u64, driver: &Arc<driver::Host<Driver>>) -> Self {
+    pub(crate) fn start(
+        core: &Arc<Core>,
+        host: &str,
+        number: u64,
+        driver: &Arc<driver::Host<Driver>>,
+    ) -> Self {
         let dice = Dice::new(core.seed, &format!("process {host} {number}"));
         let plan = &core.plan;
         let life = Arc::new(Life {

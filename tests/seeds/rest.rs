@@ -21,7 +21,10 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
         unrest.extend(about_volume(core, volume, told(volume)));
     }
     for claim in claims.iter().filter(|claim| !is_bound(claim) && !told(claim)) {
-        unrest.push(format!("the claim {} is unbound without an event", text(claim, "/metadata/name")));
+        unrest.push(format!(
+            "the claim {} is unbound without an event",
+            text(claim, "/metadata/name")
+        ));
     }
     for claim in claims.iter().filter(|claim| !is_bound(claim)) {
         unrest.extend(unbound(core, &volumes, claim));
@@ -48,9 +51,19 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
         volumes.iter().any(|volume| image_of(text(volume, "/spec/csi/volumeHandle")) == image)
     };
     let leaks = images.iter().filter(|(name, image)| {
-        !held(name) && !core.ledger.is_suspect(name) && !image.late && !core.ledger.was_given_up(name) && !is_excused(core, name)
+        !held(name)
+            && !core.ledger.is_suspect(name)
+            && !image.late
+            && !core.ledger.was_given_up(name)
+            && !is_name_taken(core, name)
+            && !is_excused(core, name)
     });
     leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
+}
+
+/// Whether people keep the image's PersistentVolume from being saved, of which they are told.
+fn is_name_taken(core: &Core, name: &str) -> bool {
+    core.api.get("PersistentVolume", "", name).is_some()
 }
 
 /// Whether a leak is one that the claims' protection in use does not close.

@@ -76,7 +76,8 @@ fn create_claim(core: &Core, dice: &Dice) {
                  "resources": {"requests": {"storage": "1Gi"}}},
     });
     if let Ok(made) = core.api.create(&claim) {
-        core.ledger.tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
+        core.ledger
+            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
     }
 }
 
@@ -97,7 +98,8 @@ fn replace_class(core: &Core, dice: &Dice) {
     }
     let (turned, cluster) = (dice.percent(40), dice.pick(&["a", "b"]));
     core.api.create(&class(name, turned, cluster)).unwrap();
-    core.ledger.tell(&format!("user: replaces the class {name}, turned {turned}, cluster {cluster}"));
+    core.ledger
+        .tell(&format!("user: replaces the class {name}, turned {turned}, cluster {cluster}"));
 }
 
 /// A class; `turned`: with the other reclaim policy.
@@ -165,6 +167,9 @@ fn delete_volume(core: &Core, dice: &Dice) {
     let name = text(&volume, "/metadata/name");
     if core.api.delete("PersistentVolume", "", name).is_ok() {
         core.ledger.tell(&format!("admin: deletes {name}"));
+        if core.api.get("PersistentVolume", "", name).is_none() {
+            core.ledger.stripped(text(&volume, "/metadata/uid"));
+        }
     }
 }
 

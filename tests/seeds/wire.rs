@@ -14,19 +14,11 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::Value;
-use testkit::apiserver::{
-    Body, User, refuse, request_info::RequestInfo, status::Status,
-};
+use testkit::apiserver::{Body, User, refuse, request_info::RequestInfo, status::Status};
 use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
-use super::{
-    core::Core,
-    dice::Dice,
-    ledger::text,
-    process::Life,
-    storage::image_of,
-};
+use super::{core::Core, dice::Dice, ledger::text, process::Life, storage::image_of};
 
 /// Carries one process's requests.
 #[derive(Clone)]
@@ -68,7 +60,12 @@ impl Wire {
         }
         if core.is_forbidden(&info.verb, &info.resource) {
             let why = "the role lacks it for now";
-            return Fate::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, why));
+            return Fate::Refused(Status::forbidden_resource(
+                &info.group,
+                &info.resource,
+                &info.name,
+                why,
+            ));
         }
         if dice.percent(core.plan.refused) {
             return self.refusal(info);
@@ -91,7 +88,12 @@ impl Wire {
             2 => Fate::Refused(Status::too_many_requests(1)),
             3 => Fate::Refused(Status::unavailable("the server is overloaded")),
             4 => Fate::Refused(Status::internal("etcdserver: leader changed")),
-            5 => Fate::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, "no")),
+            5 => Fate::Refused(Status::forbidden_resource(
+                &info.group,
+                &info.resource,
+                &info.name,
+                "no",
+            )),
             6 if info.verb == "update" || info.verb == "patch" => {
                 Fate::Refused(Status::new(409, "Conflict", "the object has been modified"))
             }
@@ -106,7 +108,11 @@ impl Wire {
         let fate = self.fate(&info);
         sleep(self.latency()).await;
         if self.life.is_dead() {
-            if info.verb == "get" || info.verb == "list" || info.verb == "watch" || self.dice.percent(50) {
+            if info.verb == "get"
+                || info.verb == "list"
+                || info.verb == "watch"
+                || self.dice.percent(50)
+            {
                 return Err("its process is gone".into());
             }
             sleep(self.dice.stretch(10..60_000)).await;
@@ -129,12 +135,17 @@ impl Wire {
         answer
     }
 
-    async fn serve(&self, info: &RequestInfo, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
+    async fn serve(
+        &self,
+        info: &RequestInfo,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, BoxError> {
         self.core.observe();
         let body = request.body().clone();
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
         self.core.observe();
-        if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201 {
+        if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201
+        {
             self.check_saved(&body);
         }
         if info.verb != "watch" || response.status() != 200 {
@@ -155,29 +166,37 @@ impl Wire {
     fn watch(&self, resource: String, response: Response<Body>) -> Response<Body> {
         let core = Arc::clone(&self.core);
         let (parts, body) = response.into_parts();
-        let frames = futures::stream::unfold((body, core, resource), |(mut body, core, resource)| async move {
-            let frame: Result<Frame<Bytes>, BoxError> = body.frame().await?;
-            loop {
-                let wait = core.held_up_for(&resource);
-                if wait.is_zero() {
-                    break;
+        let frames = futures::stream::unfold(
+            (body, core, resource),
+            |(mut body, core, resource)| async move {
+                let frame: Result<Frame<Bytes>, BoxError> = body.frame().await?;
+                loop {
+                    let wait = core.held_up_for(&resource);
+                    if wait.is_zero() {
+                        break;
+                    }
+                    sleep(wait.min(Duration::from_secs(1))).await;
                 }
-                sleep(wait.min(Duration::from_secs(1))).await;
-            }
-            Some((frame, (body, core, resource)))
-        });
+                Some((frame, (body, core, resource)))
+            },
+        );
         Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
     }
 
     fn trace(&self, info: &RequestInfo, answer: &Result<Response<Body>, BoxError>) {
         // Leases, events and what only reads for ever would drown the rest.
-        if matches!(info.resource.as_str(), "leases") && self.core.plan.elected && answer.as_ref().is_ok_and(|a| a.status() == 200) {
+        if matches!(info.resource.as_str(), "leases")
+            && self.core.plan.elected
+            && answer.as_ref().is_ok_and(|a| a.status() == 200)
+        {
             return;
         }
         let code = answer.as_ref().map_or(0, |response| response.status().as_u16());
         let who = self.life.name();
         let late = if self.life.is_dead() { " after its end" } else { "" };
-        self.core.ledger.tell(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
+        self.core
+            .ledger
+            .tell(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
     }
 }
 
