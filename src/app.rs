@@ -35,6 +35,7 @@ use crate::{
     },
     leader::{self, ElectionSettings, Ended, Identity},
     metrics::Metrics,
+    mutations::{self, Mutation},
     preflight::{self, Feature},
     runtime::{Clock, Gate, Random, Spawner, TaskEnded, Tasks},
 };
@@ -377,7 +378,7 @@ impl<'a> Program<'a> {
             in_flight = self.lead_and_stop(stop) => in_flight,
         };
         // A Lease whose holder has calls in flight runs out instead (safety rule 1).
-        if in_flight == 0 {
+        if in_flight == 0 || mutations::is_on(Mutation::ReleaseInFlight) {
             release.cancel();
             let ended = election.await;
             tracing::info!(?ended, "leader election ended");

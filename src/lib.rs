@@ -20,6 +20,7 @@
 //! | [`http`], [`logging`] | metrics, health checks and profiles; klog-shaped logs |
 //! | `go_text` | quoting as users know it from Go |
 //! | [`metrics`] | every metric's name, labels and buckets |
+//! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
 //! Rooms to come, each beside its neighbours: `protection` (finalizers of clone and snapshot
@@ -51,6 +52,7 @@ pub mod kube_api;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
+pub mod mutations;
 pub mod preflight;
 pub mod runtime;
 pub mod workqueue;

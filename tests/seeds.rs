@@ -2,7 +2,9 @@
 //!
 //! `cargo test --test seeds -- --seeds 2000` plays so many seeds, `--from N` from another one on,
 //! and `--seed N` one of them with its trace. What is checked, and what is not simulated, stands
-//! in `docs/simulation.md`.
+//! in `docs/simulation.md`. With the feature `mutations`, `-- --mutants` sees whether the seeds in
+//! `seeds/mutants.txt` still find the defects they once found, and `-- --hunt N` looks for seeds
+//! that do.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
@@ -19,6 +21,9 @@ mod driver;
 mod keeper;
 #[path = "seeds/ledger.rs"]
 mod ledger;
+#[cfg(feature = "mutations")]
+#[path = "seeds/mutants.rs"]
+mod mutants;
 #[path = "seeds/plan.rs"]
 mod plan;
 #[path = "seeds/process.rs"]
@@ -81,6 +86,10 @@ impl Options {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "mutations")]
+    if let Some(code) = mutants::asked_for() {
+        return code;
+    }
     let options = Options::read();
     if let Some(seed) = options.one {
         return play_one(seed);

@@ -29,6 +29,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::Census,
+    mutations::{self, Mutation},
 };
 
 /// Every claim in work. Clones share it.
@@ -489,7 +490,9 @@ impl Entry {
     }
 
     fn volume_gone(&mut self) {
-        self.doubt = Doubt::VolumeAndClaim;
+        if !mutations::is_on(Mutation::DoneForgotten) {
+            self.doubt = Doubt::VolumeAndClaim;
+        }
         self.advance(ClaimState::volume_gone);
     }
 }

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::{Duration, Instant};
 
 use super::{leftover::Leftover, provisioner::Outcome};
+use crate::mutations::{self, Mutation};
 
 /// How many final answers in a row close the open call of a claim that is going away.
 const CLOSING_FINALS: u32 = 3;
@@ -154,6 +155,7 @@ impl ClaimState {
         next: Next,
         now: Instant,
     ) -> (Self, Next) {
+        let earlier = earlier.filter(|_| !mutations::is_on(Mutation::FinalClosesOpenCall));
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
@@ -231,7 +233,7 @@ impl ClaimState {
     #[must_use]
     pub fn volume_gone(self) -> Self {
         match self {
-            Self::Done => Self::Waiting,
+            Self::Done if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
             Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: false },
             other => other,
         }

@@ -20,6 +20,7 @@ use crate::{
         ApiError, Client, Name, Scope,
         views::{Claim, View as _, Volume},
     },
+    mutations::{self, Mutation},
     workqueue::Verdict,
 };
 
@@ -51,6 +52,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         order: &Order,
         leftover: &Leftover,
     ) -> Result<Option<String>, ApiError> {
+        if mutations::is_on(Mutation::DiscardUnseen) {
+            return Ok(None);
+        }
         if self.store.holds(&leftover.handle) {
             return Ok(Some("it is being saved for another claim".to_owned()));
         }

@@ -57,6 +57,7 @@ use crate::{
         views::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
+    mutations::{self, Mutation},
     runtime::{Random, Tasks},
     workqueue::{self, Limiter, Queue},
 };
@@ -239,7 +240,8 @@ impl<P: Provisioner> Controller<P> {
         let reflector = self.reflector::<Volume>();
         self.tasks.vital("watch of PersistentVolumes", async move {
             // Every volume that goes past is compared with our claims: those must be known first.
-            if claims_listed.wait_for(|listed| *listed).await.is_ok() {
+            let unordered = mutations::is_on(Mutation::VolumesListedFirst);
+            if unordered || claims_listed.wait_for(|listed| *listed).await.is_ok() {
                 reflector.run(observer).await;
             }
         });

@@ -31,6 +31,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
+    mutations::{self, Mutation},
     workqueue::{Queue, Verdict},
 };
 
@@ -304,6 +305,11 @@ impl PvStore {
         };
         match self.client.create::<Volume>(None, &body).await {
             Ok(_) => Attempt::Saved,
+            Err(taken)
+                if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>
+            {
+                Attempt::Saved
+            }
             Err(taken) if taken.is_already_exists() => {
                 let gone_again = Attempt::NotYet { why: taken.to_string(), unclear: true };
                 self.look(unsaved).await.unwrap_or(gone_again)

@@ -24,6 +24,7 @@ use crate::{
         views::{View as _, Volume},
     },
     metrics::ControllerMetrics,
+    mutations::{self, Mutation},
     workqueue::Verdict,
 };
 
@@ -46,7 +47,8 @@ pub struct VolumeWorker<P> {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Verdict {
-        let _held = self.exclusive.hold(name).await;
+        let key = if mutations::is_on(Mutation::SeparateKeys) { "" } else { name };
+        let _held = self.exclusive.hold(key).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else { return Verdict::Done };
         let claim = glance.volume.spec.claim_ref.as_ref();
@@ -135,7 +137,7 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// The volume on the newest view, if it is still to be deleted (safety rule 10).
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
-        if glance.fresh {
+        if glance.fresh || mutations::is_on(Mutation::DeleteUnseen) {
             return Ok(Some(Arc::clone(&glance.volume)));
         }
         match self.client.get::<Volume>(Name::cluster(glance.volume.name())?).await {
@@ -153,7 +155,9 @@ impl<P: Provisioner> VolumeWorker<P> {
         tracing::trace!("asking the provisioner to delete");
         match self.provisioner.delete(Arc::clone(volume)).await {
             DeleteOutcome::Deleted => {
-                self.book.deletion_reached(volume, Deletion::AtDriver);
+                if !mutations::is_on(Mutation::DeleteTwice) {
+                    self.book.deletion_reached(volume, Deletion::AtDriver);
+                }
                 Ok(())
             }
             DeleteOutcome::Attached { node } => {
@@ -166,7 +170,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Removes the PersistentVolume, whose volume is gone.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.client.delete::<Volume>(name, Some(volume.uid())).await {
+        let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
+        match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // The UID is a precondition; told by a live read, as other things can conflict too.
             Err(error) if error.is_conflict() => {
