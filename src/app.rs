@@ -135,6 +135,7 @@ pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<
     refuse_unsupported(&flags)?;
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
+        biased;
         outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
         // The sender lives in `tasks`: a task's end is all that can be received.
         Some(ended) = ended.recv() => Err(ended.into()),
@@ -188,6 +189,7 @@ impl<'a> Program<'a> {
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let program = tokio::select! {
+            biased;
             program = Self::start(flags, world, tasks) => program?,
             // Nothing is in hand yet.
             () = stop.cancelled() => return Ok(()),
@@ -196,6 +198,7 @@ impl<'a> Program<'a> {
         program.watch(tasks);
         program.preflight(tasks);
         let outcome = tokio::select! {
+            biased;
             outcome = program.work(stop) => outcome,
             ended = program.driver.clone().watch() => Err(ended.into()),
         };
@@ -374,6 +377,7 @@ impl<'a> Program<'a> {
         let election = self.election_loop(settings, release.clone());
         tokio::pin!(election);
         let in_flight = tokio::select! {
+            biased;
             ended = &mut election => return lost(&ended),
             in_flight = self.lead_and_stop(stop) => in_flight,
         };
@@ -414,6 +418,7 @@ impl<'a> Program<'a> {
     async fn lead(&self, stop: &CancellationToken) {
         let mut leads = self.leads.subscribe();
         tokio::select! {
+            biased;
             led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
         }

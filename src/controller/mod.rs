@@ -280,6 +280,7 @@ impl<P: Provisioner> Controller<P> {
     /// every volume made is saved.
     pub async fn work(&self, stop: CancellationToken) {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = self.listed() => {}
         }
@@ -290,6 +291,7 @@ impl<P: Provisioner> Controller<P> {
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);
         tokio::select! {
+            biased;
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.audit() => {}
