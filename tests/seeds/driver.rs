@@ -17,7 +17,7 @@ use testkit::driver::{
         plugin_capability::{self, Service, service},
     },
 };
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 
 use super::{
     core::{Core, DRIVER},
@@ -58,6 +58,8 @@ struct Inner {
     dice: Dice,
     /// The operations under way: in this process's memory only.
     locks: Mutex<BTreeSet<String>>,
+    /// What runs, which ends with this process.
+    running: Mutex<JoinSet<()>>,
     /// The process of the program that calls it now.
     caller: Mutex<Option<Arc<Life>>>,
 }
@@ -97,6 +99,12 @@ impl Inner {
 
     fn caller(&self) -> Arc<Life> {
         self.caller.lock().clone().unwrap_or_default()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock();
+        while running.try_join_next().is_some() {}
+        running.spawn(task);
     }
 
     fn lock(&self, key: &str) -> Answer<()> {
@@ -177,6 +185,7 @@ impl Driver {
             core: Arc::clone(core),
             dice: Dice::new(core.seed, &format!("driver {host}")),
             locks: Mutex::default(),
+            running: Mutex::default(),
             caller: Mutex::default(),
         }))
     }
@@ -186,8 +195,9 @@ impl Driver {
         *self.0.caller.lock() = Some(Arc::clone(life));
     }
 
-    /// The driver's process is another one: nothing is locked.
+    /// The driver's process is another one: nothing runs, nothing is locked.
     pub(crate) fn forget(&self) {
+        self.0.running.lock().abort_all();
         self.0.locks.lock().clear();
     }
 
@@ -200,7 +210,7 @@ impl Driver {
         self.0.lock(&key)?;
         let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
         let running = call(Arc::clone(&inner));
-        self.0.core.spawn(async move {
+        self.0.spawn(async move {
             let answer = running.await;
             inner.locks.lock().remove(&key);
             let _ = tell.send(answer);

@@ -82,7 +82,15 @@ fn create_claim(core: &Core, dice: &Dice) {
 }
 
 fn delete_claim(core: &Core, dice: &Dice) {
-    let name = dice.pick(&CLAIMS);
+    let claims = core.api.list("PersistentVolumeClaim", NAMESPACE);
+    let waiting: Vec<_> =
+        claims.iter().filter(|it| text(it, "/spec/volumeName").is_empty()).collect();
+    // Those in the making are the ones that matter most.
+    let name = if waiting.is_empty() || dice.percent(30) {
+        *dice.pick(&CLAIMS)
+    } else {
+        text(dice.pick::<&Value>(&waiting), "/metadata/name")
+    };
     if core.api.delete("PersistentVolumeClaim", NAMESPACE, name).is_ok() {
         core.ledger.tell(&format!("user: deletes the claim {name}"));
     }
