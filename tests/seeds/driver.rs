@@ -258,11 +258,11 @@ impl Backend for Driver {
                 inner.create(&request, &asked_by).await
             })
             .await;
-        let (code, nothing_left) = match &answer {
+        let (result, nothing_left) = match &answer {
             Ok(_) => (Code::Ok, false),
             Err(status) => (status.code(), core.storage.get(&name).is_none()),
         };
-        core.ledger.tell(&format!("{} CreateVolume {name} -> {code:?}", caller.name()));
+        core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
         core.ledger.create_ended(&name, nothing_left);
         answer
     }
@@ -278,8 +278,8 @@ impl Backend for Driver {
         }
         let answer =
             self.to_its_end(id.clone(), |inner| async move { inner.delete(&request).await }).await;
-        let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
-        core.ledger.tell(&format!("{} DeleteVolume {id} -> {code:?}", caller.name()));
+        let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
         if answer.is_ok() {
             core.ledger.removed(caller.name(), &id);
         }

@@ -7,6 +7,7 @@ use super::dice::Dice;
 
 /// The troubles of one seed; numbers are per cent of the occasions unless said otherwise.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // each a trouble of its own
 pub(crate) struct Plan {
     /// Two replicas with leader election; else one without.
     pub elected: bool,

@@ -68,7 +68,7 @@ impl Life {
 
     /// It dies at one of the next awaits.
     pub(crate) fn die_soon(&self, dice: &Dice) {
-        self.inner.lock().polls_left.get_or_insert(dice.within(0..60));
+        self.inner.lock().polls_left.get_or_insert_with(|| dice.within(0..60));
     }
 
     /// Stands still until [`Life::resume`].

@@ -1,6 +1,9 @@
 //! What the program logs of volumes that may be left behind, and of bugs: read from its log.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -52,6 +55,6 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0.push_str(&format!("{}={value:?} ", field.name()));
+        let _ = write!(self.0, "{}={value:?} ", field.name());
     }
 }

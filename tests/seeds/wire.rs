@@ -84,7 +84,6 @@ impl Wire {
     fn refusal(&self, info: &RequestInfo) -> Fate {
         let saves = info.verb == "create" && info.resource == "persistentvolumes";
         match self.dice.within(0..8) {
-            0 | 1 => Fate::Lost,
             2 => Fate::Refused(Status::too_many_requests(1)),
             3 => Fate::Refused(Status::unavailable("the server is overloaded")),
             4 => Fate::Refused(Status::internal("etcdserver: leader changed")),
