@@ -12,7 +12,9 @@
 //! | [`flags`] | every flag, its default, its check, in the original's spelling |
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
+//! | [`capacity`] | CSIStorageCapacity objects: so far where they go and who owns them |
 //! | [`preflight`] | which rights are needed, and which are missing |
+//! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
 //! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
@@ -24,9 +26,8 @@
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
 //! Rooms to come, each beside its neighbours: `protection` (finalizers of clone and snapshot
-//! sources) and `capacity` (CSIStorageCapacity objects) above `workqueue`, `migration` (in-tree
-//! volumes, pure functions) above `kube_api`; `topology` and `node_deployment` inside
-//! [`csi_provisioner`].
+//! sources) above `workqueue`, `migration` (in-tree volumes, pure functions) above `kube_api`;
+//! `topology` and `node_deployment` inside [`csi_provisioner`].
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
 //! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`
@@ -42,6 +43,7 @@
 //! [`controller::volumes`].
 
 pub mod app;
+pub mod capacity;
 pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;
@@ -54,5 +56,6 @@ pub mod logging;
 pub mod metrics;
 pub mod mutations;
 pub mod preflight;
+pub mod release_claims;
 pub mod runtime;
 pub mod workqueue;

@@ -83,7 +83,7 @@ impl<W: Write + Send + 'static> Logger<W> {
         let mut out = self.out.lock();
         // Who asks for more than the usual wants to see all of it.
         if line.is_usual() {
-            match out.repeats.judge(line.identity(), self.clock.boot()) {
+            match out.repeats.judge(&line.identity(), self.clock.boot()) {
                 Say::Nothing => return,
                 Say::It => {}
                 Say::After { unsaid } => line.count_unsaid(unsaid),
@@ -136,6 +136,17 @@ where
         }
         self.write(line);
     }
+}
+
+/// Lets tests that run side by side read their own log lines. tracing remembers for the whole
+/// process whether anybody listens to a line; a listener that comes or goes in another test could
+/// make it forget. One that never goes, and keeps nothing, settles that.
+#[cfg(test)]
+pub(crate) fn listen_for_ever() {
+    static LISTENER: std::sync::Once = std::sync::Once::new();
+    LISTENER.call_once(|| {
+        drop(tracing::subscriber::set_global_default(tracing_subscriber::registry()));
+    });
 }
 
 #[cfg(test)]

@@ -6,12 +6,17 @@ use csi_provisioner::{
     app::{self, Host, World},
     csi::unix_connector,
     flags::{Flags, Refusal},
-    kube_api::{self, ConfigError, ConfigSource, Transport},
-    leader::{pod_uid_from_mountinfo, pod_uid_from_token},
+    kube_api::{self, ConfigSource, LaneSettings, Lanes, Transport},
+    leader::{self, pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
-    runtime::{Generator, SystemClock, TokioSpawner},
+    metrics::Metrics,
+    release_claims::{self, Report, Request},
+    runtime::{Clock, Gate, Generator, SystemClock, TokioSpawner, aside},
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Where Kubernetes puts a pod's credentials.
@@ -21,6 +26,9 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
 fn main() -> ExitCode {
+    if env::args().nth(1).as_deref() == Some(release_claims::NAME) {
+        return release();
+    }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(parsed) => parsed,
         Err(refusal) => return refuse(&refusal),
@@ -31,14 +39,65 @@ fn main() -> ExitCode {
     for warning in parsed.warnings {
         tracing::warn!("{warning}");
     }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return end(255, &format!("cannot start the async runtime: {error}")),
+        Err(code) => return code,
     };
     let code = runtime.block_on(run(parsed.flags));
     // Whatever still runs is over: nothing of it may keep the process.
     runtime.shutdown_background();
     code
+}
+
+fn runtime() -> Result<Runtime, ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| end(255, &format!("cannot start the async runtime: {error}")))
+}
+
+/// `csi-provisioner release-claims`: the table goes to stdout, what failed to stderr.
+fn release() -> ExitCode {
+    let request = match Request::parse(env::args().skip(2)) {
+        Ok(request) => request,
+        Err((text, 0)) => {
+            println!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Err((text, code)) => {
+            eprintln!("{text}");
+            return ExitCode::from(code);
+        }
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(code) => return code,
+    };
+    let report = match runtime.block_on(report(&request)) {
+        Ok(report) => report,
+        Err(why) => Report { text: String::new(), failures: vec![why] },
+    };
+    print!("{}", report.text);
+    for failure in &report.failures {
+        eprintln!("{failure}");
+    }
+    ExitCode::from(u8::from(!report.failures.is_empty()))
+}
+
+async fn report(request: &Request) -> Result<Report, String> {
+    let kubeconfig = request.kubeconfig.as_ref().map(Path::new);
+    let transport = transport(request.master.as_deref(), kubeconfig).await;
+    let transport = transport.map_err(|error| format!("cannot reach the API server: {error}"))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let gate = Gate::open(Arc::clone(&clock));
+    let metrics = Metrics::new().map_err(|error| error.to_string())?;
+    let random = Arc::new(Generator::from_entropy());
+    let lanes = Lanes::new(transport, LaneSettings::default(), gate, random, &metrics);
+    let host = host();
+    let namespace = leader::namespace(
+        request.lease_namespace.as_deref(),
+        host.pod_namespace.as_deref(),
+        host.service_account_namespace.as_deref(),
+    );
+    Ok(release_claims::run(&lanes.objects, &*clock, request, &namespace).await)
 }
 
 fn refuse(refusal: &Refusal) -> ExitCode {
@@ -67,8 +126,25 @@ fn leave(words: &str) {
     }
 }
 
+/// Signals are listened to from the first moment on: as a container's first process, this one would
+/// not even be ended by one that it does not listen to.
 async fn run(flags: Flags) -> ExitCode {
-    let transport = match transport(&flags).await {
+    let stop = CancellationToken::new();
+    tokio::select! {
+        biased;
+        code = signals(stop.clone()) => code,
+        code = program(flags, stop.clone()) => code,
+    }
+}
+
+async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
+    let kubernetes = &flags.kubernetes;
+    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    let transport = tokio::select! {
+        transport = transport(master, kubeconfig) => transport,
+        () = stop.cancelled() => return ExitCode::SUCCESS,
+    };
+    let transport = match transport {
         Ok(transport) => transport,
         Err(error) => return end(255, &format!("Failed to create config: {error}")),
     };
@@ -80,24 +156,18 @@ async fn run(flags: Flags) -> ExitCode {
         spawner: Arc::new(TokioSpawner),
         host: host(),
     };
-    let stop = CancellationToken::new();
-    tokio::select! {
-        outcome = app::run(flags, world, stop.clone()) => match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => end(error.exit_code(), &error.to_string()),
-        },
-        code = signals(stop.clone()) => code,
+    match app::run(flags, world, stop).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => end(error.exit_code(), &error.to_string()),
     }
 }
 
-async fn transport(flags: &Flags) -> Result<Transport, ConfigError> {
-    let kubernetes = &flags.kubernetes;
-    let source = ConfigSource::resolve(
-        kubernetes.master.as_deref(),
-        kubernetes.kubeconfig.as_deref(),
-        |name| env::var_os(name),
-    );
-    kube_api::transport(&kube_api::config::load(&source).await?)
+async fn transport(master: Option<&str>, kubeconfig: Option<&Path>) -> Result<Transport, String> {
+    let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
+    let config = kube_api::config::load(&source).await.map_err(|error| error.to_string())?;
+    // A credential plugin runs for as long as it likes; signals are heard meanwhile.
+    let transport = aside(move || kube_api::transport(&config)).await?;
+    transport.map_err(|error| error.to_string())
 }
 
 /// The first signal stops in order, the second at once.

@@ -21,16 +21,35 @@ use crate::{
 /// A namespace that nobody binds roles in: rights that are there hold everywhere.
 const NOBODYS: &str = "kube-node-lease";
 
+/// The namespaces that rights must hold in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespaces {
+    /// That of the Lease.
+    pub lease: String,
+    /// That of CSIStorageCapacity objects; empty where there is none.
+    pub capacity: String,
+}
+
+impl Namespaces {
+    fn of(&self, place: Place) -> Option<&str> {
+        match place {
+            Place::Everywhere => None,
+            Place::LeaseNamespace => Some(&self.lease),
+            Place::CapacityNamespace => Some(&self.capacity),
+        }
+    }
+}
+
 /// Asks for the rights that the features need and tells of those that are missing.
 pub async fn run(
     client: Client,
     features: &[Feature],
-    lease_namespace: &str,
+    namespaces: &Namespaces,
     metrics: &ApiMetrics,
 ) {
     let needs: Vec<&Need> = NEEDS.iter().filter(|need| features.contains(&need.feature)).collect();
-    match missing(&client, &needs, lease_namespace).await {
-        Ok(missing) => tell(&missing, lease_namespace, metrics),
+    match missing(&client, &needs, namespaces).await {
+        Ok(missing) => tell(&missing, namespaces, metrics),
         Err(error) => tracing::info!(
             %error,
             "the API server does not say which rights there are; missing ones show when they are needed"
@@ -42,14 +61,11 @@ pub async fn run(
 async fn missing<'a>(
     client: &Client,
     needs: &[&'a Need],
-    lease_namespace: &str,
+    namespaces: &Namespaces,
 ) -> Result<Vec<&'a Need>, ApiError> {
     let mut missing = Vec::new();
-    for place in [Place::Everywhere, Place::LeaseNamespace] {
-        let namespace = match place {
-            Place::Everywhere => None,
-            Place::LeaseNamespace => Some(lease_namespace),
-        };
+    for place in [Place::Everywhere, Place::LeaseNamespace, Place::CapacityNamespace] {
+        let namespace = namespaces.of(place);
         let here = needs.iter().copied().filter(|need| need.place == place);
         let here: Vec<&Need> = here.collect();
         if here.is_empty() {
@@ -71,7 +87,7 @@ fn unmet<'a>(needs: &[&'a Need], rules: &Rules) -> Vec<&'a Need> {
 }
 
 /// One line for each resource, and the gauge.
-fn tell(missing: &[&Need], lease_namespace: &str, metrics: &ApiMetrics) {
+fn tell(missing: &[&Need], namespaces: &Namespaces, metrics: &ApiMetrics) {
     metrics.missing_permissions(missing.iter().map(|need| {
         let Right { verb, group, resource } = need.right();
         MissingPermission { verb, group, resource }
@@ -89,7 +105,7 @@ fn tell(missing: &[&Need], lease_namespace: &str, metrics: &ApiMetrics) {
             group,
             verbs = verbs.join(","),
             needed = why.join("; "),
-            add_to = add_to(place, lease_namespace),
+            add_to = add_to(namespaces.of(place)),
             rule = rule(group, resource, &verbs),
             "The service account lacks rights"
         );
@@ -97,10 +113,10 @@ fn tell(missing: &[&Need], lease_namespace: &str, metrics: &ApiMetrics) {
 }
 
 /// Which role the rule belongs in.
-fn add_to(place: Place, lease_namespace: &str) -> String {
-    match place {
-        Place::Everywhere => "the ClusterRole".to_owned(),
-        Place::LeaseNamespace => format!("the Role in namespace {lease_namespace}"),
+fn add_to(namespace: Option<&str>) -> String {
+    match namespace {
+        None => "the ClusterRole".to_owned(),
+        Some(namespace) => format!("the Role in namespace {namespace}"),
     }
 }
 

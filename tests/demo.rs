@@ -153,7 +153,10 @@ fn fault_of(step: Step) -> Fault {
         Step::ClaimBound => requests(Create, refused("patch", "persistentvolumeclaims", "status")),
         Step::ClaimGone => requests(Delete, swallowed("delete", "persistentvolumeclaims")),
         Step::VolumeReleased => requests(Delete, refused("patch", "persistentvolumes", "status")),
-        Step::DeleteCalled => requests(Delete, refused("get", "secrets", "")),
+        // Without the right to it, the driver would be called without the secret.
+        Step::DeleteCalled => {
+            requests(Delete, answered("get", "secrets", "", Status::internal("out of order")))
+        }
         Step::DirectoryGone => Fault::Before(Delete, Box::new(obstruct)),
         Step::VolumeDeleting => requests(Delete, refused("delete", "persistentvolumes", "")),
         Step::VolumeGone => requests(Delete, swallowed("patch", "persistentvolumes")),

@@ -41,6 +41,9 @@ const OBJECTS: usize = 1_000;
 /// Bytes an object that is not kept may cost on average, for buffers that have grown.
 const NOTHING: u64 = 16;
 
+/// Bytes that a volume of the driver may cost for its place in the index of handles.
+const A_HANDLE: u64 = 24;
+
 /// Simulated time within which the program has taken everything in.
 const SETTLES: Duration = Duration::from_secs(30);
 
@@ -135,8 +138,8 @@ fn loads() -> Vec<Load> {
             volume(&foreign(), n, RELEASED)
         }),
         Load::listed("our claims, bound", claims, NOTHING, |n| ours().bound_claim(n)),
-        Load::listed("our volumes, in use", volumes, NOTHING, |n| volume(&ours(), n, IN_USE)),
-        Load::listed("our volumes, archived", volumes, NOTHING, |n| volume(&ours(), n, ARCHIVED)),
+        Load::listed("our volumes, in use", volumes, A_HANDLE, |n| volume(&ours(), n, IN_USE)),
+        Load::listed("our volumes, archived", volumes, A_HANDLE, |n| volume(&ours(), n, ARCHIVED)),
         Load::changing(
             "our claims, waiting then bound",
             claims,

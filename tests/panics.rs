@@ -17,7 +17,8 @@ use csi_provisioner::{
         Controller, Parts, Settings,
         classes::Classes,
         leftover::Leftover,
-        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
+        open_calls,
+        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
     },
     kube_api::{
         LaneSettings, Lanes,
@@ -43,6 +44,8 @@ struct Panicking {
 }
 
 impl Provisioner for Panicking {
+    type Removal = ();
+
     fn name(&self) -> &str {
         DRIVER
     }
@@ -56,10 +59,6 @@ impl Provisioner for Panicking {
     }
 
     async fn ready(&self) {}
-
-    fn supports_block(&self) -> bool {
-        true
-    }
 
     async fn should_provision(&self, _claim: &Claim) -> bool {
         true
@@ -85,9 +84,13 @@ impl Provisioner for Panicking {
         true
     }
 
-    async fn delete(&self, _volume: Arc<Volume>) -> DeleteOutcome {
+    async fn prepare_delete(&self, _volume: &Volume) -> Result<(), NotDeleted> {
+        Ok(())
+    }
+
+    async fn delete(&self, (): ()) -> Result<(), NotDeleted> {
         assert!(self.deleted.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
-        DeleteOutcome::Deleted
+        Ok(())
     }
 }
 
@@ -104,19 +107,22 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         Arc::clone(&random),
         &metrics,
     );
-    let recorder = Recorder::start(lanes.events, &tasks, clock, Arc::clone(&random), &metrics);
+    let recorder =
+        Recorder::start(lanes.events, &tasks, Arc::clone(&clock), Arc::clone(&random), &metrics);
     let controller = Controller::new(Parts {
         provisioner,
         client: lanes.objects,
         classes: Classes::default(),
         events: recorder.from("test"),
         metrics: metrics.clone(),
+        clock,
         random,
         tasks: tasks.clone(),
         settings: Settings {
             workers: 2,
             retry_start: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
+            open_calls: open_calls::Settings { mode: open_calls::Mode::Auto, timeout: None },
         },
     });
     controller.watch();

@@ -29,10 +29,9 @@ const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 /// A release without streaming lists: there, initial lists need `list` too.
 const WITHOUT_STREAMING: u8 = 33;
 
-/// Needed, but by something rarer than what [`live`] plays: only topology can tell that a node has
-/// no room, and only some claims name a VolumeAttributesClass.
-const RARE: [(&str, &str); 2] =
-    [("persistentvolumeclaims", "update"), ("volumeattributesclasses", "get")];
+/// Needed, but by something rarer than what [`live`] plays: only some claims name a
+/// VolumeAttributesClass.
+const RARE: [(&str, &str); 1] = [("volumeattributesclasses", "get")];
 
 /// The needs whose rules our manifest grants, or has commented.
 fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
@@ -239,4 +238,70 @@ async fn a_claims_attributes_class_must_be_readable() {
         comes(60, || simulation.has_event("data", told)).await.expect(told);
         assert_eq!(refused(&simulation), expected);
     }
+}
+
+/// The pod `host`, whose `ReplicaSet` belongs to a Deployment.
+fn create_pod(simulation: &Simulation) {
+    let metadata = |name: &str, kind: &str, owner: &str| {
+        json!({"name": name, "namespace": "default", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": true}]})
+    };
+    let spec = json!({"containers": [{"name": "c", "image": "example.com/c:1"}]});
+    let template = json!({"metadata": {"labels": {"app": "p"}}, "spec": spec});
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata("host", "ReplicaSet", "set"), "spec": spec}),
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata("set", "Deployment", "provisioner"),
+               "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "p"}}, "template": template}}),
+    ] {
+        simulation.api.create(&object).expect("the object is valid");
+    }
+}
+
+/// Our manifest, its Role with the commented rules for these resources.
+fn with_commented(resources: &[&str]) -> Vec<Value> {
+    let mut objects = parsed(OURS);
+    let commented = parsed(&commented());
+    let rules = commented.iter().filter_map(|object| object["rules"].as_array()).flatten();
+    let wanted = rules
+        .filter(|rule| resources.iter().any(|resource| rule["resources"] == json!([resource])));
+    let role = objects.iter_mut().find(|object| object["kind"] == "Role").expect("a Role");
+    role["rules"].as_array_mut().expect("rules").extend(wanted.cloned());
+    objects
+}
+
+/// Each level of `--capacity-ownerref-level` needs the rights to read what is below the owner.
+#[tokio::test(start_paused = true)]
+async fn the_owner_of_capacity_objects_is_found_with_the_commented_rules() {
+    for (granted, level, lacking) in [
+        (&["pods", "replicasets"][..], "2", None),
+        (&["pods"], "2", Some("replicasets")),
+        (&["pods"], "1", None),
+        (&[], "1", Some("pods")),
+        (&[], "0", Some("pods")),
+        (&[], "-1", None),
+    ] {
+        let simulation = cluster(36, &with_commented(granted), "csi-provisioner");
+        create_pod(&simulation);
+        simulation.create_claim("data");
+        let level = format!("--capacity-ownerref-level={level}");
+        let process = simulation.start_with(&["--enable-capacity", &level]);
+        let works = comes(60, || simulation.volumes().len() == 1).await.is_ok();
+        assert_eq!(works, lacking.is_none(), "{level} {granted:?}");
+        let expected = lacking.map(|resource| format!("get {resource}"));
+        assert_eq!(refused(&simulation), expected.into_iter().collect(), "{level} {granted:?}");
+        let why = process.outcome().and_then(Result::err).unwrap_or_default();
+        let told = lacking.map_or("", |_| "look up owner(s) of pod: get object: ");
+        assert!(why.starts_with(told) && why.is_empty() == told.is_empty(), "{level}: {why}");
+    }
+}
+
+/// What the driver can tell is more than this version publishes: refused, not left out.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_tells_its_room_is_refused_with_capacity() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "GET_CAPACITY"]}));
+    let process = simulation.start_with(&["--enable-capacity", "--capacity-ownerref-level=-1"]);
+    comes(60, || process.outcome().is_some()).await.expect("an end");
+    let why = process.outcome().and_then(Result::err).unwrap_or_default();
+    assert!(why.contains("start without --enable-capacity"), "{why}");
 }

@@ -15,6 +15,12 @@ mod dead_ends;
 mod driver_restarts;
 #[path = "simulation/hand_over.rs"]
 mod hand_over;
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[path = "simulation/open_calls.rs"]
+mod open_calls;
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+#[path = "simulation/pace.rs"]
+mod pace;
 
 use std::time::Duration;
 
@@ -251,7 +257,7 @@ async fn an_attached_volume_is_not_deleted() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     let told = simulation.api.list("Event", "default");
-    let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
+    let text = "waiting for detach from node n1";
     assert!(told.iter().any(|event| event["message"] == text), "{told:?}");
 
     simulation.api.delete("VolumeAttachment", "", "a").unwrap();

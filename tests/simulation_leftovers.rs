@@ -11,7 +11,10 @@ mod world;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::apiserver::faults::{Effect, Rule};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
 use tokio::time::{Instant, sleep};
 use world::{Simulation, stranger};
 
@@ -238,4 +241,60 @@ async fn no_volume_is_large_enough_for_what_no_request_can_say() {
     simulation.delete_claim("data");
     sleep(Duration::from_secs(3600)).await;
     assert!(simulation.left_at_driver().is_empty() && simulation.volumes().is_empty());
+}
+
+/// A PersistentVolume that the API server refuses as invalid, for a claim that then goes: the
+/// claim's end is what wakes, not the next try to save.
+#[tokio::test(start_paused = true)]
+async fn a_refused_volume_goes_as_soon_as_its_claim_is_gone() {
+    let simulation = Simulation::new(1);
+    let invalid = Status::new(422, "Invalid", "no");
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Answer(invalid)));
+    simulation.start();
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(3000)).await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(2)).await;
+    assert!(simulation.left_at_driver().is_empty());
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// The same claim is bound to something else: nothing is deleted for it, and somebody is told.
+#[tokio::test(start_paused = true)]
+async fn a_refused_volume_of_a_claim_bound_elsewhere_is_a_suspect() {
+    let simulation = Simulation::new(1);
+    let invalid = Status::new(422, "Invalid", "no");
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Answer(invalid)));
+    simulation.start();
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(600)).await;
+    let bound = json!({"spec": {"volumeName": "another"}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(told.iter().any(|text| text.contains("the claim is bound")), "{told:?}");
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+/// A stranger takes the PersistentVolume's name between the look and the POST. Under a cut UUID two
+/// claims share a name, and so may share the volume, by two handles: while a PersistentVolume of
+/// the name stands, the volume is never deleted.
+#[tokio::test(start_paused = true)]
+async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.create(&stranger(&uid, "nobody", "other-handle")).unwrap();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+    assert_eq!(simulation.calls("DeleteVolume"), 0, "the name may become free");
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    assert_eq!(simulation.volumes().len(), 1, "the stranger's stays");
 }

@@ -4,6 +4,9 @@
 //! Promises that a claim leaves the map only when nothing of it is open, and that a
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
+mod entry;
+mod older;
+
 use std::{
     collections::BTreeMap,
     sync::{
@@ -15,12 +18,16 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
+use self::{
+    entry::{Entry, Interest, Obstacle, OnceGone},
+    older::Older,
+};
 use super::{
     claim_state::{ClaimState, Demand, Next},
     leftover::Leftover,
-    open_calls,
-    ownership::{Identity, PROVISIONED_BY},
-    provisioner::{Order, Outcome},
+    open_calls::{Record, mark},
+    ownership::Identity,
+    provisioner::{Order, Outcome, Strain},
 };
 use crate::{
     kube_api::{
@@ -29,16 +36,11 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::Census,
-    mutations::{self, Mutation},
 };
 
 /// Every claim in work. Clones share it.
 #[derive(Clone)]
 pub struct ClaimBook(Arc<Shared>);
-
-/// How long an event counts as told: it leaves the API server after an hour, and a claim that
-/// still waits must not be left without one.
-const TOLD: Duration = Duration::from_secs(15 * 60);
 
 /// Names a claim's PersistentVolume by the claim's UID.
 type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -59,60 +61,11 @@ struct Inner {
     entries: BTreeMap<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: BTreeMap<String, String>,
+    /// Claims that are not ours, or not yet, and were there before we worked.
+    older: Older,
 }
 
-/// One claim in work.
-#[derive(Debug, Default)]
-struct Entry {
-    /// As last seen; kept when the claim is gone, for as long as something is open.
-    claim: Arc<Claim>,
-    /// Whether the claim is still of interest: there, unbound, ours.
-    present: bool,
-    state: ClaimState,
-    /// The name of its PersistentVolume.
-    volume_name: Option<String>,
-    /// What must be read live before the next call that is not a repeat.
-    doubt: Doubt,
-    /// What was asked for, while a call is open: it is asked for again (safety rule 4).
-    order: Option<Order>,
-    /// How often in a row the open call was asked after.
-    polls: u32,
-    /// What it waits for beside the driver.
-    obstacle: Option<Obstacle>,
-    /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
-    shown: bool,
-    existence: Existence,
-    /// When the claim was first seen.
-    since: Option<Instant>,
-    /// Whether the audit queued it when nothing else had.
-    audited: bool,
-}
-
-/// What keeps a claim from its volume.
-#[derive(Debug)]
-struct Obstacle {
-    what: String,
-    since: Instant,
-    /// When the claim's user was last told.
-    told: Option<Instant>,
-}
-
-impl Obstacle {
-    fn new(what: &str) -> Self {
-        Self { what: what.to_owned(), since: Instant::now(), told: None }
-    }
-
-    /// Whether to tell it now: once it has stood for `patience`, and again before its event is
-    /// forgotten.
-    fn is_news(&self, patience: Duration) -> bool {
-        match self.told {
-            None => self.since.elapsed() >= patience,
-            Some(told) => told.elapsed() >= TOLD,
-        }
-    }
-}
-
-/// Whether a claim still exists, bound or not; known beyond the end of its entry.
+/// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
 #[derive(Debug, Clone, Default)]
 pub struct Existence(Arc<AtomicBool>);
 
@@ -152,8 +105,29 @@ pub struct Glance {
     pub doubt: Doubt,
     /// The request of the open call.
     pub order: Option<Order>,
+    /// The record of a call that an earlier process left open, whose request is not rebuilt yet.
+    pub recorded: Option<Record>,
     /// The volume that it led to and that must go first.
     pub leftover: Option<Box<Leftover>>,
+}
+
+/// How a claim stands with regard to its mark ([`super::open_calls`]).
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// The claim as last seen.
+    pub claim: Arc<Claim>,
+    /// Whether a call is open, or what it made is neither saved nor removed.
+    pub open: bool,
+    /// Whether the claim is marked.
+    pub marked: bool,
+    /// Whether anybody still wants its volume.
+    pub demand: Demand,
+    /// The request of the open call, where it is known.
+    pub order: Option<Order>,
+    /// The name of its volume.
+    pub volume_name: String,
+    /// How long ago it was first seen to be deleted.
+    pub seen_deleted: Duration,
 }
 
 impl ClaimBook {
@@ -166,9 +140,13 @@ impl ClaimBook {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// From now on this process works: claims that appear now were born under our eyes.
+    /// From now on this process works: claims that appear now were born under our eyes, and open
+    /// calls that others recorded are ours to follow.
     pub fn start_working(&self) {
-        self.0.inner.lock().working = true;
+        let mut inner = self.0.inner.lock();
+        inner.working = true;
+        let marked = inner.entries.values_mut().filter(|entry| entry.mark.is_some());
+        marked.for_each(|entry| entry.advance(ClaimState::recorded));
     }
 
     /// Takes in what the claim watch shows, and names the claims to look at now.
@@ -177,6 +155,7 @@ impl ClaimBook {
         match sighting {
             Sighting::Restarted => {
                 inner.claims.restarted();
+                inner.older.restarted();
                 Vec::new()
             }
             Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
@@ -186,14 +165,17 @@ impl ClaimBook {
             }
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
+                inner.older.remove(claim.uid());
                 inner.gone(claim.uid()).into_iter().collect()
             }
             Sighting::Unreadable { uid, .. } => {
                 inner.claims.unreadable(&uid);
+                inner.older.insert(&uid);
                 Vec::new()
             }
             Sighting::Complete => {
                 let vanished = inner.claims.complete();
+                inner.older.complete();
                 vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
             }
         }
@@ -202,32 +184,58 @@ impl ClaimBook {
     fn seen(&self, inner: &mut Inner, claim: Claim, born_under_our_eyes: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
-        let kept = is_of_interest(&self.0.identity, &claim).then(|| Arc::clone(&claim));
+        let mark = mark_of(&self.0.identity, &claim);
+        let interest = interest(&self.0.identity, &claim, mark.as_ref());
+        let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
         match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
-            Change::Nothing => return Vec::new(),
+            Change::Nothing => {
+                inner.not_ours(&claim, born_under_our_eyes);
+                return Vec::new();
+            }
         }
+        let older = inner.older.remove(&uid);
+        let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
+        let news = known.is_none_or(|entry| !mark::is_all_that_differs(&entry.claim, &claim));
         if !inner.entries.contains_key(&uid) {
-            let name = (self.0.volume_name)(&uid);
-            inner.enter(&uid, name, born_under_our_eyes);
+            let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
+            let name = recorded.or_else(|| (self.0.volume_name)(&uid));
+            inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
+            if inner.working && mark.is_some() {
+                inner.change(&uid, |entry| entry.advance(ClaimState::recorded));
+            }
         }
         if let Some(entry) = inner.entries.get_mut(&uid) {
-            (entry.claim, entry.present) = (claim, true);
+            if claim.is_terminating() {
+                entry.deleted.get_or_insert_with(Instant::now);
+            }
+            if mark::is_all_that_holds(&claim) {
+                entry.existence.end();
+            }
+            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
         }
-        vec![uid]
+        // What we write ourselves is no reason to ask a driver sooner than we would.
+        if news { vec![uid] } else { Vec::new() }
     }
 
-    /// Takes in a PersistentVolume that goes past, of whatever driver.
-    pub fn volume_passes(&self, volume: &Volume) {
+    /// Takes in a PersistentVolume that goes past, of whatever driver, and names the claim to look
+    /// at now: one whose open call it closes and whose mark can go.
+    pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
         let for_uid = claim_uid(volume);
-        inner.change(for_uid, |entry| entry.volume_seen(volume));
+        let take_in = |entry: &mut Entry| {
+            let was_open = entry.state.is_open();
+            entry.volume_seen(volume);
+            was_open && !entry.state.is_open() && entry.mark.is_some()
+        };
+        let closed = inner.change(for_uid, take_in).unwrap_or_default();
         // The name is taken by a stranger: found out live, with an event, before any call.
         let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
         if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
             entry.doubt = entry.doubt.max(Doubt::Volume);
         }
+        closed.then(|| for_uid.to_owned())
     }
 
     /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
@@ -235,11 +243,17 @@ impl ClaimBook {
     /// in the original, its next event or the audit brings it back.
     pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
-        if inner.change(claim_uid(volume), Entry::volume_gone).is_some() {
-            return None;
+        let own = claim_uid(volume);
+        if let Some(returns) = inner.change(own, Entry::volume_gone) {
+            return returns.then(|| own.to_owned());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
         inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
+    }
+
+    /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
+    pub fn returns(&self, volume: &Volume) {
+        self.change(claim_uid(volume), |entry| entry.once_gone = OnceGone::Returns);
     }
 
     /// A list of all PersistentVolumes begins.
@@ -248,11 +262,12 @@ impl ClaimBook {
     }
 
     /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
-    /// not show, whose end was missed.
-    pub fn volumes_listed(&self) {
+    /// not show, whose end was missed. Names the claims to look at for that.
+    pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let missing = inner.entries.values_mut().filter(|entry| !entry.shown);
-        missing.filter(|entry| entry.state == ClaimState::Done).for_each(Entry::volume_gone);
+        let missing = inner.entries.iter_mut().filter(|(_, entry)| !entry.shown);
+        let done = missing.filter(|(_, entry)| entry.state == ClaimState::Done);
+        done.filter_map(|(uid, entry)| entry.volume_gone().then(|| uid.clone())).collect()
     }
 
     /// The key under which one actor at a time works for the claim: the name of its
@@ -273,11 +288,44 @@ impl ClaimBook {
             may_call: entry.state.may_call(),
             doubt: entry.doubt,
             order: entry.order.clone(),
+            recorded: entry.recorded(),
             leftover: match &entry.state {
                 ClaimState::Unusable(leftover) => Some(leftover.clone()),
                 _ => None,
             },
         })
+    }
+
+    /// How the claim stands with regard to its mark; none when nothing is known of it.
+    pub fn standing(&self, uid: &str) -> Option<Standing> {
+        let inner = self.0.inner.lock();
+        let entry = inner.entries.get(uid)?;
+        Some(Standing {
+            claim: Arc::clone(&entry.claim),
+            open: entry.state.is_open(),
+            marked: entry.mark.is_some(),
+            demand: entry.demand(),
+            order: entry.order.clone(),
+            volume_name: entry.volume_name.clone().unwrap_or_default(),
+            seen_deleted: entry.deleted.map(|at| at.elapsed()).unwrap_or_default(),
+        })
+    }
+
+    /// Whether the claim carries a record of this very request.
+    pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
+        let inner = self.0.inner.lock();
+        let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_ref());
+        mark.is_some_and(|mark| mark.is_same_request(record))
+    }
+
+    /// The claim's mark was put on or taken off.
+    pub fn marked(&self, uid: &str, mark: Option<Record>) {
+        self.change(uid, |entry| entry.mark = mark);
+    }
+
+    /// The claim's open call is not followed any longer.
+    pub fn given_up(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::given_up));
     }
 
     /// The claims that name this class.
@@ -373,6 +421,13 @@ impl ClaimBook {
         self.change(uid, |entry| std::mem::take(&mut entry.audited)).unwrap_or(false)
     }
 
+    /// Whether the claim is gone for good: deleted, or bound to something.
+    pub fn is_gone(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        let stands = |entry: &Entry| !entry.existence.is_over() && entry.claim.is_unbound();
+        !inner.entries.get(uid).is_some_and(stands)
+    }
+
     /// Whether the claim's volume still waits to be saved.
     pub fn is_saving(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
@@ -386,8 +441,13 @@ impl ClaimBook {
             let (state, next) =
                 std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
-            entry.polls = if next == Next::Poll { entry.polls.saturating_add(1) } else { 0 };
-            entry.obstacle = None;
+            if next == Next::Poll {
+                entry.polls = entry.polls.saturating_add(1);
+            } else {
+                entry.polls = 0;
+                entry.warned.clear();
+                entry.obstacle = None;
+            }
             (next, entry.polls)
         };
         self.change(uid, answered).unwrap_or((Next::Drop, 0))
@@ -441,6 +501,22 @@ impl ClaimBook {
         self.change(uid, tells).unwrap_or(false)
     }
 
+    /// Whether the claim's user is to be warned that a call had this kind of unknown end: once
+    /// while its end is asked after.
+    pub fn warns(&self, uid: &str, kind: Strain) -> bool {
+        self.change(uid, |entry| entry.warned.insert(kind)).unwrap_or(true)
+    }
+
+    /// Whether the claim waits for something that its user is still to be told of; asked once
+    /// for each such thing.
+    pub fn take_untold(&self, uid: &str) -> bool {
+        let take = |entry: &mut Entry| {
+            let obstacle = entry.obstacle.as_mut().filter(|obstacle| obstacle.told.is_none());
+            obstacle.is_some_and(|obstacle| !std::mem::replace(&mut obstacle.in_time, true))
+        };
+        self.change(uid, take).unwrap_or(false)
+    }
+
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.0.inner.lock().change(uid, change)
     }
@@ -455,45 +531,6 @@ impl ClaimBook {
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl Entry {
-    fn demand(&self) -> Demand {
-        if self.present && self.claim.is_unbound() && !self.claim.is_terminating() {
-            Demand::Wanted
-        } else {
-            Demand::Withdrawn
-        }
-    }
-
-    /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open
-    /// one ended.
-    fn may_call(&self) -> bool {
-        let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
-        self.state.may_call() && self.doubt == Doubt::None && asked_for
-    }
-
-    fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
-        self.state = transition(std::mem::take(&mut self.state));
-    }
-
-    fn volume_seen(&mut self, volume: &Volume) {
-        self.shown = true;
-        // One made by hand that the claim was bound to says nothing of the volume that an open
-        // call may have made.
-        let made = volume.annotation(PROVISIONED_BY).is_some()
-            || self.volume_name.as_deref() == Some(volume.name());
-        if made || !self.state.awaits_answer() {
-            self.advance(|state| state.volume_seen(volume.handle()));
-        }
-    }
-
-    fn volume_gone(&mut self) {
-        if !mutations::is_on(Mutation::DoneForgotten) {
-            self.doubt = Doubt::VolumeAndClaim;
-        }
-        self.advance(ClaimState::volume_gone);
     }
 }
 
@@ -522,6 +559,15 @@ impl Inner {
             .insert(uid.to_owned(), Entry { volume_name, doubt, since, ..Entry::default() });
     }
 
+    /// A claim of somebody else's, or of nobody's yet, goes past.
+    fn not_ours(&mut self, claim: &Claim, born_under_our_eyes: bool) {
+        if !claim.is_unbound() {
+            self.older.remove(claim.uid());
+        } else if !born_under_our_eyes {
+            self.older.insert(claim.uid());
+        }
+    }
+
     /// The claim is there, but no longer of interest (bound, handed to another driver).
     fn left(&mut self, claim: &Arc<Claim>) -> Option<String> {
         if let Some(entry) = self.entries.get_mut(claim.uid()) {
@@ -538,7 +584,8 @@ impl Inner {
 
     /// The claim is no longer of interest: named when it must be followed all the same.
     fn lost(&mut self, uid: &str) -> Option<String> {
-        self.entries.get_mut(uid)?.present = false;
+        let entry = self.entries.get_mut(uid)?;
+        (entry.interest, entry.mark) = (Interest::None, None);
         self.tidy(uid);
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
@@ -549,7 +596,7 @@ impl Inner {
         if !entry.state.is_open() {
             entry.order = None;
         }
-        if entry.present || entry.state.is_open() {
+        if entry.interest != Interest::None || entry.state.is_open() {
             return;
         }
         let name = self.entries.remove(uid).and_then(|entry| entry.volume_name);
@@ -562,10 +609,23 @@ impl Inner {
     }
 }
 
-/// Whether a claim is kept: ours and unbound, or carrying our mark of an open call (safety rule
-/// 12: a pure function, asked at every event).
-fn is_of_interest(identity: &Identity, claim: &Claim) -> bool {
-    (claim.is_unbound() && identity.owns_claim(claim)) || claim.has_finalizer(open_calls::FINALIZER)
+/// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
+fn interest(identity: &Identity, claim: &Claim, mark: Option<&Record>) -> Interest {
+    match mark {
+        _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
+        Some(_) => Interest::Marked,
+        None => Interest::None,
+    }
+}
+
+/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls. A
+/// record that does not say whose it is belongs to the claim's provisioner.
+fn mark_of(identity: &Identity, claim: &Claim) -> Option<Record> {
+    let is_ours = |record: &Record| match record.driver.as_str() {
+        "" => identity.owns_claim(claim),
+        driver => driver == identity.driver,
+    };
+    mark::read(claim).filter(is_ours)
 }
 
 #[cfg(test)]

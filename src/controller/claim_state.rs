@@ -239,6 +239,26 @@ impl ClaimState {
         }
     }
 
+    /// The claim carries the record of a call that an earlier process left open: `Waiting =>
+    /// Background`.
+    #[must_use]
+    pub fn recorded(self) -> Self {
+        match self {
+            Self::Waiting => Self::Background(Open::default()),
+            other => other,
+        }
+    }
+
+    /// Nobody follows the open call any longer: `Background => Suspect`. What is in memory and
+    /// can still be saved or removed goes on.
+    #[must_use]
+    pub fn given_up(self) -> Self {
+        match self {
+            Self::Background(_) => Self::Suspect,
+            other => other,
+        }
+    }
+
     /// The task that worked on the claim died at an unknown point: `InFlight => Background`,
     /// or `Done` where the claim's PersistentVolume was seen.
     #[must_use]
@@ -440,6 +460,22 @@ mod tests {
                 && background().may_call()
                 && ClaimState::Waiting.may_call()
         );
+    }
+
+    #[test]
+    fn a_record_opens_what_waits_and_giving_up_ends_what_is_only_asked_after() {
+        let others = || [saving("h"), unusable(), ClaimState::Suspect, ClaimState::Done];
+        assert_eq!(ClaimState::Waiting.recorded(), background());
+        assert_eq!(background().given_up(), ClaimState::Suspect);
+        for state in others() {
+            assert_eq!(
+                (state.clone().recorded(), state.clone().given_up()),
+                (state.clone(), state)
+            );
+        }
+        assert_eq!(ClaimState::Waiting.given_up(), ClaimState::Waiting);
+        let counted = ClaimState::Background(Open { finals: 2, first_final: None });
+        assert_eq!(counted.clone().recorded(), counted, "its finals still count");
     }
 
     fn saving(handle: &str) -> ClaimState {

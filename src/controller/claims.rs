@@ -10,18 +10,22 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
 use super::{
+    awaited::Waits,
     claim_book::{ClaimBook, Doubt, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
     exclusive::Exclusive,
     leftover::Leftover,
+    open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
-    provisioner::{Failure, Order, Outcome, Provisioner},
+    pace::{Look, Pace, Permit},
+    provisioner::{Failure, Order, Outcome, Provisioner, Strain},
     pv_store::{PvStore, Unsaved},
 };
 use crate::{
@@ -30,7 +34,7 @@ use crate::{
         views::{Claim, StorageClass, View as _, Volume},
     },
     metrics::ControllerMetrics,
-    runtime::Random,
+    runtime::{Random, Tasks},
     workqueue::Verdict,
 };
 
@@ -40,6 +44,10 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 /// How long something that often passes by itself may keep a claim waiting before its user is
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
 const PATIENCE: Duration = Duration::from_millis(900);
+
+/// How long an open call may take before its user is told that it still does: the warning of its
+/// unknown end is news enough before.
+const STILL_OPEN: Duration = Duration::from_secs(30);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
@@ -51,18 +59,28 @@ pub struct ClaimWorker<P> {
     pub book: ClaimBook,
     /// Their classes.
     pub classes: Classes,
+    /// What else they wait for.
+    pub waits: Waits,
     /// Reads and writes claims and volumes.
     pub client: Client,
     /// Saves what was made.
     pub store: PvStore,
+    /// Records open calls on their claims.
+    pub open_calls: OpenCalls,
+    /// Cancelled when calls that still run are about to be cut.
+    pub ending: CancellationToken,
     /// Tells users.
     pub events: ClaimEvents,
     /// Counts.
     pub metrics: ControllerMetrics,
     /// One actor a volume.
     pub exclusive: Exclusive,
+    /// How many CreateVolume calls there may be.
+    pub pace: Pace,
     /// Jitter.
     pub random: Arc<dyn Random>,
+    /// Tells in time.
+    pub tasks: Tasks,
     /// `--retry-interval-max`: no wait is longer.
     pub retry_max: Duration,
 }
@@ -127,7 +145,8 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
     let (first, last) = POLL;
     let grown =
         first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
-    grown.mul_f64(0.75 + unit / 2.0).min(retry_max)
+    // Never longer than the longest: a volume that is ready is not left waiting.
+    grown.mul_f64(0.75 + unit / 4.0).min(retry_max)
 }
 
 /// A volume that nobody wants any more is about to be released: where the class of its claim now
@@ -151,8 +170,12 @@ fn source_label(claim: &Claim) -> &'static str {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
-    pub async fn sync(&self, uid: &str) -> Verdict {
-        let Some(key) = self.book.key(uid) else { return Verdict::Done };
+    pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
+        let look = self.pace.look(uid);
+        let Some(key) = self.book.key(uid) else {
+            self.waits.forget(uid);
+            return Verdict::Done;
+        };
         let _held = self.exclusive.hold(&key).await;
         let audited = self.book.take_audited(uid);
         // Looked at under the key: what another actor has just done is seen.
@@ -164,28 +187,69 @@ impl<P: Provisioner> ClaimWorker<P> {
             pv = key,
             code = field::Empty
         );
-        self.step(uid, glance, audited).instrument(span).await
+        let work = async {
+            let verdict = self.step(uid, glance, audited, look).await;
+            // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
+            let settled = self.open_calls.settle(uid).await;
+            if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
+        };
+        work.instrument(span).await
     }
 
-    async fn step(&self, uid: &str, glance: Glance, audited: bool) -> Verdict {
-        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
-        match plan(&self.identity, &glance, class) {
+    async fn step(
+        self: &Arc<Self>,
+        uid: &str,
+        mut glance: Glance,
+        audited: bool,
+        mut look: Look,
+    ) -> Verdict {
+        match self.plan(&mut glance) {
             Plan::Drop => Verdict::Done,
-            Plan::Blocked(why) => {
-                tracing::debug!(why, "the claim waits");
-                self.tell_blocked(&glance.claim, &why, PATIENCE);
-                self.count_failure(&glance.claim);
-                Verdict::Retry
-            }
+            Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
             Plan::Provision(class) => {
                 self.count_audit(audited);
-                self.take(uid, glance, class).await
+                // The wait for it holds nothing: the claim comes again when it is its turn.
+                let Some(permit) = look.permit(class.name(), glance.order.is_some()) else {
+                    return Verdict::Wait;
+                };
+                self.take(uid, glance, class, permit).await
             }
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
                 self.discard(uid, &order, &leftover).await
             }
         }
+    }
+
+    /// What to do now. A request that an earlier process left open is made again.
+    fn plan(&self, glance: &mut Glance) -> Plan {
+        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+        if let Some(record) = glance.recorded.take() {
+            match self.reopen(&glance.claim, &record, class.clone()) {
+                Ok(order) => glance.order = Some(order),
+                Err(why) => return Plan::Blocked(why),
+            }
+        }
+        plan(&self.identity, glance, class)
+    }
+
+    /// The request that an earlier process left open, or why it can't be made.
+    fn reopen(
+        &self,
+        claim: &Arc<Claim>,
+        record: &Record,
+        class: Option<Arc<StorageClass>>,
+    ) -> Result<Order, String> {
+        record::reopen(record, claim, class, self.provisioner.volume_name(claim.uid()))
+    }
+
+    /// The claim waits for something beside the driver.
+    fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) -> Verdict {
+        tracing::debug!(why, "the claim waits");
+        self.tell_blocked(claim, why, PATIENCE);
+        self.tell_in_time(uid, why);
+        self.count_failure(claim);
+        Verdict::Retry
     }
 
     /// Something was due for a claim that no queue held until the audit found it.
@@ -202,8 +266,30 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
+    /// the next try takes to come.
+    fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
+        if !self.book.take_untold(uid) {
+            return;
+        }
+        let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
+        self.tasks.passing("telling of a claim that waits", async move {
+            sleep(PATIENCE).await;
+            let Some(mut glance) = worker.book.glance(&uid) else { return };
+            if matches!(worker.plan(&mut glance), Plan::Blocked(still) if still == why) {
+                worker.tell_blocked(&glance.claim, &why, PATIENCE);
+            }
+        });
+    }
+
     /// Takes the claim in hand.
-    async fn take(&self, uid: &str, glance: Glance, class: Arc<StorageClass>) -> Verdict {
+    async fn take(
+        self: &Arc<Self>,
+        uid: &str,
+        glance: Glance,
+        class: Arc<StorageClass>,
+        permit: Permit,
+    ) -> Verdict {
         let order = match glance.order.clone() {
             Some(open) => open,
             None => self.order(&glance.claim, class),
@@ -212,7 +298,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Verdict::Done;
         }
         match self.settle_doubt(uid, &glance, &order).await {
-            Ok(()) => self.provision(uid, order).await,
+            Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,
         }
     }
@@ -247,7 +333,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             Err(error) => {
                 let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
                 tracing::warn!("{why}");
-                self.tell_blocked(&order.claim, &why, PATIENCE);
+                // What is forbidden stays so; other errors often pass by themselves.
+                let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
+                self.tell_blocked(&order.claim, &why, patience);
                 Err(Verdict::Retry)
             }
         }
@@ -293,16 +381,25 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
-    async fn provision(&self, uid: &str, order: Order) -> Verdict {
+    async fn provision(self: &Arc<Self>, uid: &str, order: Order, permit: Permit) -> Verdict {
+        match self.open_calls.before_call(uid, &order).await {
+            Ok(()) => {}
+            Err(Unmarked::Unwanted) => return Verdict::Retry,
+            Err(error) => return self.blocked(uid, &order.claim, &error.to_string()),
+        }
         if !self.book.called(uid, &order) {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
         }
-        self.events.provisioning(&order.claim);
+        if !permit.repeats() {
+            self.events.provisioning(&order.claim);
+        }
         tracing::trace!("asking the provisioner");
         let started = Instant::now();
-        let outcome = self.provisioner.provision(order.clone()).await;
+        let outcome = self.ask(uid, &order).await;
+        permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
+        self.waits.wait(uid, outcome.awaited().to_vec());
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
@@ -315,6 +412,20 @@ impl<P: Provisioner> ClaimWorker<P> {
             Next::Rest => Verdict::RetryAfter(self.retry_max),
             Next::GiveNodeBack => self.give_node_back(&order).await,
             Next::Drop => Verdict::Done,
+        }
+    }
+
+    /// Asks the provisioner. Where the process's end comes first, the call is recorded before it
+    /// is cut.
+    async fn ask(&self, uid: &str, order: &Order) -> Outcome {
+        let call = self.provisioner.provision(order.clone());
+        tokio::pin!(call);
+        tokio::select! {
+            biased;
+            outcome = &mut call => outcome,
+            () = self.ending.cancelled() => {
+                futures::future::join(call, self.open_calls.protect(uid, order)).await.0
+            }
         }
     }
 
@@ -354,6 +465,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.failed(&order.claim, &failure.to_string());
             }
+            Outcome::Background(failure)
+                if !self.book.warns(order.claim.uid(), failure.strain()) =>
+            {
+                self.tell_still_open(order, failure);
+            }
             Outcome::Final(failure) | Outcome::Background(failure) | Outcome::NoChange(failure) => {
                 self.tell_failure(order, failure);
             }
@@ -364,6 +480,20 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
+        self.count_failure(&order.claim);
+    }
+
+    /// Tells that the end of an open call is still unknown, in a way that was warned of before:
+    /// once, and again when the way changes.
+    fn tell_still_open(&self, order: &Order, failure: &Failure) {
+        tracing::debug!(error = %failure, "the call is still open");
+        let why = match failure.strain() {
+            Strain::Locked => "the driver still works on it",
+            _ => "the driver does not answer in time",
+        };
+        if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
+            self.events.still_provisioning(&order.claim, why);
+        }
         self.count_failure(&order.claim);
     }
 
@@ -413,6 +543,8 @@ fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
     match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
         Some(node) if Some(node) == refused => {
             annotations.remove(SELECTED_NODE);
+            // No call is open, and the next may be for another node.
+            open_calls::unmark(claim);
             Edit::Write
         }
         _ => Edit::Nothing,

@@ -1,11 +1,12 @@
 //! Removing a volume that cannot be used, without a PersistentVolume.
 //!
 //! Owns the conditions under which that is safe (safety rule 8), read live before every attempt:
-//! no PersistentVolume has the claim's name or the volume's handle, none that waits to be saved
-//! has it either, and the claim is unbound or gone. Promises that the claim is not asked for
-//! again before the volume is gone, that a volume which may be somebody's is left alone, counted
-//! and told (rule 14), and that its user hears what became of it. That the answer came in this
-//! process's term needs no check: what is known of a leftover ends with the process.
+//! no PersistentVolume has the claim's name or the volume's handle or is for the claim, none that
+//! waits to be saved has the handle either, and the claim is unbound or gone. Promises that the
+//! claim is not asked for again before the volume is gone, that a volume which may be somebody's is
+//! left alone, counted and told (rule 14), and that its user hears what became of it. That the
+//! answer came in this process's term needs no check: what is known of a leftover ends with the
+//! process.
 
 use std::ops::ControlFlow;
 
@@ -35,6 +36,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(objection) = objection {
             return self.suspect(uid, order, leftover, &objection);
         }
+        self.open_calls.protect(uid, order).await;
         match self.provisioner.discard(leftover).await {
             Ok(()) => {
                 self.tell_failure(order, &leftover.defect);
@@ -89,8 +91,10 @@ async fn objection(
     order: &Order,
     handle: &str,
 ) -> Result<Option<String>, ApiError> {
+    // Where there is no name, or none that an object can bear, none has it.
     if let Ok(name) = &order.volume_name
-        && exists(client.get::<Volume>(Name::cluster(name)?).await)?.is_some()
+        && let Ok(object) = Name::cluster(name)
+        && exists(client.get::<Volume>(object).await)?.is_some()
     {
         return Ok(Some(format!("PersistentVolume {name:?} exists")));
     }
@@ -101,10 +105,14 @@ async fn objection(
     }
     let mut owner = None;
     let look = |volume: Volume| {
-        if volume.handle() != handle {
+        let what = if volume.handle() == handle {
+            "has it"
+        } else if volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid) {
+            "is the claim's"
+        } else {
             return ControlFlow::Continue(());
-        }
-        owner = Some(format!("PersistentVolume {:?} has it", volume.name()));
+        };
+        owner = Some(format!("PersistentVolume {:?} {what}", volume.name()));
         ControlFlow::Break(())
     };
     client.list(&Scope::all(), look).await?;
@@ -163,6 +171,9 @@ mod tests {
         let claim = |uid: &str, volume: Option<&str>| {
             Some(json!({"metadata": {"uid": uid}, "spec": {"volumeName": volume}}))
         };
+        let named = |uid: &str, handle: &str| {
+            Some(json!({"spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}))
+        };
         let table = [
             (None, None, vec![], None),
             (None, claim("u", None), vec!["a", "b"], None),
@@ -170,6 +181,10 @@ mod tests {
             (None, claim("other", Some("pv")), vec![], None),
             (None, claim("u", Some("pv")), vec![], Some("the claim is bound")),
             (Some(json!({})), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("u", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            (named("x", "h"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
+            // A stranger's of another handle: under a cut UUID that may be the same volume.
+            (named("x", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (None, claim("u", None), vec!["a", "h"], Some(r#"PersistentVolume "pv-h" has it"#)),
         ];
         for (named, claim, handles, expected) in table {
@@ -180,6 +195,29 @@ mod tests {
                 "{named:?} {claim:?} {handles:?}"
             );
         }
+    }
+
+    /// Two handles can be one volume: while the claim has any PersistentVolume, nothing is deleted.
+    #[tokio::test]
+    async fn another_volume_of_the_claim_protects_the_leftover() {
+        let other = json!({"metadata": {"name": "old-u"}, "spec": {
+            "csi": {"volumeHandle": "alias"}, "claimRef": {"uid": "u"}}});
+        let server = Server::new(move |_, request| match request.url.as_str() {
+            "/api/v1/persistentvolumes?limit=500" => {
+                Answer::json(200, &json!({"metadata": {}, "items": [other]}))
+            }
+            _ => Answer::refusal(404, "NotFound", "not found"),
+        });
+        let expected = r#"PersistentVolume "old-u" is the claim's"#;
+        assert_eq!(asked(&server).await.as_deref(), Some(expected));
+    }
+
+    /// `--volume-name-prefix=a/b`: the PersistentVolume is refused, and its volume must not stay.
+    #[tokio::test]
+    async fn a_name_that_no_object_can_bear_protects_nothing() {
+        let server = server(None, None, &["a"]);
+        let order = Order { volume_name: Ok("a/b-u".into()), ..order() };
+        assert_eq!(objection(&client(&server), "u", &order, "h").await.unwrap(), None);
     }
 
     #[tokio::test]

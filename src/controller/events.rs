@@ -35,6 +35,15 @@ impl ClaimEvents {
         self.0.event(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
+    /// A call is still open, for this reason.
+    pub fn still_provisioning(&self, claim: &Claim, why: &str) {
+        let text = format!(
+            "Still provisioning volume for claim \"{}\": {why}; it is asked again until it is done",
+            claim_key(claim)
+        );
+        self.0.event(&subject(claim), Severity::Normal, "Provisioning", &text);
+    }
+
     /// Something that no call will change keeps the claim from its volume: the last word until
     /// that changes, so it gets out however many failures came before.
     pub fn blocked(&self, claim: &Claim, why: &str) {
@@ -71,6 +80,18 @@ impl VolumeEvents {
     /// Deleting the volume failed for this reason.
     pub fn failed_delete(&self, volume: &Volume, why: &str) {
         self.0.event(&subject(volume), Severity::Warning, "VolumeFailedDelete", why);
+    }
+
+    /// The volume will be deleted once it is detached.
+    pub fn waits_for_detach(&self, volume: &Volume, node: &str) {
+        let text = format!("waiting for detach from node {node}");
+        self.0.event(&subject(volume), Severity::Normal, "WaitingForDetach", &text);
+    }
+
+    /// Somebody deleted the PersistentVolume before its claim was bound to it.
+    pub fn let_go(&self, volume: &Volume) {
+        let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";
+        self.0.event(&subject(volume), Severity::Warning, "DeletedBeforeBound", text);
     }
 }
 

@@ -20,6 +20,9 @@ pub enum Due {
     Protect,
     /// Take the protection finalizer off, without touching the volume itself.
     Unprotect,
+    /// Somebody deleted the PersistentVolume before its claim was bound to it: take the protection
+    /// finalizer off, if the claim still waits, and let it ask anew (safety rule 13).
+    LetGo,
     /// Delete the volume at the driver, then the PersistentVolume.
     Delete,
 }
@@ -33,9 +36,19 @@ pub fn due(volume: &Volume) -> Due {
         // Somebody who deleted the PersistentVolume before its claim, unprotected, took the
         // volume's fate into their own hands.
         ("Delete", "Released") if protected || !terminating => Due::Delete,
+        ("Delete", "" | "Pending" | "Available")
+            if protected && terminating && is_claimed(volume) =>
+        {
+            Due::LetGo
+        }
         ("Retain" | "Recycle", _) if protected => Due::Unprotect,
         _ => Due::Nothing,
     }
+}
+
+/// Whether the volume is meant for one certain claim.
+fn is_claimed(volume: &Volume) -> bool {
+    volume.spec.claim_ref.as_ref().is_some_and(|claim| !claim.uid.is_empty())
 }
 
 /// The strategic merge patch that puts the protection finalizer on the volume with this UID.
@@ -95,6 +108,21 @@ mod tests {
                 got, expected,
                 "{policy} {phase} protected={protected} terminating={terminating}"
             );
+        }
+    }
+
+    #[test]
+    fn one_deleted_before_its_claim_was_bound_is_let_go() {
+        for phase in ["", "Pending", "Available"] {
+            let mut volume = volume("Delete", phase, true, true);
+            assert_eq!(due(&volume), Due::Nothing, "it is for nobody");
+            let claim = |uid: &str| serde_json::from_value(json!({"uid": uid})).unwrap();
+            volume.spec.claim_ref = Some(claim(""));
+            assert_eq!(due(&volume), Due::Nothing, "anybody's of that name");
+            volume.spec.claim_ref = Some(claim("u"));
+            assert_eq!(due(&volume), Due::LetGo);
+            volume.metadata.deletion_timestamp = None;
+            assert_eq!(due(&volume), Due::Nothing, "it is being bound");
         }
     }
 

@@ -4,12 +4,14 @@
 //! `claim_book` (what is known, fed by the watches) → the queue `claims` → `claims` (what to do
 //! now) → the provisioner → `claim_state` (what follows) → `pv_store` (the PersistentVolume). A
 //! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
-//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume.
+//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume, `pace` to as many
+//! calls at once as the driver bears.
 //!
 //! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
 //! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
 //! [`Controller::work`] ends only when nothing is in hand any more and all that was made is saved.
 
+pub mod awaited;
 pub mod claim_book;
 pub mod claim_state;
 pub mod claims;
@@ -18,9 +20,11 @@ mod discard;
 pub mod events;
 pub mod exclusive;
 pub mod finalizers;
+mod handles;
 pub mod leftover;
 pub mod open_calls;
 pub mod ownership;
+pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
 pub mod volume_book;
@@ -34,16 +38,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    awaited::{Awaited, Waits},
     claim_book::ClaimBook,
     claims::ClaimWorker,
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
     exclusive::Exclusive,
+    open_calls::OpenCalls,
     ownership::Identity,
+    pace::Pace,
     provisioner::Provisioner,
     pv_store::PvStore,
     volume_book::{VolumeBook, Wake},
@@ -58,7 +65,7 @@ use crate::{
     },
     metrics::Metrics,
     mutations::{self, Mutation},
-    runtime::{Random, Tasks},
+    runtime::{Clock, Random, Tasks},
     workqueue::{self, Limiter, Queue},
 };
 
@@ -67,6 +74,9 @@ const SAVERS: usize = 4;
 
 /// How often everything in work is looked at again, as the original's resync does; jittered.
 const AUDIT: Duration = Duration::from_secs(15 * 60);
+
+/// The time between two volumes that get the protection finalizer: at most 20 a second.
+const ADOPTION: Duration = Duration::from_millis(50);
 
 /// How the controller works.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +87,8 @@ pub struct Settings {
     pub retry_start: Duration,
     /// `--retry-interval-max`.
     pub retry_max: Duration,
+    /// How open calls are recorded.
+    pub open_calls: open_calls::Settings,
 }
 
 /// What the controller stands on.
@@ -91,6 +103,8 @@ pub struct Parts<P> {
     pub events: Source,
     /// Counts.
     pub metrics: Metrics,
+    /// Tells for how long a deleted claim was kept.
+    pub clock: Arc<dyn Clock>,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// Runs the work.
@@ -122,6 +136,8 @@ struct Queues {
     volumes: Queue<String>,
     /// Unsaved volumes by their claim's UID.
     unsaved: Queue<String>,
+    /// Told when a volume is to be adopted.
+    adoption: Arc<Notify>,
     /// Whether anybody works. Until then the books alone say what there is to do: the queues of a
     /// standby would hold every key that it ever saw.
     working: Arc<AtomicBool>,
@@ -137,7 +153,7 @@ struct Synced {
 impl<P: Provisioner> Controller<P> {
     /// A controller that does nothing yet.
     pub fn new(parts: Parts<P>) -> Self {
-        let Parts { provisioner, client, classes, events, metrics, random, tasks, settings } =
+        let Parts { provisioner, client, classes, events, metrics, clock, random, tasks, settings } =
             parts;
         let identity = Identity {
             driver: provisioner.name().to_owned(),
@@ -149,6 +165,16 @@ impl<P: Provisioner> Controller<P> {
         let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
         let (counted, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&counted.census()));
+        let pace = |queue: &Queue<String>, call| {
+            Pace::new(settings.workers, queue.clone(), metrics.pace.of(call))
+        };
+        let creates = pace(&queues.claims, "create");
+        let deletes = pace(&queues.volumes, "delete");
+        let (paces, gauges) = ([creates.clone(), deletes.clone()], metrics.pace.clone());
+        metrics.before_scrape(move || {
+            gauges.clear();
+            paces.iter().for_each(Pace::tell);
+        });
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -166,18 +192,34 @@ impl<P: Provisioner> Controller<P> {
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
+            pace: deletes,
+            store: store.clone(),
         };
+        let open_calls = OpenCalls::new(
+            client.clone(),
+            book.clone(),
+            ClaimEvents::new(events.clone()),
+            metrics.controller.clone(),
+            clock,
+            identity.driver.clone(),
+            settings.open_calls,
+        );
         let claims = ClaimWorker {
             provisioner,
             identity,
             book,
             classes: classes.clone(),
+            waits: Waits::default(),
             client: client.clone(),
             store,
+            open_calls,
+            ending: CancellationToken::new(),
             events: ClaimEvents::new(events),
             metrics: metrics.controller.clone(),
             exclusive,
+            pace: creates,
             random: Arc::clone(&random),
+            tasks: tasks.clone(),
             retry_max: settings.retry_max,
         };
         let unsynced = || watch::Sender::new(false);
@@ -214,7 +256,11 @@ impl<P: Provisioner> Controller<P> {
         let synced = self.synced.claims.clone();
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
-            queues.wake_claims(book.observe(sighting));
+            let claims = book.observe(sighting);
+            // Nobody is left to mend what keeps its volume from being saved.
+            let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
+            queues.wake_unsaved(given_up.cloned().collect());
+            queues.wake_claims(claims);
             if complete {
                 synced.send_replace(true);
             }
@@ -228,8 +274,11 @@ impl<P: Provisioner> Controller<P> {
         let synced = self.synced.volumes.clone();
         let observer = move |sighting| {
             let complete = matches!(sighting, reflector::Sighting::Complete);
-            let Wake { volumes, claims } = book.observe(sighting);
+            let Wake { volumes, adoption, claims } = book.observe(sighting);
             queues.wake_volumes(volumes);
+            if adoption {
+                queues.adoption.notify_one();
+            }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if complete {
@@ -258,6 +307,18 @@ impl<P: Provisioner> Controller<P> {
         )
     }
 
+    /// Wakes a volume by name: what kept it from being deleted may be over.
+    pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
+        let queues = self.queues.clone();
+        move |name| queues.wake_volumes(vec![name])
+    }
+
+    /// Brings back the claims that wait for an object, which was just seen to change.
+    pub fn claim_waker(&self) -> impl Fn(&Awaited) + Send + Sync + use<P> {
+        let (queues, waits) = (self.queues.clone(), self.claims.waits.clone());
+        move |object| queues.wake_claims(waits.of(object))
+    }
+
     /// A check of whether everything has been listed once; an error names what has not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
         let kinds = [
@@ -274,6 +335,12 @@ impl<P: Provisioner> Controller<P> {
     /// The claims, by UID, whose volumes are made and have no PersistentVolume yet.
     pub fn unsaved(&self) -> Vec<String> {
         self.claims.store.all()
+    }
+
+    /// The calls that still run are about to be cut: each is recorded on its claim, by whoever
+    /// makes it and so holds the volume's key.
+    pub fn record_running_calls(&self) {
+        self.claims.ending.cancel();
     }
 
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
@@ -295,6 +362,7 @@ impl<P: Provisioner> Controller<P> {
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.audit() => {}
+            () = self.adopt() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();
@@ -325,7 +393,14 @@ impl<P: Provisioner> Controller<P> {
         };
         let on_panic = move |uid: &String, panic: &str| dead.panicked(uid, panic);
         let (queue, tasks) = (self.queues.claims.clone(), self.tasks.clone());
-        workqueue::work(queue, self.settings.workers, tasks, "claim", handler, on_panic).await;
+        // As many again find out whose turn it is, and save.
+        let hands = self.settings.workers.saturating_mul(2);
+        let work = workqueue::work(queue, hands, tasks, "claim", handler, on_panic);
+        tokio::select! {
+            biased;
+            () = work => {}
+            () = self.claims.pace.keep_time() => {}
+        }
     }
 
     async fn work_volumes(&self) {
@@ -337,7 +412,13 @@ impl<P: Provisioner> Controller<P> {
         };
         let on_panic = move |name: &String, panic: &str| dead.panicked(name, panic);
         let (queue, tasks) = (self.queues.volumes.clone(), self.tasks.clone());
-        workqueue::work(queue, self.settings.workers, tasks, "volume", handler, on_panic).await;
+        let workers = self.settings.workers;
+        let work = workqueue::work(queue, workers, tasks, "volume", handler, on_panic);
+        tokio::select! {
+            biased;
+            () = work => {}
+            () = self.volumes.pace.keep_time() => {}
+        }
     }
 
     async fn work_unsaved(&self) {
@@ -359,6 +440,24 @@ impl<P: Provisioner> Controller<P> {
         workqueue::work(queue, SAVERS, tasks, "unsaved volume", handler, on_panic).await;
     }
 
+    /// Puts the protection finalizer on volumes that lack it: at the first start these may be all
+    /// there are, and nobody waits for it. So it comes after all other work, and slowly.
+    async fn adopt(&self) {
+        loop {
+            for name in self.volumes.book.to_adopt() {
+                while !self.queues.are_idle() {
+                    tokio::time::sleep(ADOPTION).await;
+                }
+                // One that has failed comes when its back-off allows.
+                if !self.queues.volumes.holds(&name) {
+                    self.queues.wake_volumes(vec![name]);
+                    tokio::time::sleep(ADOPTION).await;
+                }
+            }
+            self.queues.adoption.notified().await;
+        }
+    }
+
     /// Queues everything in work again from time to time: the safety net under the watches.
     async fn audit(&self) {
         loop {
@@ -372,11 +471,15 @@ impl<P: Provisioner> Controller<P> {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
         for uid in self.claims.book.all() {
             // Whether anything is due for a claim shows when it is looked at.
-            if !claims.holds(&uid) {
+            if !claims.holds(&uid) && !self.claims.pace.holds(&uid) {
                 self.claims.book.audited(&uid);
             }
         }
-        let forgotten = |name: &String| !volumes.holds(name) && !self.volumes.book.is_removed(name);
+        let forgotten = |name: &String| {
+            !volumes.holds(name)
+                && !self.volumes.pace.holds(name)
+                && !self.volumes.book.is_removed(name)
+        };
         for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.audit_found("volumes");
         }
@@ -390,6 +493,7 @@ impl<P: Provisioner> Controller<P> {
     fn wake_all(&self) {
         self.queues.wake_claims(self.claims.book.all());
         self.queues.wake_volumes(self.volumes.book.all());
+        self.queues.adoption.notify_one();
         self.queues.wake_unsaved(self.claims.store.all());
     }
 }
@@ -402,8 +506,14 @@ impl Queues {
             claims: queue("claims", per_item()),
             volumes: queue("volumes", per_item()),
             unsaved: queue("unsavedpvs", Limiter::controller_default()),
+            adoption: Arc::default(),
             working: Arc::default(),
         }
+    }
+
+    /// Whether no claim and no volume is ready to be worked on.
+    fn are_idle(&self) -> bool {
+        self.claims.is_empty() && self.volumes.is_empty()
     }
 
     /// These claims need work.

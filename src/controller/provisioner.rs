@@ -8,11 +8,17 @@ use std::{fmt, future::Future, sync::Arc};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
-use super::leftover::{Credentials, Leftover};
+use super::{
+    awaited::Awaited,
+    leftover::{Credentials, Leftover},
+};
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
 pub trait Provisioner: Send + Sync + 'static {
+    /// A volume that is ready to be deleted.
+    type Removal: Send;
+
     /// The driver's name: classes and claims name it.
     fn name(&self) -> &str;
 
@@ -28,9 +34,6 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Waits until what the provisioner itself watches has been listed once.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether the driver can serve raw block volumes.
-    fn supports_block(&self) -> bool;
-
     /// Whether this process is the one that should provision for the claim, beyond what its
     /// annotations say (a node-local driver serves its own node only).
     fn should_provision(&self, claim: &Claim) -> impl Future<Output = bool> + Send;
@@ -45,8 +48,16 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 
-    /// Deletes the volume at the driver.
-    fn delete(&self, volume: Arc<Volume>) -> impl Future<Output = DeleteOutcome> + Send;
+    /// Finds out whether the driver can be asked to delete the volume, and reads what that needs.
+    /// This may take its time: the volume is looked at again before [`Provisioner::delete`].
+    fn prepare_delete(
+        &self,
+        volume: &Volume,
+    ) -> impl Future<Output = Result<Self::Removal, NotDeleted>> + Send;
+
+    /// Deletes the volume at the driver, at once.
+    fn delete(&self, removal: Self::Removal)
+    -> impl Future<Output = Result<(), NotDeleted>> + Send;
 }
 
 /// One claim to provision for.
@@ -87,6 +98,46 @@ pub enum Outcome {
     Reschedule(Failure),
 }
 
+impl Outcome {
+    /// Objects whose change may let the next attempt succeed.
+    pub fn awaited(&self) -> &[Awaited] {
+        match self {
+            Self::Provisioned(_) | Self::Unusable(_) | Self::Ignored { .. } => &[],
+            Self::Final(failure)
+            | Self::Infeasible(failure)
+            | Self::Background(failure)
+            | Self::NoChange(failure)
+            | Self::Reschedule(failure) => &failure.awaited,
+        }
+    }
+
+    /// What the attempt says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        match self {
+            Self::Provisioned(_) | Self::Unusable(_) => Strain::Bearable,
+            Self::Ignored { .. } | Self::NoChange(_) => Strain::Unknown,
+            Self::Final(failure)
+            | Self::Infeasible(failure)
+            | Self::Background(failure)
+            | Self::Reschedule(failure) => failure.strain,
+        }
+    }
+}
+
+/// What the end of an attempt says of the driver's load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Strain {
+    /// Nothing: no call was made.
+    #[default]
+    Unknown,
+    /// The driver had the time to decide.
+    Bearable,
+    /// The driver already works on this volume, or on as much as it can.
+    Locked,
+    /// The driver did not answer in time, or could not.
+    Overload,
+}
+
 /// What a provisioner made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Made {
@@ -105,12 +156,19 @@ pub struct Failure {
     /// Codes that never close an open call (safety rule 3): the driver says that the volume is
     /// there under other terms, or would not say at all.
     inconclusive: bool,
+    strain: Strain,
+    awaited: Vec<Awaited>,
 }
 
 impl Failure {
     /// A failure told in these words.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), inconclusive: false }
+        Self {
+            message: message.to_string(),
+            inconclusive: false,
+            strain: Strain::Unknown,
+            awaited: Vec::new(),
+        }
     }
 
     /// A failure that says nothing about whether an earlier call left a volume behind.
@@ -119,17 +177,32 @@ impl Failure {
         Self { inconclusive: true, ..self }
     }
 
+    /// A failure that a change of these objects may end: it is tried again as soon as one is seen.
+    #[must_use]
+    pub fn awaiting(self, awaited: impl IntoIterator<Item = Awaited>) -> Self {
+        Self { awaited: awaited.into_iter().collect(), ..self }
+    }
+
+    /// The same after a call whose end says this of the driver's load.
+    #[must_use]
+    pub fn with_strain(self, strain: Strain) -> Self {
+        Self { strain, ..self }
+    }
+
+    /// What the end of the call says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        self.strain
+    }
+
     /// Whether the failure says nothing about an earlier call.
     pub fn is_inconclusive(&self) -> bool {
         self.inconclusive
     }
 }
 
-/// How an attempt to delete ended.
+/// Why a volume is not deleted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeleteOutcome {
-    /// The driver says that the volume is gone.
-    Deleted,
+pub enum NotDeleted {
     /// The volume is still attached; it goes on when the attachment does.
     Attached {
         /// The node it is attached to.
@@ -137,4 +210,14 @@ pub enum DeleteOutcome {
     },
     /// The attempt failed.
     Failed(Failure),
+}
+
+impl NotDeleted {
+    /// What the attempt says of the driver's load.
+    pub fn strain(&self) -> Strain {
+        match self {
+            Self::Attached { .. } => Strain::Unknown,
+            Self::Failed(failure) => failure.strain,
+        }
+    }
 }

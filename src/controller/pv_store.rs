@@ -149,6 +149,11 @@ enum Attempt {
         /// Why, for the claim's user.
         why: String,
     },
+    /// The name is another claim's PersistentVolume's, of another volume.
+    NameTaken {
+        /// Why, for the claim's user.
+        why: String,
+    },
     /// Not saved now; `unclear` when it may have been.
     NotYet {
         /// Why, for the claim's user.
@@ -163,6 +168,8 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let found = found?;
     let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == unsaved.claim.uid());
     let not_yet = |why: String| Attempt::NotYet { why, unclear: true };
+    let taken =
+        || format!("PersistentVolume {:?} exists already and is not for this claim", found.name());
     Some(match (ours, found.handle() == unsaved.handle()) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => not_yet(format!(
@@ -170,10 +177,8 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
             found.name()
         )),
         (true, false) => Attempt::Superseded { handle: found.handle().to_owned() },
-        (false, _) => not_yet(format!(
-            "PersistentVolume {:?} exists already and is not for this claim",
-            found.name()
-        )),
+        (false, true) => not_yet(taken()),
+        (false, false) => Attempt::NameTaken { why: taken() },
     })
 }
 
@@ -209,6 +214,12 @@ impl PvStore {
         self.unsaved.borrow().values().any(|unsaved| unsaved.handle() == handle)
     }
 
+    /// Whether a volume of this handle waits to be saved as another PersistentVolume.
+    pub fn holds_as_another(&self, handle: &str, name: &str) -> bool {
+        let same = |unsaved: &Arc<Unsaved>| unsaved.handle() == handle && unsaved.name() != name;
+        self.unsaved.borrow().values().any(same)
+    }
+
     /// Waits until nothing waits to be saved.
     pub async fn emptied(&self) {
         // The sender lives as long as `self`.
@@ -231,9 +242,10 @@ impl PvStore {
         match self.attempt(unsaved).await {
             Attempt::Saved => self.settled(uid, unsaved),
             Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
-            Attempt::Invalid { why } if unsaved.existence.is_over() => {
+            Attempt::Invalid { why } | Attempt::NameTaken { why } if self.book.is_gone(uid) => {
                 self.hand_over(uid, unsaved, &why)
             }
+            Attempt::NameTaken { why } => self.not_saved(uid, unsaved, &why, true),
             Attempt::Invalid { why } => self.not_saved(uid, unsaved, &why, false),
             Attempt::NotYet { why, unclear } => self.not_saved(uid, unsaved, &why, unclear),
         }
@@ -247,6 +259,8 @@ impl PvStore {
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
         self.keep(uid, waiting);
+        // A claim that is being deleted is kept for a time only.
+        self.claims.add(uid.to_owned());
         Verdict::Retry
     }
 
@@ -287,6 +301,9 @@ impl PvStore {
     fn forget(&self, uid: &str) -> Verdict {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.book.saved(uid);
+        if self.book.standing(uid).is_some_and(|standing| standing.marked) {
+            self.claims.add(uid.to_owned());
+        }
         Verdict::Done
     }
 

@@ -1,8 +1,9 @@
 //! What is known of every volume in work.
 //!
-//! Owns the cache of volumes with something due, by name, and the memory of how far deletions
-//! have come (by UID, until the PersistentVolume is gone). Promises that volumes with nothing
-//! due cost nothing, and that each one going past is first compared with our claims.
+//! Owns the cache of volumes with something due, by name, the memory of how far deletions have
+//! come (by UID, until the PersistentVolume is gone), and the index of the driver's handles.
+//! Promises that volumes with nothing due cost no more than their place in that index, and that
+//! each one going past is first compared with our claims.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,6 +13,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     claim_book::ClaimBook,
     finalizers::{Due, due},
+    handles::Handles,
     ownership::Identity,
 };
 use crate::kube_api::{
@@ -42,6 +44,8 @@ struct Inner {
     /// How far the deletion of a volume has come, by UID: from when it is taken in hand until the
     /// PersistentVolume is gone, whether or not anything is due for it meanwhile.
     deletions: Cache<Deletion>,
+    /// Every PersistentVolume of our driver, to find those that share a volume.
+    handles: Handles,
 }
 
 /// How far the deletion of a volume has come.
@@ -50,10 +54,19 @@ pub enum Deletion {
     /// The driver was not asked, or has not deleted it yet.
     #[default]
     NotYet,
+    /// The driver was not asked: the volume is attached, and whoever reads its events knows.
+    Attached,
     /// The driver has deleted it and is not asked again.
     AtDriver,
     /// The PersistentVolume is removed as well: what still comes is an echo.
     Removed,
+}
+
+impl Deletion {
+    /// Whether the driver still has the volume, as far as we know.
+    pub fn is_ahead(self) -> bool {
+        matches!(self, Self::NotYet | Self::Attached)
+    }
 }
 
 /// What a sighting asks for.
@@ -61,6 +74,8 @@ pub enum Deletion {
 pub struct Wake {
     /// Volumes to look at, by name.
     pub volumes: Vec<String>,
+    /// Whether a volume is to be adopted, which can wait.
+    pub adoption: bool,
     /// Claims to look at, by UID.
     pub claims: Vec<String>,
 }
@@ -70,10 +85,19 @@ pub struct Wake {
 pub struct Glance {
     /// The volume as last seen.
     pub volume: Arc<Volume>,
-    /// Whether that view may be acted on without reading it live.
-    pub fresh: bool,
+    /// When the watch showed that view, where nobody has looked at it since.
+    sighted: Option<Instant>,
     /// How far its deletion has come.
     pub deletion: Deletion,
+    /// Whether its deletion was taken in hand before.
+    pub begun: bool,
+}
+
+impl Glance {
+    /// Whether the view may be acted on now without reading it live.
+    pub fn is_fresh(&self) -> bool {
+        self.sighted.is_some_and(|at| at.elapsed() < FRESH)
+    }
 }
 
 impl VolumeBook {
@@ -90,6 +114,7 @@ impl VolumeBook {
                 let mut inner = self.0.inner.lock();
                 inner.volumes.restarted();
                 inner.deletions.restarted();
+                inner.handles.restarted();
                 Wake::default()
             }
             Sighting::Listed(volume) => self.seen(volume, None),
@@ -99,40 +124,51 @@ impl VolumeBook {
                 let mut inner = self.0.inner.lock();
                 inner.volumes.unreadable(&name);
                 inner.deletions.unreadable(&uid);
+                inner.handles.unreadable();
                 Wake::default()
             }
             Sighting::Complete => {
                 let mut inner = self.0.inner.lock();
                 let vanished = inner.volumes.complete();
                 drop(inner.deletions.complete());
+                inner.handles.complete();
                 drop(inner);
                 let mut wake = Wake::default();
                 for volume in vanished {
                     wake.claims.extend(self.gone(&volume).claims);
                 }
-                self.0.claims.volumes_listed();
+                wake.claims.extend(self.0.claims.volumes_listed());
                 wake
             }
         }
     }
 
     fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
-        self.0.claims.volume_passes(&volume);
+        let closed = self.0.claims.volume_passes(&volume);
         let name = volume.name().to_owned();
-        let interesting = self.0.identity.owns_volume(&volume) && due(&volume) != Due::Nothing;
+        let due = if self.0.identity.owns_volume(&volume) { due(&volume) } else { Due::Nothing };
+        let interesting = due != Due::Nothing;
         let mut inner = self.0.inner.lock();
+        if self.0.is_of_driver(&volume) {
+            inner.handles.seen(&volume);
+        }
         // It exists: what is remembered of its deletion stays.
         inner.deletions.unreadable(volume.uid());
         match at.filter(|_| interesting) {
             Some(at) => inner.sighted.insert(name.clone(), at),
             None => inner.sighted.remove(&name),
         };
-        match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
+        let mut wake = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
+            Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
+                Wake { adoption: true, ..Wake::default() }
+            }
             Change::Entered(_) | Change::Updated { .. } => {
-                Wake { volumes: vec![name], claims: Vec::new() }
+                Wake { volumes: vec![name], ..Wake::default() }
             }
             Change::Left(_) | Change::Gone(_) | Change::Nothing => Wake::default(),
-        }
+        };
+        wake.claims.extend(closed);
+        wake
     }
 
     fn gone(&self, volume: &Volume) -> Wake {
@@ -140,11 +176,10 @@ impl VolumeBook {
         inner.volumes.deleted(volume.name());
         inner.sighted.remove(volume.name());
         inner.deletions.deleted(volume.uid());
+        let volumes = if self.0.is_of_driver(volume) { inner.handle_freed(volume) } else { vec![] };
         drop(inner);
-        Wake {
-            volumes: Vec::new(),
-            claims: self.0.claims.volume_gone(volume).into_iter().collect(),
-        }
+        let claims = self.0.claims.volume_gone(volume).into_iter().collect();
+        Wake { volumes, claims, ..Wake::default() }
     }
 
     /// One volume, as a worker needs it; none when nothing is due for it. The view counts as
@@ -152,9 +187,21 @@ impl VolumeBook {
     pub fn glance(&self, name: &str) -> Option<Glance> {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
-        let fresh = inner.sighted.remove(name).is_some_and(|at| at.elapsed() < FRESH);
-        let deletion = inner.deletions.get(volume.uid()).copied().unwrap_or_default();
-        Some(Glance { volume, fresh, deletion })
+        let sighted = inner.sighted.remove(name);
+        let known = inner.deletions.get(volume.uid()).copied();
+        let deletion = known.unwrap_or_default();
+        Some(Glance { volume, sighted, deletion, begun: known.is_some() })
+    }
+
+    /// Whether another PersistentVolume may stand for the same volume of the driver.
+    pub fn may_share_handle(&self, volume: &Volume) -> bool {
+        self.0.inner.lock().handles.may_share(volume)
+    }
+
+    /// The claim that the volume is for waits for another one: it is looked at once this one's
+    /// PersistentVolume is gone (safety rule 13).
+    pub fn claim_returns(&self, volume: &Volume) {
+        self.0.claims.returns(volume);
     }
 
     /// The deletion of the volume is taken in hand.
@@ -181,9 +228,20 @@ impl VolumeBook {
         deletion == Some(&Deletion::Removed)
     }
 
-    /// Every volume in work.
+    /// Every volume in work but those to be adopted.
     pub fn all(&self) -> Vec<String> {
-        self.0.inner.lock().volumes.iter().map(|(name, _)| name.to_owned()).collect()
+        self.names(|due| due != Due::Protect)
+    }
+
+    /// The volumes to be adopted: they lack the protection finalizer.
+    pub fn to_adopt(&self) -> Vec<String> {
+        self.names(|due| due == Due::Protect)
+    }
+
+    fn names(&self, such: impl Fn(Due) -> bool) -> Vec<String> {
+        let inner = self.0.inner.lock();
+        let volumes = inner.volumes.iter().filter(|(_, volume)| such(due(volume)));
+        volumes.map(|(name, _)| name.to_owned()).collect()
     }
 
     /// How many volumes are in work, and how many deleted ones are remembered.
@@ -191,6 +249,24 @@ impl VolumeBook {
     fn len(&self) -> (usize, usize) {
         let inner = self.0.inner.lock();
         (inner.volumes.len(), inner.deletions.len())
+    }
+}
+
+impl Shared {
+    fn is_of_driver(&self, volume: &Volume) -> bool {
+        volume.spec.csi.as_ref().is_some_and(|csi| csi.driver == self.identity.driver)
+    }
+}
+
+impl Inner {
+    /// The PersistentVolume is gone: the volumes in work that waited for its handle, by name.
+    fn handle_freed(&mut self, gone: &Volume) -> Vec<String> {
+        self.handles.deleted(gone);
+        if !self.handles.may_share(gone) {
+            return Vec::new();
+        }
+        let same = self.volumes.iter().filter(|(_, volume)| volume.handle() == gone.handle());
+        same.map(|(name, _)| name.to_owned()).collect()
     }
 }
 

@@ -5,9 +5,9 @@
 //! that a driver which has deleted a volume is not asked again, and that only our finalizer is
 //! taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
 
 use super::{
@@ -15,18 +15,23 @@ use super::{
     exclusive::Exclusive,
     finalizers::{self, Due, due},
     ownership::class_of_volume,
-    provisioner::{DeleteOutcome, Provisioner},
+    pace::{Look, Pace, Permit},
+    provisioner::{Failure, NotDeleted, Provisioner, Strain},
+    pv_store::PvStore,
     volume_book::{Deletion, Glance, VolumeBook},
 };
 use crate::{
     kube_api::{
-        ApiError, Client, Name, Patch,
-        views::{View as _, Volume},
+        ApiError, Client, Name, Patch, Scope,
+        views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
     workqueue::Verdict,
 };
+
+/// When a volume that waits to be detached is looked at without having been woken.
+const MISSED_DETACH: Duration = Duration::from_secs(5 * 60);
 
 /// Works on volumes.
 pub struct VolumeWorker<P> {
@@ -42,11 +47,22 @@ pub struct VolumeWorker<P> {
     pub metrics: ControllerMetrics,
     /// One actor a volume.
     pub exclusive: Exclusive,
+    /// How many DeleteVolume calls there may be.
+    pub pace: Pace,
+    /// Knows the volumes that are being saved.
+    pub store: PvStore,
+}
+
+impl From<ApiError> for NotDeleted {
+    fn from(error: ApiError) -> Self {
+        Self::Failed(Failure::new(error))
+    }
 }
 
 impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Verdict {
+        let look = self.pace.look(name);
         let key = if mutations::is_on(Mutation::SeparateKeys) { "" } else { name };
         let _held = self.exclusive.hold(key).await;
         // Looked at under the key: what another actor has just done is seen.
@@ -54,17 +70,18 @@ impl<P: Provisioner> VolumeWorker<P> {
         let claim = glance.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        self.step(glance).instrument(span).await
+        self.step(glance, look).instrument(span).await
     }
 
-    async fn step(&self, glance: Glance) -> Verdict {
+    async fn step(&self, glance: Glance, look: Look) -> Verdict {
         let volume = Arc::clone(&glance.volume);
         tracing::debug!(due = ?due(&volume), deletion = ?glance.deletion, "looking at the volume");
         match due(&volume) {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
             Due::Unprotect => self.finalizer(&volume, finalizers::unprotect(volume.uid())).await,
-            Due::Delete => self.delete(glance).await,
+            Due::LetGo => self.let_go(&glance).await,
+            Due::Delete => self.delete(glance, look).await,
         }
     }
 
@@ -100,70 +117,165 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// Whether the PersistentVolume of this name is gone or another one by now.
     async fn is_another(&self, volume: &Volume) -> Result<bool, ApiError> {
-        match self.client.get::<Volume>(Name::cluster(volume.name())?).await {
-            Err(error) if error.is_not_found() => Ok(true),
-            found => found.map(|found| found.uid() != volume.uid()),
-        }
+        self.live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, glance: Glance) -> Verdict {
-        if glance.deletion == Deletion::Removed {
+    async fn delete(&self, glance: Glance, mut look: Look) -> Verdict {
+        if glance.deletion == Deletion::Removed || !self.provisioner.should_delete(&glance.volume) {
             return Verdict::Done;
+        }
+        let mut permit = None;
+        if glance.deletion.is_ahead() {
+            permit = look.permit(class_of_volume(&glance.volume), glance.begun);
+            if permit.is_none() {
+                return Verdict::Wait;
+            }
         }
         let started = Instant::now();
-        let volume = match self.confirmed(&glance).await {
-            Ok(Some(volume)) => volume,
-            Ok(None) => return Verdict::Done,
-            Err(error) => return self.failed(&glance.volume, &error.to_string()),
-        };
-        if !self.provisioner.should_delete(&volume) {
-            return Verdict::Done;
-        }
-        if glance.deletion == Deletion::NotYet
-            && let Err(why) = self.delete_at_driver(&volume).await
-        {
-            return self.failed(&volume, &why);
-        }
-        match self.remove(&volume).await {
-            Ok(()) => {
+        match self.try_delete(&glance, permit).await {
+            Ok(Some(volume)) => {
                 self.book.deletion_reached(&volume, Deletion::Removed);
-                self.metrics.deleted(class_of_volume(&volume), started.elapsed());
+                self.metrics.deleted(class_label(&volume), started.elapsed());
                 tracing::info!("volume deleted");
                 Verdict::Done
             }
-            Err(error) => self.failed(&volume, &error.to_string()),
+            Ok(None) => Verdict::Done,
+            Err(NotDeleted::Attached { node }) => self.wait_for_detach(&glance, &node),
+            Err(NotDeleted::Failed(why)) => self.failed(&glance.volume, &why.to_string()),
         }
+    }
+
+    /// Deletes the volume and then its PersistentVolume; `None` where it is not due any more.
+    /// Without a permit the driver has removed it already.
+    async fn try_delete(
+        &self,
+        glance: &Glance,
+        permit: Option<Permit>,
+    ) -> Result<Option<Arc<Volume>>, NotDeleted> {
+        let removal = match permit {
+            None => None,
+            Some(permit) => {
+                self.book.deletion_begins(&glance.volume);
+                Some((permit, self.provisioner.prepare_delete(&glance.volume).await?))
+            }
+        };
+        // Whatever took its time comes before this look, and nothing after it.
+        let Some(volume) = self.confirmed(glance).await? else { return Ok(None) };
+        if let Some((permit, removal)) = removal {
+            self.check_handle(&volume).await?;
+            tracing::trace!("asking the provisioner to delete");
+            let deleted = self.provisioner.delete(removal).await;
+            permit.ended(deleted.as_ref().err().map_or(Strain::Bearable, NotDeleted::strain));
+            deleted?;
+            if !mutations::is_on(Mutation::DeleteTwice) {
+                self.book.deletion_reached(&volume, Deletion::AtDriver);
+            }
+        }
+        self.remove(&volume).await?;
+        Ok(Some(volume))
     }
 
     /// The volume on the newest view, if it is still to be deleted (safety rule 10).
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
-        if glance.fresh || mutations::is_on(Mutation::DeleteUnseen) {
+        if glance.is_fresh() || mutations::is_on(Mutation::DeleteUnseen) {
             return Ok(Some(Arc::clone(&glance.volume)));
         }
-        match self.client.get::<Volume>(Name::cluster(glance.volume.name())?).await {
+        let live = self.live(&glance.volume).await?;
+        Ok(live.filter(|live| due(live) == Due::Delete).map(Arc::new))
+    }
+
+    /// The PersistentVolume as it is now, if it still is the one meant.
+    async fn live(&self, volume: &Volume) -> Result<Option<Volume>, ApiError> {
+        match self.client.get::<Volume>(Name::cluster(volume.name())?).await {
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-            Ok(live) => {
-                let due = live.uid() == glance.volume.uid() && due(&live) == Due::Delete;
-                Ok(due.then(|| Arc::new(live)))
+            found => found.map(|found| Some(found).filter(|found| found.uid() == volume.uid())),
+        }
+    }
+
+    /// Refuses to delete a volume that another PersistentVolume stands for (safety rule 10).
+    async fn check_handle(&self, volume: &Volume) -> Result<(), NotDeleted> {
+        let refuse = |other: &str| {
+            NotDeleted::Failed(Failure::new(format!(
+                "the volume {:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it",
+                volume.handle()
+            )))
+        };
+        if self.store.holds_as_another(volume.handle(), volume.name()) {
+            return Err(refuse("a PersistentVolume that is being saved"));
+        }
+        if !self.book.may_share_handle(volume) {
+            return Ok(());
+        }
+        match self.sharer(volume).await? {
+            Some(name) => Err(refuse(&format!("PersistentVolume {name:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Another PersistentVolume of the same handle, by what the API server says now.
+    async fn sharer(&self, volume: &Volume) -> Result<Option<String>, ApiError> {
+        let mut sharer = None;
+        let look = |other: Volume| {
+            if other.spec.csi != volume.spec.csi || other.uid() == volume.uid() {
+                return ControlFlow::Continue(());
+            }
+            sharer = Some(other.name().to_owned());
+            ControlFlow::Break(())
+        };
+        self.client.list(&Scope::all(), look).await?;
+        Ok(sharer)
+    }
+
+    /// The volume's detachment wakes it; its user is told once.
+    fn wait_for_detach(&self, glance: &Glance, node: &str) -> Verdict {
+        tracing::debug!(node, "waiting for detach");
+        if glance.deletion != Deletion::Attached {
+            self.events.waits_for_detach(&glance.volume, node);
+            self.book.deletion_reached(&glance.volume, Deletion::Attached);
+        }
+        Verdict::RetryAfter(MISSED_DETACH)
+    }
+
+    /// Takes the finalizer off a PersistentVolume that somebody deleted before its claim was bound
+    /// to it, so that the claim gets another one of the same volume (safety rule 13). Where the
+    /// claim does not wait any more, the cluster binds or releases the volume, and that comes as
+    /// an event.
+    async fn let_go(&self, glance: &Glance) -> Verdict {
+        match self.try_let_go(glance).await {
+            Ok(()) => Verdict::Done,
+            Err(error) => {
+                let why = format!("failed to let go of a deleted PersistentVolume: {error}");
+                tracing::warn!("{why}");
+                self.events.failed_delete(&glance.volume, &why);
+                Verdict::Retry
             }
         }
     }
 
-    async fn delete_at_driver(&self, volume: &Arc<Volume>) -> Result<(), String> {
-        self.book.deletion_begins(volume);
-        tracing::trace!("asking the provisioner to delete");
-        match self.provisioner.delete(Arc::clone(volume)).await {
-            DeleteOutcome::Deleted => {
-                if !mutations::is_on(Mutation::DeleteTwice) {
-                    self.book.deletion_reached(volume, Deletion::AtDriver);
-                }
-                Ok(())
-            }
-            DeleteOutcome::Attached { node } => {
-                Err(format!("persistentvolume {} is still attached to node {node}", volume.name()))
-            }
-            DeleteOutcome::Failed(failure) => Err(failure.to_string()),
+    async fn try_let_go(&self, glance: &Glance) -> Result<(), ApiError> {
+        let volume = self.live(&glance.volume).await?.filter(|live| due(live) == Due::LetGo);
+        let Some(volume) = volume else { return Ok(()) };
+        if !self.claim_waits(&volume).await? {
+            return Ok(());
+        }
+        self.events.let_go(&volume);
+        self.book.claim_returns(&volume);
+        self.patch(&volume, finalizers::unprotect(volume.uid())).await?;
+        // Deleted meanwhile: nobody asks for the volume again, and nothing tells of it.
+        if !self.claim_waits(&volume).await.unwrap_or(true) {
+            tracing::error!(handle = volume.handle(), "suspected leak: the volume's claim is gone");
+            self.metrics.suspected_leak("let_go");
+        }
+        Ok(())
+    }
+
+    /// Whether the claim that the volume is for stands and waits, by a live read.
+    async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
+        let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
+        match self.client.get::<Claim>(Name::namespaced(&claim.namespace, &claim.name)?).await {
+            Err(error) if error.is_not_found() => Ok(false),
+            found => found
+                .map(|live| live.uid() == claim.uid && live.is_unbound() && !live.is_terminating()),
         }
     }
 
@@ -198,7 +310,30 @@ impl<P: Provisioner> VolumeWorker<P> {
     fn failed(&self, volume: &Volume, why: &str) -> Verdict {
         tracing::warn!(error = why, "deleting the volume failed");
         self.events.failed_delete(volume, why);
-        self.metrics.delete_failed(class_of_volume(volume));
+        self.metrics.delete_failed(class_label(volume));
         Verdict::Retry
+    }
+}
+
+/// How metrics name the volume's class: by its field alone, as in the original and as for claims.
+fn class_label(volume: &Volume) -> &str {
+    &volume.spec.storage_class_name
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metrics_do_not_follow_the_older_annotation_of_the_class() {
+        let volume = serde_json::from_value(json!({
+            "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
+            "spec": {"storageClassName": "new"},
+        }))
+        .unwrap();
+        assert_eq!(class_label(&volume), "new");
+        assert_eq!(class_label(&Volume::default()), "");
     }
 }

@@ -286,6 +286,7 @@ impl Log {
             .with_ansi(false)
             .with_writer(move || writer.clone())
             .finish();
+        crate::logging::listen_for_ever();
         (log, tracing::subscriber::set_default(subscriber))
     }
 

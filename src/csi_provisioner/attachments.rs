@@ -1,8 +1,10 @@
 //! Which volumes are attached to a node: those must not be deleted.
 //!
 //! Owns an index of VolumeAttachments by PersistentVolume, of whatever attacher and in whatever
-//! state, as the original looks at them (reference 4.5). Only there for drivers that attach
-//! (`PUBLISH_UNPUBLISH_VOLUME`). Promises not to answer before everything has been listed once.
+//! state, as the original looks at them (reference 4.5), and of the volumes that wait to be
+//! detached. Only there for drivers that attach (`PUBLISH_UNPUBLISH_VOLUME`). Promises not to
+//! answer before everything has been listed once, and to tell when a volume that was asked for is
+//! no longer attached.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,6 +44,10 @@ struct Index {
     counts: BTreeMap<Attachment, u32>,
     /// Every node's name, once.
     nodes: BTreeSet<Arc<str>>,
+    /// The names of the volumes that wait to be detached, by hash.
+    awaited: BTreeMap<u64, BTreeSet<Box<str>>>,
+    /// Those of them that are detached and not told yet.
+    detached: BTreeSet<Box<str>>,
 }
 
 /// What is kept of an attachment.
@@ -60,32 +66,46 @@ impl Attachments {
         let _ = self.0.listed.subscribe().wait_for(|listed| *listed).await;
     }
 
-    /// The node that the volume is attached to, one of them where there are several.
+    /// The node that the volume is attached to, one of them where there are several. The observer
+    /// then tells once the volume is attached to none.
     ///
     /// # Errors
     /// While the attachments have not been listed yet.
-    pub fn node_of(&self, volume: &str) -> Result<Option<String>, Failure> {
+    pub fn block(&self, volume: &str) -> Result<Option<String>, Failure> {
         if !*self.0.listed.borrow() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
-        Ok(self.0.index.lock().node_of(volume).map(str::to_owned))
+        let mut index = self.0.index.lock();
+        let node = index.node_of(volume).map(str::to_owned);
+        if node.is_some() {
+            index.awaited.entry(hash(volume)).or_default().insert(volume.into());
+        }
+        Ok(node)
     }
 
-    /// What keeps these attachments fresh.
-    pub fn observer(&self) -> impl Observer<VolumeAttachment> + use<> {
+    /// What keeps these attachments fresh: `on_detached` is told the name of each volume that
+    /// waited and is attached to no node any more.
+    pub fn observer<F: Fn(String) + Send>(
+        &self,
+        on_detached: F,
+    ) -> impl Observer<VolumeAttachment> + use<F> {
         let shared = Arc::clone(&self.0);
         move |sighting| {
             let complete = matches!(sighting, Sighting::Complete);
-            shared.index.lock().observe(sighting);
+            let detached = shared.index.lock().observe(sighting);
             if complete {
                 shared.listed.send_replace(true);
+            }
+            for volume in detached {
+                on_detached(volume.into());
             }
         }
     }
 }
 
 impl Index {
-    fn observe(&mut self, sighting: Sighting<VolumeAttachment>) {
+    /// Takes in a sighting; gives the volumes that need wait no longer.
+    fn observe(&mut self, sighting: Sighting<VolumeAttachment>) -> BTreeSet<Box<str>> {
         match sighting {
             Sighting::Restarted => self.attachments.restarted(),
             Sighting::Listed(seen) | Sighting::Applied(seen) => self.seen(&seen),
@@ -101,6 +121,7 @@ impl Index {
                 }
             }
         }
+        std::mem::take(&mut self.detached)
     }
 
     fn seen(&mut self, seen: &VolumeAttachment) {
@@ -133,6 +154,7 @@ impl Index {
             *count -= 1;
             if *count == 0 {
                 self.counts.remove(attachment);
+                self.detach(attachment.volume);
             }
         }
         // Held by the set and by `attachment`: by no other attachment.
@@ -141,9 +163,19 @@ impl Index {
         }
     }
 
+    /// The volume is detached from a node: nobody waits for it any more if that was the last.
+    fn detach(&mut self, volume: u64) {
+        if self.node_of_hash(volume).is_none() {
+            self.detached.extend(self.awaited.remove(&volume).unwrap_or_default());
+        }
+    }
+
     /// A node that the volume is attached to.
     fn node_of(&self, volume: &str) -> Option<&str> {
-        let volume = hash(volume);
+        self.node_of_hash(hash(volume))
+    }
+
+    fn node_of_hash(&self, volume: u64) -> Option<&str> {
         let (first, _) = self.counts.range(Attachment { volume, node: "".into() }..).next()?;
         (first.volume == volume).then_some(&*first.node)
     }
@@ -171,15 +203,15 @@ mod tests {
     }
 
     fn node(attachments: &Attachments, volume: &str) -> Option<String> {
-        attachments.node_of(volume).unwrap()
+        attachments.block(volume).unwrap()
     }
 
     #[test]
     fn nothing_is_said_before_all_are_listed() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer();
+        let mut observer = attachments.observer(drop);
         observer.observe(Sighting::Listed(attachment("a", Some("pv"), "n1")));
-        assert!(attachments.node_of("other").is_err());
+        assert!(attachments.block("other").is_err());
         observer.observe(Sighting::Complete);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
@@ -188,7 +220,7 @@ mod tests {
     #[test]
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer();
+        let mut observer = attachments.observer(drop);
         observer.observe(Sighting::Complete);
         for name in ["a", "a", "b"] {
             observer.observe(Sighting::Applied(attachment(name, Some("pv"), "n1")));
@@ -204,9 +236,29 @@ mod tests {
     }
 
     #[test]
+    fn a_volume_that_waits_is_told_once_when_its_last_attachment_is_gone() {
+        let attachments = Attachments::default();
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let tell = Arc::clone(&told);
+        let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
+        observer.observe(Sighting::Complete);
+        for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
+            observer.observe(Sighting::Applied(attachment(name, Some(volume), node)));
+        }
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
+        observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
+        observer.observe(Sighting::Deleted(attachment("c", Some("other"), "n1")));
+        assert!(told.lock().is_empty(), "still attached, and nobody waits for the other");
+        observer.observe(Sighting::Restarted);
+        observer.observe(Sighting::Complete);
+        assert_eq!(*told.lock(), ["pv"]);
+        assert!(attachments.0.index.lock().awaited.is_empty());
+    }
+
+    #[test]
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer();
+        let mut observer = attachments.observer(drop);
         observer.observe(Sighting::Complete);
         for (name, node) in [("a", "n1"), ("b", "n2")] {
             observer.observe(Sighting::Applied(attachment(name, Some("pv"), node)));

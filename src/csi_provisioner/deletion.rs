@@ -19,8 +19,9 @@ use crate::{
 /// The secret for deleting `volume`, whose class is `class` where that still stands.
 ///
 /// # Errors
-/// When the class's templates do not resolve, and when the Secret can't be read now. A Secret
-/// that is gone is passed over: the driver then says whether it needs one.
+/// When the class's templates do not resolve, and when the API server does not answer. A Secret
+/// that is gone or may not be read is passed over, as in the original: the driver then says
+/// whether it needs one.
 pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
@@ -28,11 +29,12 @@ pub(super) async fn secret(
 ) -> Result<SecretValues, Failure> {
     let reference = reference(volume, class)?;
     match secrets::read(client, reference.as_ref()).await {
-        Err(gone) if gone.is_missing() => {
-            tracing::warn!(pv = volume.name(), error = %gone, "deleting without credentials");
+        Err(passing) if passing.is_passing() => Err(Failure::new(passing)),
+        Err(lasting) => {
+            tracing::warn!(pv = volume.name(), error = %lasting, "deleting without credentials");
             Ok(SecretValues::default())
         }
-        read => read.map_err(Failure::new),
+        Ok(values) => Ok(values),
     }
 }
 
@@ -64,6 +66,31 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::kube_api::testing::{Answer, Server, client};
+
+    /// The values with which a volume that names the secret `name` is deleted, where the API
+    /// server answers with `status`.
+    async fn read(name: &str, status: u16, reason: &str) -> Result<SecretValues, String> {
+        let annotations = json!({DELETION_SECRET_NAME: name, DELETION_SECRET_NAMESPACE: "ns"});
+        let volume: Volume =
+            serde_json::from_value(json!({"metadata": {"name": "pv", "annotations": annotations}}))
+                .unwrap();
+        let reason = reason.to_owned();
+        let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
+        secret(&client(&server), &volume, None).await.map_err(|why| why.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_only_a_person_can_bring_back_is_done_without() {
+        let nothing = Ok(SecretValues::default());
+        assert_eq!(read("s", 404, "NotFound").await, nothing);
+        assert_eq!(read("s", 403, "Forbidden").await, nothing);
+        assert_eq!(read("no/name", 500, "InternalError").await, nothing, "never asked for");
+        for (status, reason) in [(500, "InternalError"), (401, "Unauthorized")] {
+            let why = read("s", status, reason).await.unwrap_err();
+            assert_eq!(why, "error getting secret s in namespace ns: no");
+        }
+    }
 
     fn named(
         annotations: &Value,

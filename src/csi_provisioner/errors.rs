@@ -6,14 +6,14 @@
 use tonic::Code;
 
 use crate::{
-    controller::provisioner::{Failure, Outcome},
+    controller::provisioner::{Failure, Outcome, Strain},
     csi::CallError,
 };
 
 /// What follows a failed CreateVolume. `may_reschedule`: the scheduler chose a node and the
 /// driver has topology, so another node could help.
 pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome {
-    let failure = Failure::new(error);
+    let failure = call_failure(error);
     if !error.is_final() {
         return Outcome::Background(failure);
     }
@@ -26,6 +26,21 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
             Outcome::Final(failure.inconclusive())
         }
         _ => Outcome::Final(failure),
+    }
+}
+
+/// A call's error in its user's words, with what it says of the driver's load.
+pub(super) fn call_failure(error: &CallError) -> Failure {
+    Failure::new(error).with_strain(strain(error.code()))
+}
+
+/// What a status code says of the driver's load. Aborted is how drivers say that an operation on
+/// the volume already exists (CSI spec, "Operation pending for volume").
+fn strain(code: Code) -> Strain {
+    match code {
+        Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Strain::Overload,
+        Code::Aborted => Strain::Locked,
+        _ => Strain::Bearable,
     }
 }
 
@@ -69,6 +84,22 @@ mod tests {
                 with_node,
                 "{code:?}"
             );
+        }
+    }
+
+    #[test]
+    fn only_time_outs_and_locks_speak_of_load() {
+        for code in (1..=16).map(Code::from) {
+            let expected = match code {
+                Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Strain::Overload,
+                Code::Aborted => Strain::Locked,
+                _ => Strain::Bearable,
+            };
+            for error in [CallError::driver(code, "m"), CallError::local(code, "m")] {
+                for node in [false, true] {
+                    assert_eq!(create_outcome(&error, node).strain(), expected, "{code:?}");
+                }
+            }
         }
     }
 

@@ -39,7 +39,7 @@ use crate::{
         classes::Classes,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{DeleteOutcome, Failure, Made, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -92,6 +92,15 @@ pub struct CsiProvisioner {
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
     settings: Arc<Settings>,
+}
+
+/// What a `DeleteVolume` needs.
+#[derive(Debug)]
+pub struct Removal {
+    /// The PersistentVolume's name.
+    volume: String,
+    handle: String,
+    credentials: Credentials,
 }
 
 impl CsiProvisioner {
@@ -149,26 +158,13 @@ impl CsiProvisioner {
         }
     }
 
-    /// The node that the volume is attached to, as far as the driver attaches at all.
-    fn attached_to(&self, volume: &Volume) -> Result<Option<String>, Failure> {
-        self.attachments.as_ref().map_or(Ok(None), |attachments| attachments.node_of(volume.name()))
-    }
-
-    /// Removes the volume, after the checks in the original's order (reference 4.5).
-    async fn remove(&self, volume: &Volume) -> Result<(), DeleteOutcome> {
-        let failed = DeleteOutcome::Failed;
-        let handle = self.checked_handle(volume).map_err(failed)?;
-        let class = self.classes.get(class_of_volume(volume));
-        let secret =
-            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
-        if let Some(node) = self.attached_to(volume).map_err(failed)? {
-            return Err(DeleteOutcome::Attached { node });
+    /// Refuses while the volume is attached, as far as the driver attaches at all.
+    fn check_detached(&self, volume: &str) -> Result<(), NotDeleted> {
+        let Some(attachments) = &self.attachments else { return Ok(()) };
+        match attachments.block(volume).map_err(NotDeleted::Failed)? {
+            Some(node) => Err(NotDeleted::Attached { node }),
+            None => Ok(()),
         }
-        let refused = |error: CallError| failed(Failure::new(error));
-        let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(refused)?;
-        let request =
-            DeleteVolumeRequest { volume_id: handle.to_owned(), secrets: credentials.expose() };
-        self.driver.delete_volume(request).await.map(drop).map_err(refused)
     }
 
     /// The handle of a volume that this driver may be asked to delete.
@@ -186,6 +182,8 @@ impl CsiProvisioner {
 }
 
 impl Provisioner for CsiProvisioner {
+    type Removal = Removal;
+
     fn name(&self) -> &str {
         &self.settings.driver_name
     }
@@ -202,10 +200,6 @@ impl Provisioner for CsiProvisioner {
         if let Some(attachments) = &self.attachments {
             attachments.listed().await;
         }
-    }
-
-    fn supports_block(&self) -> bool {
-        true
     }
 
     async fn should_provision(&self, _claim: &Claim) -> bool {
@@ -228,7 +222,25 @@ impl Provisioner for CsiProvisioner {
         true
     }
 
-    async fn delete(&self, volume: Arc<Volume>) -> DeleteOutcome {
-        self.remove(&volume).await.map_or_else(|outcome| outcome, |()| DeleteOutcome::Deleted)
+    /// The original reads the secret of an attached volume, too; nobody needs it then.
+    async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
+        let failed = NotDeleted::Failed;
+        let handle = self.checked_handle(volume).map_err(failed)?;
+        self.check_detached(volume.name())?;
+        let class = self.classes.get(class_of_volume(volume));
+        let secret =
+            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
+        let credentials = self
+            .credentials(&secret, DELETE_VOLUME)
+            .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
+        Ok(Removal { volume: volume.name().to_owned(), handle: handle.to_owned(), credentials })
+    }
+
+    async fn delete(&self, removal: Removal) -> Result<(), NotDeleted> {
+        let Removal { volume, handle, credentials } = removal;
+        self.check_detached(&volume)?;
+        let request = DeleteVolumeRequest { volume_id: handle, secrets: credentials.expose() };
+        let deleted = self.driver.delete_volume(request).await;
+        deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
     }
 }

@@ -200,9 +200,12 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Whether the Secret does not exist, as opposed to being out of reach for now.
-    pub(super) fn is_missing(&self) -> bool {
-        self.source.is_not_found()
+    /// Whether the API server had no say, or not its last: asking again may help. Where there is
+    /// no such Secret, or no right to read it, only a person can help.
+    pub(super) fn is_passing(&self) -> bool {
+        !(self.source.is_not_found()
+            || self.source.is_forbidden()
+            || matches!(self.source, ApiError::BadName(_)))
     }
 }
 

@@ -34,7 +34,9 @@ pub(super) fn before_version(
     let gates = Gates::resolve(&values.gates()).map_err(|error| Refusal::new(&error, 255))?;
     let no_node = env("NODE_NAME").is_none_or(|name| name.is_empty());
     if values.get("node-deployment") && no_node {
-        let text = "the NODE_NAME environment variable must be set when using --node-deployment";
+        // The original's words, though the flag has another name.
+        let text =
+            "The NODE_NAME environment variable must be set when using --enable-node-deployment.";
         return Err(Refusal::new(text, 255));
     }
     Ok(gates)
@@ -64,7 +66,7 @@ pub(super) fn after_version(values: &Values) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the original only finds out later, by a panic.
+/// What the original only finds out later: once the driver has answered, or by a panic.
 pub(super) fn make_sense(flags: &Flags) -> Result<(), Refusal> {
     let election = flags.leader_election.as_ref().map_or(Ok(()), election_times);
     election.map_err(|text| Refusal::new(text, 2))?;

@@ -123,8 +123,19 @@ pub struct Capacity {
     pub poll_interval: Duration,
     /// `--capacity-for-immediate-binding`.
     pub for_immediate_binding: bool,
-    /// `--capacity-ownerref-level`; `None` (negative): no owner.
-    pub ownerref_level: Option<u32>,
+    /// The objects' namespace: the environment's `NAMESPACE`; whoever publishes needs one.
+    pub namespace: String,
+    /// Who owns the objects; `None` (`--capacity-ownerref-level` is negative): nobody.
+    pub owner: Option<Owner>,
+}
+
+/// Who owns `CSIStorageCapacity` objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// This pod: the environment's `POD_NAME`; whoever looks for the owner needs it.
+    pub pod: String,
+    /// `--capacity-ownerref-level`: so many controllers above the pod.
+    pub level: u32,
 }
 
 /// Node deployment.
@@ -273,9 +284,9 @@ impl Flags {
                 timeout: values.duration("timeout"),
             },
             provisioning: Provisioning::from_values(values),
-            capacity: check::wants_capacity(values).then(|| Capacity::from_values(values)),
+            capacity: check::wants_capacity(values).then(|| Capacity::from_values(values, env)),
             node_deployment: values.get::<bool>("node-deployment").then(|| NodeDeployment {
-                node_name: env("NODE_NAME").unwrap_or_default().to_string_lossy().into_owned(),
+                node_name: variable(env, "NODE_NAME"),
                 immediate_binding: values.get("node-deployment-immediate-binding"),
                 base_delay: values.duration("node-deployment-base-delay"),
                 max_delay: values.duration("node-deployment-max-delay"),
@@ -360,13 +371,18 @@ impl Provisioning {
 }
 
 impl Capacity {
-    fn from_values(values: &Values) -> Self {
+    fn from_values(values: &Values, env: &impl Fn(&str) -> Option<OsString>) -> Self {
         let level: i64 = values.get("capacity-ownerref-level");
+        let owner = || Owner {
+            pod: variable(env, "POD_NAME"),
+            level: u32::try_from(level).unwrap_or(u32::MAX),
+        };
         Self {
             workers: workers(values, "capacity-threads"),
             poll_interval: values.duration("capacity-poll-interval"),
             for_immediate_binding: values.get("capacity-for-immediate-binding"),
-            ownerref_level: (level >= 0).then(|| u32::try_from(level).unwrap_or(u32::MAX)),
+            namespace: variable(env, "NAMESPACE"),
+            owner: (level >= 0).then(owner),
         }
     }
 }
@@ -393,6 +409,11 @@ impl Http {
             pprof: values.get("enable-pprof"),
         })
     }
+}
+
+/// What an environment variable says; empty when it is not set.
+fn variable(env: &impl Fn(&str) -> Option<OsString>, name: &str) -> String {
+    env(name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// A number of workers; none at all would leave work undone for ever.

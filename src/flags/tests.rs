@@ -10,7 +10,7 @@ fn parse_in(env: &[(&str, &str)], args: &[&str]) -> Result<Parsed, Refusal> {
 }
 
 fn parse(args: &[&str]) -> Result<Parsed, Refusal> {
-    parse_in(&[], args)
+    parse_in(&[("NAMESPACE", "csi"), ("POD_NAME", "p")], args)
 }
 
 fn flags(args: &[&str]) -> Flags {
@@ -77,7 +77,7 @@ fn defaults_are_the_originals() {
 #[test]
 fn defaults_of_the_groups_that_are_off_by_default() {
     let flags = parse_in(
-        &[("NODE_NAME", "n1")],
+        &[("NODE_NAME", "n1"), ("NAMESPACE", "csi"), ("POD_NAME", "p")],
         &["--enable-capacity", "--node-deployment", "--leader-election", "--http-endpoint=:8080"],
     )
     .unwrap()
@@ -88,7 +88,8 @@ fn defaults_of_the_groups_that_are_off_by_default() {
             workers: 1,
             poll_interval: secs(60),
             for_immediate_binding: false,
-            ownerref_level: Some(1),
+            namespace: "csi".to_owned(),
+            owner: Some(Owner { pod: "p".to_owned(), level: 1 }),
         })
     );
     assert_eq!(
@@ -125,7 +126,7 @@ fn defaults_of_the_groups_that_are_off_by_default() {
 #[test]
 fn every_flag_arrives() {
     let on = ["--enable-capacity", "--node-deployment", "--leader-election", "--http-endpoint=:1"];
-    let env = [("NODE_NAME", "n1")];
+    let env = [("NODE_NAME", "n1"), ("NAMESPACE", "csi"), ("POD_NAME", "p")];
     let base = parse_in(&env, &on).unwrap();
     for arg in [
         "--kubeconfig=/k",
@@ -323,7 +324,11 @@ fn settings_that_contradict_end_with_the_originals_codes() {
             1,
             "only one of `--metrics-address` and `--http-endpoint` can be set.",
         ),
-        (&["--node-deployment"], 255, "NODE_NAME"),
+        (
+            &["--node-deployment"],
+            255,
+            "The NODE_NAME environment variable must be set when using --enable-node-deployment.",
+        ),
         (
             &["--logging-format=xml"],
             1,
@@ -406,6 +411,19 @@ fn the_same_settings_are_fine_where_they_do_not_matter() {
     ] {
         assert!(parse(args).is_ok(), "{args:?}");
     }
+}
+
+#[test]
+fn the_environment_says_where_capacity_objects_belong() {
+    let capacity =
+        |env: &[(&str, &str)], args: &[&str]| parse_in(env, args).unwrap().flags.capacity.unwrap();
+    for arg in ["--enable-capacity", "--capacity-controller-deployment-mode=central"] {
+        let found = capacity(&[("NAMESPACE", "csi"), ("POD_NAME", "p")], &[arg]);
+        assert_eq!(found.namespace, "csi");
+        assert_eq!(found.owner, Some(Owner { pod: "p".to_owned(), level: 1 }));
+    }
+    let unowned = capacity(&[], &["--enable-capacity", "--capacity-ownerref-level=-1"]);
+    assert_eq!((&*unowned.namespace, unowned.owner), ("", None));
 }
 
 #[test]

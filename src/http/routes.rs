@@ -79,6 +79,9 @@ impl Routes {
 
     pub(super) async fn answer(&self, uri: &Uri) -> Answer {
         let path = uri.path();
+        if path == self.metrics_path {
+            return ok(METRICS, (self.scrape)());
+        }
         if let Some(check) = self.checks.get(path) {
             return checked(check());
         }
@@ -87,7 +90,7 @@ impl Routes {
         if let Some((profiles, name)) = below {
             return profiles.answer(name, uri.query().unwrap_or_default()).await;
         }
-        if is_at(&self.metrics_path, path) {
+        if is_below(&self.metrics_path, path) {
             return ok(METRICS, (self.scrape)());
         }
         if self.lacks_slash(path) {
@@ -108,8 +111,8 @@ impl Routes {
 }
 
 /// Go's rule: a pattern that ends in a slash stands for all that is below.
-fn is_at(pattern: &str, path: &str) -> bool {
-    path == pattern || pattern.ends_with('/') && path.starts_with(pattern)
+fn is_below(pattern: &str, path: &str) -> bool {
+    pattern.ends_with('/') && path.starts_with(pattern)
 }
 
 fn checked(result: Result<(), String>) -> Answer {

@@ -122,6 +122,13 @@ async fn a_path_that_ends_in_a_slash_stands_for_all_below() {
 }
 
 #[tokio::test]
+async fn metrics_stand_where_they_are_asked_for_even_in_the_place_of_a_check_of_our_own() {
+    let server = start("/healthz").await;
+    assert_eq!(get(server.address, "/healthz").await.2, "metric 1\n");
+    assert_eq!(get(server.address, LEADER_ELECTION_CHECK).await.2, "ok");
+}
+
+#[tokio::test]
 async fn the_method_does_not_matter_and_head_has_no_body() {
     let server = start("/metrics").await;
     for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS"] {
@@ -153,7 +160,7 @@ async fn too_long_a_header_is_refused() {
 
 fn short() -> Limits {
     let header = Duration::from_millis(200);
-    Limits { connections: 2, header, life: Duration::from_millis(600), ..Limits::USUAL }
+    Limits { connections: 2, header, ..Limits::USUAL }
 }
 
 /// How long the server leaves the connection open; what it still sends is read.
@@ -184,6 +191,22 @@ async fn a_client_that_trickles_bytes_is_cut_too() {
         sleep(Duration::from_millis(20)).await;
     }
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_its_life_however_busy_it_is() {
+    let life = Duration::from_millis(400);
+    let server = start_with("/metrics", Limits { life, ..Limits::USUAL }).await;
+    let mut busy = TcpStream::connect(server.address).await.unwrap();
+    let (start, mut answers, mut answer) = (Instant::now(), 0, [0; 512]);
+    while busy.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.is_ok()
+        && busy.read(&mut answer).await.is_ok_and(|length| length > 0)
+    {
+        answers += 1;
+        assert!(start.elapsed() < Duration::from_secs(10), "it goes on for ever");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(answers > 1 && start.elapsed() >= life, "{answers} in {:?}", start.elapsed());
 }
 
 #[tokio::test]

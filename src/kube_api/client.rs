@@ -15,6 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{Method, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::client::Body;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ use super::{
     name::{BadName, Name, check_namespace},
     target::Target,
     transport::{Request, Transport, Unread, read},
-    views::View,
+    views::{AnyObject, View},
 };
 use crate::runtime::Random;
 
@@ -91,6 +92,11 @@ impl Client {
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
         self.read(&kind.object(name)).await
+    }
+
+    /// Reads what all objects have, of one of whatever kind.
+    pub async fn get_metadata(&self, kind: &Kind, name: Name<'_>) -> Result<ObjectMeta, ApiError> {
+        self.read(&kind.object(name)).await.map(|object: AnyObject| object.metadata)
     }
 
     /// Creates an object, in `namespace` for kinds that have one.

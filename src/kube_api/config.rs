@@ -12,10 +12,14 @@ use std::{
     time::Duration,
 };
 
-use super::proxy::{self, BadProxy, Proxies};
 use kube::config::{
     AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
     NamedCluster, NamedContext,
+};
+
+use super::{
+    credentials::Fault,
+    proxy::{self, BadProxy, Proxies},
 };
 
 /// How long connecting may take, as in client-go.
@@ -41,8 +45,13 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The kubeconfig cannot be read or used.
-    #[error(transparent)]
-    Kubeconfig(#[from] KubeconfigError),
+    #[error("{}: {fault}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, without any of its content.
+        fault: Fault,
+    },
     /// The server's address is no URL.
     #[error("the API server's address {address:?} is not a URL: {source}")]
     Address {
@@ -56,7 +65,13 @@ pub enum ConfigError {
     Proxy(#[from] BadProxy),
     /// Certificates or credentials cannot be used.
     #[error("cannot use the API server's certificates or credentials: {0}")]
-    Credentials(#[from] kube::Error),
+    Credentials(Fault),
+}
+
+impl From<kube::Error> for ConfigError {
+    fn from(error: kube::Error) -> Self {
+        Self::Credentials(error.into())
+    }
 }
 
 /// Where the configuration comes from.
@@ -135,14 +150,20 @@ pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
 }
 
 async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, ConfigError> {
-    let mut kubeconfig = Kubeconfig::read_from(path)?;
+    let unusable = |error: KubeconfigError| ConfigError::Kubeconfig {
+        path: path.to_owned(),
+        fault: error.into(),
+    };
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
     if let Some(master) = master {
         let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
         clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
     }
     let named = named_proxy(&kubeconfig)?;
     let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(unusable)?;
     // kube reads the environment itself, by rules of its own.
     config.proxy_url = named;
     let secured = config.root_cert.is_some() || config.accept_invalid_certs;
@@ -184,7 +205,9 @@ async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
     let authority = authority(pod.service_account.join("ca.crt"));
     let kubeconfig = kubeconfig(&server(pod), &token, authority.as_deref());
     let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(|error| ConfigError::Credentials(error.into()))?;
     config.root_cert_file = authority;
     config.proxy_url = None;
     Ok(config)

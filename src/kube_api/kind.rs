@@ -35,10 +35,7 @@ impl Kind {
 
     /// The path of all objects of the kind, or of those in `namespace`.
     pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
-        let mut path = match &*self.group {
-            "" => format!("/api/{}", self.version),
-            group => format!("/apis/{group}/{}", self.version),
-        };
+        let mut path = version_path(&self.group, &self.version);
         if let Some(namespace) = namespace {
             path.push_str("/namespaces/");
             path.push_str(&segment(namespace));
@@ -54,6 +51,14 @@ impl Kind {
         path.push('/');
         path.push_str(&segment(name.name()));
         path
+    }
+}
+
+/// The path of all kinds of one version of a group.
+pub(super) fn version_path(group: &str, version: &str) -> String {
+    match group {
+        "" => format!("/api/{}", segment(version)),
+        group => format!("/apis/{}/{}", segment(group), segment(version)),
     }
 }
 

@@ -28,7 +28,7 @@ pub enum BadName {
     /// The text would change the meaning of the URL.
     #[error("invalid {what} {}: [{}]", quote(.text), .faults.join(" "))]
     Segment {
-        /// What the text should name: `resource name` or `namespace`.
+        /// What the text should name: `resource name`, `namespace`, `API group` or `API version`.
         what: &'static str,
         /// The text.
         text: String,
@@ -83,7 +83,7 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<(), BadName> {
 }
 
 /// apimachinery's `IsValidPathSegmentName`.
-fn check_segment(what: &'static str, text: &str) -> Result<(), BadName> {
+pub(super) fn check_segment(what: &'static str, text: &str) -> Result<(), BadName> {
     let faults = match text {
         "." => vec!["may not be '.'"],
         ".." => vec!["may not be '..'"],

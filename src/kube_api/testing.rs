@@ -268,5 +268,6 @@ pub(crate) fn logged_down_to(level: tracing::Level) -> (Log, tracing::subscriber
         .with_max_level(level)
         .with_writer(move || writer.clone())
         .finish();
+    crate::logging::listen_for_ever();
     (log, tracing::subscriber::set_default(subscriber))
 }

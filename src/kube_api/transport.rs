@@ -27,7 +27,7 @@ use hyper_util::{
 use kube::client::{Body, ConfigExt as _};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
 
-use super::{config::ConfigError, proxy::credentials};
+use super::{config::ConfigError, credentials, proxy};
 
 /// An idle connection is probed so often.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -58,10 +58,10 @@ pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
     connector.set_nodelay(true);
     // As in client-go: a peer that is gone is noticed, also by a watch that waits.
     connector.set_keepalive(Some(KEEPALIVE));
-    let Some(proxy) = &config.proxy_url else { return over(connector, config) };
-    let credentials = credentials(proxy);
-    if proxy.scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
-        let socks = SocksV5::new(proxy.clone(), connector);
+    let Some(url) = &config.proxy_url else { return over(connector, config) };
+    let credentials = proxy::credentials(url);
+    if url.scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
+        let socks = SocksV5::new(url.clone(), connector);
         return match credentials {
             Some((name, password)) => over(socks.with_auth(name, password), config),
             None => over(socks, config),
@@ -69,7 +69,7 @@ pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
     }
     // As in Go, the way to an https proxy is checked like the one to the server.
     let connector = config.rustls_https_connector_with_connector(connector)?;
-    let tunnel = Tunnel::new(proxy.clone(), connector);
+    let tunnel = Tunnel::new(url.clone(), connector);
     let tunnel = match credentials.and_then(basic) {
         Some(authorization) => tunnel.with_auth(authorization),
         None => tunnel,
@@ -106,6 +106,7 @@ where
         .pool_idle_timeout(IDLE)
         .build::<_, Body>(connector);
     let service = ServiceBuilder::new()
+        .map_err(credentials::told)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

@@ -346,6 +346,15 @@ view! {
     }
 }
 
+/// An object of whatever kind.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AnyObject {
+    /// As in every view.
+    #[serde(deserialize_with = "slim_metadata")]
+    pub(super) metadata: ObjectMeta,
+}
+
 /// Reads of an object's metadata only what this program uses.
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Default, Deserialize)]

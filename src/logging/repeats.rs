@@ -1,9 +1,14 @@
 //! The same line again and again: said a few times, then once a minute with a count.
 //!
 //! A decision about (line, now), so that what is dropped is tested without a clock. Memory is
-//! bounded: of more than [`REMEMBERED`] lines a minute the further ones are all said.
+//! bounded: of a line, which may hold whatever a driver answered, a hash is kept; and of more than
+//! [`REMEMBERED`] lines a minute the further ones are all said.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    time::Duration,
+};
 
 /// A line may be said so often ...
 const BURST: u32 = 3;
@@ -29,7 +34,8 @@ pub(super) enum Say {
 /// The lines of the last minute.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
-    lines: BTreeMap<String, Window>,
+    /// By the line's hash. Two lines that share one would be told as one, for a minute.
+    lines: BTreeMap<u64, Window>,
 }
 
 /// What became of one line since `began`.
@@ -42,7 +48,10 @@ struct Window {
 
 impl Repeats {
     /// Judges the line `line` at the time `now`, which never goes back.
-    pub(super) fn judge(&mut self, line: String, now: Duration) -> Say {
+    pub(super) fn judge(&mut self, line: &str, now: Duration) -> Say {
+        let mut hasher = DefaultHasher::new();
+        line.hash(&mut hasher);
+        let line = hasher.finish();
         if let Some(window) = self.lines.get_mut(&line) {
             return window.judge(now);
         }
@@ -89,7 +98,7 @@ mod tests {
     fn a_line_is_said_three_times_then_once_a_minute_with_a_count() {
         let mut repeats = Repeats::default();
         let said: Vec<(u64, Say)> = (0..=130)
-            .map(|second| (second, repeats.judge("x".to_owned(), at(second))))
+            .map(|second| (second, repeats.judge("x", at(second))))
             .filter(|(_, say)| *say != Say::Nothing)
             .collect();
         let expected = [
@@ -106,7 +115,7 @@ mod tests {
     fn a_line_that_comes_seldom_is_always_said() {
         let mut repeats = Repeats::default();
         for n in 0..10 {
-            assert_eq!(repeats.judge("x".to_owned(), at(n * 30)), Say::It);
+            assert_eq!(repeats.judge("x", at(n * 30)), Say::It);
         }
     }
 
@@ -114,7 +123,7 @@ mod tests {
     fn other_lines_are_no_repeats() {
         let mut repeats = Repeats::default();
         for n in 0..10 {
-            assert_eq!(repeats.judge(n.to_string(), at(0)), Say::It);
+            assert_eq!(repeats.judge(&n.to_string(), at(0)), Say::It);
         }
     }
 
@@ -122,14 +131,14 @@ mod tests {
     fn memory_is_bounded_and_what_is_not_remembered_is_said() {
         let mut repeats = Repeats::default();
         for n in 0..3 * REMEMBERED {
-            repeats.judge(n.to_string(), at(0));
+            repeats.judge(&n.to_string(), at(0));
         }
         assert_eq!(repeats.lines.len(), REMEMBERED);
         for _ in 0..10 {
-            assert_eq!(repeats.judge("new".to_owned(), at(1)), Say::It);
+            assert_eq!(repeats.judge("new", at(1)), Say::It);
         }
         // Old ones make room.
-        repeats.judge("new".to_owned(), at(61));
+        repeats.judge("new", at(61));
         assert_eq!(repeats.lines.len(), 1);
     }
 }

@@ -40,6 +40,7 @@ fn settings(verbosity: u32) -> Logging {
 fn logged(settings: &Logging, tell: impl FnOnce()) -> String {
     let written = Written::default();
     let logger = Logger { process: 12, ..Logger::new(settings, Arc::new(Fixed), written.clone()) };
+    super::listen_for_ever();
     tracing::subscriber::with_default(Registry::default().with(logger), tell);
     let bytes = written.0.lock().clone();
     String::from_utf8(bytes).unwrap()

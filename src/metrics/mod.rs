@@ -12,6 +12,7 @@ mod controller;
 mod csi;
 mod families;
 mod leader;
+mod pace;
 mod process;
 mod scrapes;
 mod text;
@@ -29,6 +30,7 @@ pub use self::{
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::Definition,
     leader::LeaderMetrics,
+    pace::{PaceMetrics, PacesMetrics},
     scrapes::ScrapeMetrics,
     workqueue::{QueueMetrics, WorkqueueMetrics},
 };
@@ -45,6 +47,8 @@ pub struct Metrics {
     pub controller: ControllerMetrics,
     /// The work queues, by name.
     pub workqueue: WorkqueueMetrics,
+    /// How many calls the driver is given at once.
+    pub pace: PacesMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
     /// Requests to the API server, and events.
@@ -65,6 +69,7 @@ impl Metrics {
             csi: CsiMetrics::new(&families)?,
             controller: ControllerMetrics::new(&families)?,
             workqueue: WorkqueueMetrics::new(&families)?,
+            pace: PacesMetrics::new(&families)?,
             leader: LeaderMetrics::new(&families)?,
             api: ApiMetrics::new(&families)?,
             families,

@@ -18,12 +18,16 @@ pub enum Feature {
     Secrets,
     /// Drivers that modify volumes (`MODIFY_VOLUME`), where the feature gate is on.
     VolumeAttributesClass,
+    /// `--enable-capacity` with an owner: this pod or what controls it.
+    CapacityOwner,
+    /// The same, where what controls the pod's controller is the owner, or is asked for it.
+    CapacityOwnersOwner,
 }
 
 impl Feature {
     /// Whether the rules stand commented in our manifest, for those who need them to take in.
     pub fn is_optional(self) -> bool {
-        matches!(self, Self::Secrets)
+        matches!(self, Self::Secrets | Self::CapacityOwner | Self::CapacityOwnersOwner)
     }
 }
 
@@ -34,6 +38,8 @@ pub enum Place {
     Everywhere,
     /// In the namespace of the Lease.
     LeaseNamespace,
+    /// In the namespace of this pod and of CSIStorageCapacity objects.
+    CapacityNamespace,
 }
 
 /// A right that a feature needs.
@@ -69,12 +75,16 @@ const fn need(
 ) -> Need {
     let place = match feature {
         LeaderElection => Place::LeaseNamespace,
+        CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
         _ => Place::Everywhere,
     };
     Need { feature, place, group, resource, verb, why }
 }
 
-use Feature::{Attachments, LeaderElection, Provisioning, Secrets, VolumeAttributesClass};
+use Feature::{
+    Attachments, CapacityOwner, CapacityOwnersOwner, LeaderElection, Provisioning, Secrets,
+    VolumeAttributesClass,
+};
 
 const STORAGE: &str = "storage.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
@@ -91,7 +101,7 @@ pub const NEEDS: &[Need] = &[
     need(Provisioning, "", "persistentvolumeclaims", "get", "is a claim whose volume vanished still unbound?"),
     need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there, on servers without streamed lists?"),
     need(Provisioning, "", "persistentvolumeclaims", "watch", "which claims are new?"),
-    need(Provisioning, "", "persistentvolumeclaims", "update", "gives the selected node back when it has no room"),
+    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, and gives the selected node back when it has no room"),
     need(Provisioning, STORAGE, "storageclasses", "list", "which classes are there, on servers without streamed lists?"),
     need(Provisioning, STORAGE, "storageclasses", "watch", "which classes are there?"),
     need(Provisioning, "", "events", "create", "tells users what happened"),
@@ -104,4 +114,6 @@ pub const NEEDS: &[Need] = &[
     need(LeaderElection, COORDINATION, "leases", "update", "the leader renews the Lease"),
     need(Secrets, "", "secrets", "get", "reads the secrets that classes name for the driver"),
     need(VolumeAttributesClass, STORAGE, "volumeattributesclasses", "get", "reads the parameters that claims ask for by a VolumeAttributesClass"),
+    need(CapacityOwner, "", "pods", "get", "who owns CSIStorageCapacity objects?"),
+    need(CapacityOwnersOwner, "apps", "replicasets", "get", "which Deployment owns CSIStorageCapacity objects?"),
 ];

@@ -37,7 +37,8 @@ const ALL: [Feature; 2] = [Feature::Provisioning, Feature::LeaderElection];
 async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
     let (log, _guard) = logged();
     let metrics = Metrics::new().unwrap();
-    run(client(server), features, "csi", &metrics.api).await;
+    let namespaces = Namespaces { lease: "csi".to_owned(), capacity: "disks".to_owned() };
+    run(client(server), features, &namespaces, &metrics.api).await;
     let page = metrics.text();
     let gauge = page.lines().filter(|line| line.starts_with("provisioner_missing_permissions{"));
     (log.text(), gauge.collect::<Vec<_>>().join("\n"))
@@ -64,6 +65,18 @@ async fn a_resource_without_rights_is_told_in_one_line_with_the_rule_to_add() {
     }
     assert_eq!(gauge.lines().count(), 4);
     assert!(gauge.contains(r#"{group="coordination.k8s.io",resource="leases",verb="create"} 1"#));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rights_to_find_an_owner_are_needed_where_the_pod_is() {
+    let server = server(all_but("pods"), false, false);
+    let (log, gauge) =
+        outcome(&server, &[Feature::CapacityOwner, Feature::CapacityOwnersOwner]).await;
+    assert!(log.contains("the Role in namespace disks"), "{log}");
+    assert_eq!(gauge, r#"provisioner_missing_permissions{group="",resource="pods",verb="get"} 1"#);
+    let asked: Vec<Value> =
+        server.seen().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
+    assert_eq!(asked, ["disks"]);
 }
 
 #[tokio::test(start_paused = true)]

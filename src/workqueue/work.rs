@@ -18,6 +18,9 @@ pub enum Verdict {
     Done,
     /// It failed: it comes again when its back-off allows.
     Retry,
+    /// It waits for something that will add it again; that is no failure, and earlier ones keep
+    /// counting.
+    Wait,
     /// It comes again after this time; that is no failure, and earlier ones keep counting.
     RetryAfter(Duration),
 }
@@ -100,6 +103,7 @@ fn obey<K: Ord + Clone>(item: &Item<K>, verdict: Verdict) {
     match verdict {
         Verdict::Done => item.queue.forget(item),
         Verdict::Retry => item.queue.add_rate_limited((**item).clone()),
+        Verdict::Wait => {}
         Verdict::RetryAfter(delay) => item.queue.add_after((**item).clone(), delay),
     }
 }

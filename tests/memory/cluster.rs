@@ -1,7 +1,7 @@
 //! An API server that holds as many objects as a test asks for, and keeps none of them in memory.
 //!
-//! It answers what a standby asks: streamed lists, made up object by object while they are sent,
-//! and the Lease, which another replica holds.
+//! It answers what a standby asks: what is served and allowed, streamed lists, made up object by
+//! object while they are sent, and the Lease, which another replica holds.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -79,6 +79,12 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Resp
     let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
     let body = if path.contains("/leases") {
         whole(&lease())
+    } else if path == "/apis/storage.k8s.io/v1" {
+        whole(
+            &json!({"kind": "APIResourceList", "groupVersion": "storage.k8s.io/v1", "resources": []}),
+        )
+    } else if plural == "selfsubjectrulesreviews" {
+        whole(&all_rights())
     } else if watches {
         let show = shows.get(plural.as_str()).cloned().unwrap_or_else(Show::nothing);
         let frames = show.lines(plural).map(|line| Ok(Frame::data(line)));
@@ -91,6 +97,17 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Resp
 
 fn whole(object: &Value) -> Body {
     http_body_util::Full::new(Bytes::from(object.to_string())).boxed_unsync()
+}
+
+/// The answer to the question for one's rights.
+fn all_rights() -> Value {
+    json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {},
+        "status": {
+            "resourceRules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+            "nonResourceRules": [], "incomplete": false,
+        },
+    })
 }
 
 /// The Lease of another replica.

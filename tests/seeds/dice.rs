@@ -44,11 +44,6 @@ impl Dice {
         &of[usize::try_from(self.within(0..of.len() as u64)).unwrap()]
     }
 
-    /// So many milliseconds.
-    pub(crate) fn millis(&self, range: Range<u64>) -> Duration {
-        Duration::from_millis(self.within(range))
-    }
-
     /// Milliseconds whose order of magnitude is even: many short times, few long ones.
     pub(crate) fn stretch(&self, range: Range<u64>) -> Duration {
         let doublings = u64::from((range.end / range.start.max(1)).ilog2());

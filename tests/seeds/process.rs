@@ -145,20 +145,26 @@ impl Spawner for Mortals {
 /// A clock that is somewhat wrong: the wall clock by an offset, the boot clock by a drift.
 struct CrookedClock {
     start: Instant,
-    offset: Duration,
+    /// Wall time at the start.
+    wall: jiff::Timestamp,
     /// Parts in a thousand.
     drift: u32,
 }
 
 impl Clock for CrookedClock {
     fn wall(&self) -> jiff::Timestamp {
-        let start = jiff::Timestamp::from_second(1_767_225_600).unwrap();
-        start + jiff::SignedDuration::try_from(self.offset + self.start.elapsed()).unwrap()
+        self.wall + jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()
     }
 
     fn boot(&self) -> Duration {
         Duration::from_secs(1000) + self.start.elapsed() * (998 + self.drift) / 1000
     }
+}
+
+/// How many milliseconds a host's wall clock goes wrong by: most are kept right.
+fn skew(dice: &Dice) -> i64 {
+    let most = if dice.percent(70) { 500 } else { 3_600_000 };
+    i64::try_from(dice.within(0..2 * most)).unwrap() - i64::try_from(most).unwrap()
 }
 
 /// A process that runs.
@@ -190,7 +196,7 @@ impl Process {
             connector: connector(driver),
             clock: Arc::new(CrookedClock {
                 start: Instant::now(),
-                offset: dice.millis(0..3_600_000),
+                wall: core.api.now() + jiff::SignedDuration::from_millis(skew(&dice)),
                 drift: u32::try_from(dice.within(0..5)).unwrap(),
             }),
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),

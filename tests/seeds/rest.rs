@@ -82,7 +82,7 @@ fn protects_not(protection: &str, how: Abandoned) -> bool {
 }
 
 /// Whether the program puts the finalizer of open calls on claims.
-const FINALIZER_OF_OPEN_CALLS: bool = false;
+const FINALIZER_OF_OPEN_CALLS: bool = true;
 
 fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     let name = text(volume, "/metadata/name");

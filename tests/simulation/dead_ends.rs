@@ -31,7 +31,7 @@ async fn a_missing_class_is_told_once_and_the_claim_served_as_soon_as_it_comes()
     remove_class(&simulation);
     simulation.start();
     let uid = simulation.create_claim("data");
-    sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_millis(800)).await;
     assert_eq!(warnings(&simulation), [], "it may come yet");
     sleep(Duration::from_secs(600)).await;
     let missing = r#"storageclass.storage.k8s.io "fast" not found"#;
@@ -61,14 +61,27 @@ async fn a_class_that_is_put_right_at_once_is_not_told() {
         let uid = simulation.create_claim("data");
         if let Some(class) = at_first {
             simulation.api.create(&class).unwrap();
-            sleep(Duration::from_secs(2)).await;
+            sleep(Duration::from_millis(600)).await;
             remove_class(&simulation);
         }
-        sleep(Duration::from_secs(2)).await;
+        sleep(Duration::from_millis(600)).await;
         simulation.api.create(&class_of(DRIVER)).unwrap();
         simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
         assert_eq!(warnings(&simulation), []);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_retry_interval_it_is_told_once_within_two_seconds() {
+    let simulation = Simulation::new(1);
+    remove_class(&simulation);
+    simulation.start_with(&["--retry-interval-start=1m", "--retry-interval-max=2m"]);
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(2)).await;
+    let missing = r#"storageclass.storage.k8s.io "fast" not found"#;
+    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
+    sleep(Duration::from_secs(300)).await;
+    assert_eq!(warnings(&simulation), [(missing.to_owned(), 1)]);
 }
 
 #[tokio::test(start_paused = true)]

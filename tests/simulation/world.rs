@@ -48,6 +48,8 @@ pub(crate) struct Simulation {
     /// Whom the program acts as.
     user: User,
     processes: Mutex<Vec<Process>>,
+    /// The way to another driver than `driver`.
+    elsewhere: Option<Connector>,
 }
 
 /// One run of the program.
@@ -95,12 +97,14 @@ impl Process {
 /// Simulated time: boot and wall time go with tokio's paused clock, and on while suspended.
 struct SimulatedClock {
     start: Instant,
+    /// Wall time at the start: the API server's.
+    wall: jiff::Timestamp,
     suspended: Mutex<Duration>,
 }
 
 impl SimulatedClock {
-    fn new() -> Self {
-        Self { start: Instant::now(), suspended: Mutex::default() }
+    fn new(wall: jiff::Timestamp) -> Self {
+        Self { start: Instant::now(), wall, suspended: Mutex::default() }
     }
 
     fn passed(&self) -> Duration {
@@ -110,8 +114,7 @@ impl SimulatedClock {
 
 impl Clock for SimulatedClock {
     fn wall(&self) -> jiff::Timestamp {
-        let start = jiff::Timestamp::from_second(1_767_225_600).unwrap();
-        start + jiff::SignedDuration::try_from(self.passed()).unwrap()
+        self.wall + jiff::SignedDuration::try_from(self.passed()).unwrap()
     }
 
     fn boot(&self) -> Duration {
@@ -144,7 +147,21 @@ impl Simulation {
         api.create(&class).unwrap();
         let script = Script { name: Some(DRIVER.into()), ..Script::default() };
         let driver = Arc::new(driver::Host::new(Scripted::new(script)));
-        Self { api, driver, seed, dials: Arc::default(), user, processes: Mutex::default() }
+        Self {
+            api,
+            driver,
+            seed,
+            dials: Arc::default(),
+            user,
+            processes: Mutex::default(),
+            elsewhere: None,
+        }
+    }
+
+    /// The same with another driver.
+    #[allow(dead_code)] // not every test has one
+    pub(crate) fn dialing(self, driver: Connector) -> Self {
+        Self { elsewhere: Some(driver), ..self }
     }
 
     /// Starts the program.
@@ -172,10 +189,15 @@ impl Simulation {
     fn launch(&self, host: &str, flags: &[&str]) -> Process {
         let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
         let args = program.iter().chain(flags).map(Into::into);
-        let flags = Flags::parse(args, |_| None).unwrap().flags;
+        let environment = |variable: &str| match variable {
+            "NAMESPACE" => Some("default".into()),
+            "POD_NAME" => Some(host.into()),
+            _ => None,
+        };
+        let flags = Flags::parse(args, environment).unwrap().flags;
         let process = Process {
             tasks: Tasks::default(),
-            clock: Arc::new(SimulatedClock::new()),
+            clock: Arc::new(SimulatedClock::new(self.api.now())),
             stop: CancellationToken::new(),
             outcome: Arc::default(),
         };
@@ -210,6 +232,9 @@ impl Simulation {
     }
 
     fn connector(&self) -> Connector {
+        if let Some(driver) = &self.elsewhere {
+            return Arc::clone(driver);
+        }
         let (driver, dials) = (Arc::clone(&self.driver), Arc::clone(&self.dials));
         Arc::new(move |_| {
             dials.fetch_add(1, Ordering::Relaxed);

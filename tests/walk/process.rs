@@ -4,6 +4,7 @@ use std::{
     env, fs,
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -76,9 +77,11 @@ impl Drop for Provisioner {
 pub(crate) struct Directory(pub(crate) PathBuf);
 
 impl Directory {
-    /// A new one for this test process.
+    /// A new one.
     pub(crate) fn new() -> Self {
-        let directory = env::temp_dir().join(format!("walk-{}", std::process::id()));
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let directory = env::temp_dir().join(format!("walk-{}-{number}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         Self(directory)
     }

@@ -84,6 +84,29 @@ fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
 }
 
 #[test]
+fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours() {
+    let book = book();
+    let unmarked =
+        |uid: &str| claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}));
+    book.observe(Sighting::Restarted);
+    book.observe(Sighting::Listed(unmarked("listed")));
+    book.observe(Sighting::Listed(unmarked("gone")));
+    book.observe(Sighting::Complete);
+    book.observe(Sighting::Applied(unmarked("standby")));
+    book.start_working();
+    book.observe(Sighting::Applied(unmarked("born")));
+    for uid in ["listed", "standby", "born"] {
+        book.observe(Sighting::Applied(claim(uid)));
+    }
+    let doubt = |uid| book.glance(uid).unwrap().doubt;
+    assert_eq!(doubt("listed"), Doubt::Volume);
+    assert_eq!(doubt("standby"), Doubt::Volume);
+    assert_eq!(doubt("born"), Doubt::None);
+    book.observe(Sighting::Deleted(unmarked("gone")));
+    assert!(book.0.inner.lock().older.known.is_empty(), "nothing is kept of who is ours or gone");
+}
+
+#[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
@@ -215,9 +238,9 @@ async fn the_same_news_is_told_once_while_its_event_lasts() {
     let book = with_claim();
     let tells = |what: &str| book.tells("u", what, Duration::ZERO);
     assert!(tells("class missing"));
-    tokio::time::advance(TOLD / 2).await;
+    tokio::time::advance(super::entry::TOLD / 2).await;
     assert!(!tells("class missing"));
-    tokio::time::advance(TOLD / 2).await;
+    tokio::time::advance(super::entry::TOLD / 2).await;
     assert!(tells("class missing"), "events do not last for ever");
     assert!(tells("class foreign"));
     assert!(!book.tells("gone", "anything", Duration::ZERO));
@@ -359,4 +382,64 @@ fn a_volume_made_by_hand_closes_no_open_call() {
         book.observe(Sighting::Applied(bound("u")));
         assert_eq!(book.glance("u").is_some(), kept, "{state} {name}");
     }
+}
+
+/// The claim, marked with a record of this driver's.
+fn marked(uid: &str, driver: &str) -> Claim {
+    claim_with(uid, |claim| {
+        claim["metadata"]["finalizers"] = json!([mark::FINALIZER]);
+        let record = json!({"driver": driver, "volume": format!("old-{uid}")});
+        claim["metadata"]["annotations"][mark::RECORD] = json!(record.to_string());
+    })
+}
+
+#[tokio::test]
+async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
+    let book = book();
+    book.observe(Sighting::Listed(marked("u", DRIVER)));
+    assert!(!book.standing("u").unwrap().open, "a standby follows nothing");
+    book.start_working();
+    assert!(book.standing("u").unwrap().open);
+    let glance = book.glance("u").unwrap();
+    assert_eq!(glance.recorded.map(|record| record.volume), Some("old-u".into()));
+    assert_eq!(book.key("u").as_deref(), Some("old-u"), "the name it was asked for under");
+    // What comes to light later is open at once.
+    book.observe(Sighting::Applied(marked("v", DRIVER)));
+    assert!(book.standing("v").unwrap().open);
+    assert_eq!(book.glance("v").unwrap().doubt, Doubt::Volume);
+}
+
+#[tokio::test]
+async fn another_drivers_mark_is_of_no_interest() {
+    let book = book();
+    book.start_working();
+    let mut foreign = marked("u", "other.example.com");
+    foreign.spec.volume_name = Some("pv".into());
+    assert!(book.observe(Sighting::Applied(foreign)).is_empty() && book.is_empty());
+}
+
+#[tokio::test]
+async fn a_marked_claim_is_kept_when_it_is_bound_until_its_mark_goes() {
+    let book = book();
+    book.start_working();
+    let mut claim = marked("u", DRIVER);
+    book.observe(Sighting::Applied(claim.clone()));
+    assert_eq!(book.volume_passes(&volume("old-u", "u")), Some("u".into()), "its mark can go");
+    claim.spec.volume_name = Some("old-u".into());
+    assert_eq!(book.observe(Sighting::Applied(claim.clone())), ["u"]);
+    let standing = book.standing("u").unwrap();
+    assert!(standing.marked && !standing.open && standing.demand == Demand::Withdrawn);
+    claim.metadata.finalizers = None;
+    book.observe(Sighting::Applied(claim));
+    assert!(book.is_empty());
+}
+
+#[tokio::test]
+async fn our_own_mark_wakes_nobody() {
+    let book = book();
+    book.start_working();
+    book.observe(Sighting::Applied(claim("u")));
+    assert!(book.observe(Sighting::Applied(marked("u", DRIVER))).is_empty());
+    assert!(!book.standing("u").unwrap().open, "it says nothing new of the call");
+    assert!(book.observe(Sighting::Applied(claim("u"))).is_empty());
 }

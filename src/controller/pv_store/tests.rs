@@ -60,6 +60,7 @@ fn judged(found: Option<Value>) -> String {
         Some(Attempt::Saved) => "saved".into(),
         Some(Attempt::Superseded { handle }) => format!("superseded by {handle}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
+        Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
         Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
     }
 }
@@ -82,8 +83,9 @@ async fn what_stands_under_the_name_decides() {
         "waiting for PersistentVolume \"pvc-u\" to go: somebody deleted it (true)"
     );
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
-    let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim (true)";
-    assert_eq!(judged(found("x", "h", false)), stranger);
-    assert_eq!(judged(found("x", "other", true)), stranger);
-    assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), stranger);
+    let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
+    assert_eq!(judged(found("x", "h", false)), format!("{stranger} (true)"));
+    let taken = format!("name taken: {stranger}");
+    assert_eq!(judged(found("x", "other", true)), taken);
+    assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), taken);
 }

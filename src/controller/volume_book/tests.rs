@@ -40,7 +40,7 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_view_is_fresh_once_and_not_for_long() {
     let (book, _) = books();
-    let fresh = || book.glance("pv").unwrap().fresh;
+    let fresh = || book.glance("pv").unwrap().is_fresh();
     book.observe(Sighting::Listed(released("pv")));
     assert!(!fresh(), "a list does not tell how old its news is");
     book.observe(Sighting::Applied(released("pv")));

@@ -228,9 +228,9 @@ async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
         samples += sample.value[0];
         nanos += sample.value[1];
     }
-    // A busy machine gives less than the whole second.
+    // A busy machine gives less than the whole second, an overloaded one next to nothing of it.
     assert!(
-        (10..=150).contains(&samples) && nanos == samples * first.period,
+        (1..=150).contains(&samples) && nanos == samples * first.period,
         "{samples} {nanos} in {:?}",
         first.sample.iter().map(|it| (first.stack(it), it.value.clone())).collect::<Vec<_>>()
     );

@@ -5,7 +5,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use tower::ServiceExt as _;
+
 use super::*;
+use crate::kube_api::testing::request;
 
 /// A directory that goes away with the test.
 struct Directory(PathBuf);
@@ -163,4 +166,62 @@ async fn the_kubeconfigs_proxy_wins_over_the_environments() {
     assert_eq!(proxy("server: https://exempt").await.unwrap(), None);
     let error = proxy("server: https://s, proxy-url: 'ftp://u:hush@p'").await.unwrap_err();
     assert!(error.to_string().starts_with("the kubeconfig's proxy-url is not"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_kubeconfig_is_told_without_its_content() {
+    let directory = Directory::new();
+    let file = |text: &str| directory.file("config", text);
+    for text in [
+        "users: [{name: u, user: {token: hush}}]\nclusters: [",
+        "users:\n- name: u\n  user:\n    token: [hush]\n",
+        "users:\n- name: u\n  user: hush\n",
+        "users:\n- name: u\n  user:\n    token: hush\n   clusters: x\n",
+    ] {
+        let error = load(&resolve("", file(text).to_str().unwrap(), &[])).await.unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(told.contains("line") && !told.contains("hush"), "{told}");
+    }
+}
+
+/// A kubeconfig whose credentials a plugin prints: a shell script.
+async fn with_plugin(directory: &Directory, script: &str) -> kube::Config {
+    let plugin = directory.file("plugin", script);
+    let exec = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: ['{}'], interactiveMode: Never}}",
+        plugin.display()
+    );
+    let text = kubeconfig_text("server: 'https://a'").replace("token: secret", &exec);
+    let file = directory.file("config", &text);
+    load(&resolve("", file.to_str().unwrap(), &[])).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_credential_plugin_prints_is_not_told() {
+    let directory = Directory::new();
+    for (script, why) in [
+        ("echo hush", "no ExecCredential"),
+        ("echo '{\"status\": {\"token\": [\"hush\"]}}'", "no ExecCredential"),
+        ("echo hush; exit 3", "exit status: 3"),
+    ] {
+        let config = with_plugin(&directory, script).await;
+        let error = crate::kube_api::transport(&config).unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(told.contains(why) && !told.contains("hush"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn nor_is_what_it_prints_when_its_token_has_run_out() {
+    let directory = Directory::new();
+    let expired =
+        "echo '{\"kind\": \"ExecCredential\", \"apiVersion\": \"client.authentication.k8s.io/v1\",
+        \"status\": {\"token\": \"t\", \"expirationTimestamp\": \"2000-01-01T00:00:00Z\"}}'";
+    let config = with_plugin(&directory, expired).await;
+    let transport = crate::kube_api::transport(&config).unwrap();
+    directory.file("plugin", "echo hush");
+    let asking = transport.oneshot(request(http::Method::GET, "/version"));
+    let error = asking.await.unwrap_err();
+    let told = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
+    assert!(told.contains("no ExecCredential") && !told.contains("hush"), "{told}");
 }

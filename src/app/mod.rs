@@ -1,0 +1,269 @@
+//! The program: what is started in which order, who is wired to whom, and how it all ends.
+//!
+//! Owns the order of start (driver, HTTP, watches, election, work) and of the end (no new work,
+//! running calls, Lease, events, HTTP). Takes the API server's transport, the driver's connector,
+//! clock, random source and spawner from outside ([`World`]), so that a simulation starts this
+//! very program. Promises that work is done only while the Lease is held, and that whatever ends
+//! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
+//! the exit code to `main`.
+
+mod error;
+mod hand_over;
+mod rights;
+mod settings;
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+pub use self::error::Error;
+use self::{
+    settings::{controller_settings, lane_settings, provisioner_settings},
+    support::{
+        connect, publishing, refuse_unsupported, refuse_unsupported_driver,
+        serves_attributes_classes,
+    },
+};
+use crate::{
+    controller::{self, Controller, classes::Classes},
+    csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
+    csi_provisioner::{Attachments, CsiProvisioner},
+    flags::Flags,
+    http::{self, Routes},
+    kube_api::{Lanes, Reflector, Scope, Transport, events::Recorder, reflector},
+    leader,
+    metrics::Metrics,
+    runtime::{Clock, Gate, Random, Spawner, Tasks},
+};
+
+/// How long the last events may take to get out at the end.
+const LAST_EVENTS: Duration = Duration::from_secs(2);
+
+/// How long open requests to the HTTP server may take at the end.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// What the program takes from outside.
+pub struct World {
+    /// The way to the API server.
+    pub transport: Transport,
+    /// The way to the driver.
+    pub connector: Connector,
+    /// Time that is written down, and time that counts a suspended machine.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub random: Arc<dyn Random>,
+    /// Runs tasks.
+    pub spawner: Arc<dyn Spawner>,
+    /// Where this process runs.
+    pub host: Host,
+}
+
+/// Where this process runs.
+#[derive(Debug, Clone, Default)]
+pub struct Host {
+    /// The machine's or pod's host name.
+    pub name: String,
+    /// The pod's UID, where it could be found out.
+    pub pod_uid: Option<String>,
+    /// The namespace in the environment (`POD_NAMESPACE`).
+    pub pod_namespace: Option<String>,
+    /// The namespace that the service account's files name.
+    pub service_account_namespace: Option<String>,
+}
+
+/// Runs the program until `stop`, or until something ends it.
+///
+/// # Errors
+/// What ended it, when that was not `stop`.
+pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
+    refuse_unsupported(&flags)?;
+    let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
+    tokio::select! {
+        biased;
+        outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
+        // The sender lives in `tasks`: a task's end is all that can be received.
+        Some(ended) = ended.recv() => Err(ended.into()),
+    }
+}
+
+/// Everything that runs, wired up.
+struct Program<'a> {
+    flags: &'a Flags,
+    world: &'a World,
+    metrics: Metrics,
+    gate: Gate,
+    lanes: Lanes,
+    driver: Driver,
+    recorder: Recorder,
+    controller: Controller<CsiProvisioner>,
+    classes: Classes,
+    /// For a driver that attaches volumes: which ones are.
+    attachments: Option<Attachments>,
+    /// Whether classes of volume attributes are looked at.
+    attributes_classes: bool,
+    /// Whether this process leads; always without election.
+    leads: watch::Sender<bool>,
+    health: leader::Health,
+}
+
+impl<'a> Program<'a> {
+    /// From the driver's socket to the end.
+    async fn run(
+        flags: &'a Flags,
+        world: &'a World,
+        tasks: &Tasks,
+        stop: &CancellationToken,
+    ) -> Result<(), Error> {
+        let program = tokio::select! {
+            biased;
+            program = Self::start(flags, world, tasks) => program?,
+            // Nothing is in hand yet.
+            () = stop.cancelled() => return Ok(()),
+        };
+        let server = program.serve(tasks).await?;
+        program.watch(tasks);
+        program.preflight(tasks);
+        let outcome = tokio::select! {
+            biased;
+            outcome = program.work(stop) => outcome,
+            ended = program.driver.clone().watch() => Err(ended.into()),
+        };
+        // Whatever ended it: nothing more is begun, and what was told gets out.
+        program.gate.retire();
+        program.recorder.drain(LAST_EVENTS).await;
+        if let Some(server) = server {
+            server.end().await;
+        }
+        outcome
+    }
+
+    /// Connects to the driver and wires everything up. Nothing is watched or written yet.
+    async fn start(flags: &'a Flags, world: &'a World, tasks: &Tasks) -> Result<Self, Error> {
+        let metrics = Metrics::new()?;
+        let clock = || Arc::clone(&world.clock);
+        let elects = flags.leader_election.is_some();
+        let gate = if elects { Gate::shut(clock()) } else { Gate::open(clock()) };
+        let random = || Arc::clone(&world.random);
+        let lanes = Lanes::new(
+            world.transport.clone(),
+            lane_settings(flags),
+            gate.clone(),
+            random(),
+            &metrics,
+        );
+        let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
+        let driver = connect(flags, world, tasks, &gate, &metrics).await?;
+        let publishing = publishing(flags, &driver, &lanes.objects).await?;
+        refuse_unsupported_driver(flags, &driver, &publishing)?;
+        let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
+        let classes = Classes::default();
+        let settings = provisioner_settings(flags, &driver, world, attributes_classes);
+        let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
+        let attachments = attaches.then(Attachments::default);
+        let provisioner = CsiProvisioner::new(
+            driver.clone(),
+            lanes.objects.clone(),
+            classes.clone(),
+            attachments.clone(),
+            settings,
+        );
+        let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
+        let controller = Controller::new(controller::Parts {
+            provisioner: Arc::new(provisioner),
+            client: lanes.objects.clone(),
+            classes: classes.clone(),
+            events: recorder.from(&component),
+            metrics: metrics.clone(),
+            clock: clock(),
+            random: random(),
+            tasks: tasks.clone(),
+            settings: controller_settings(flags),
+        });
+        let health = leader::Health::new(clock());
+        let leads = watch::Sender::new(!elects);
+        Ok(Self {
+            flags,
+            world,
+            metrics,
+            gate,
+            lanes,
+            driver,
+            recorder,
+            controller,
+            classes,
+            attachments,
+            attributes_classes,
+            leads,
+            health,
+        })
+    }
+
+    /// Starts watching: a standby does this too.
+    fn watch(&self, tasks: &Tasks) {
+        self.controller.watch();
+        if let Some(attachments) = &self.attachments {
+            let reflector = Reflector::new(
+                &self.lanes.objects,
+                Scope::all(),
+                reflector::Settings::default(),
+                Arc::clone(&self.world.random),
+                &self.metrics,
+            );
+            let observer = attachments.observer(self.controller.volume_waker());
+            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
+        }
+    }
+
+    /// Starts the HTTP server, where there is to be one. It serves to the very end, so that the end
+    /// can be watched.
+    async fn serve(&self, tasks: &Tasks) -> Result<Option<Serving>, Error> {
+        let Some(http) = &self.flags.http else { return Ok(None) };
+        let (metrics, health) = (self.metrics.clone(), self.health.clone());
+        let scrapes = metrics.serve()?;
+        let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
+            .check("/healthz", || Ok(()))
+            .check("/readyz", self.controller.readiness());
+        if http.leader_election_check && self.flags.leader_election.is_some() {
+            let check = move || health.check().map_err(|error| error.to_string());
+            routes = routes.check(http::LEADER_ELECTION_CHECK, check);
+        }
+        if http.pprof {
+            routes = routes.profiles(tasks.clone());
+        }
+        let server = http::Server::bind(&http.address, routes).await?;
+        Ok(Some(Serving::start(server, tasks)))
+    }
+}
+
+/// The HTTP server while it runs.
+struct Serving {
+    stop: CancellationToken,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Serving {
+    fn start(server: http::Server, tasks: &Tasks) -> Self {
+        let (stop, (end, ended)) = (CancellationToken::new(), oneshot::channel());
+        let (running, asked) = (server.run(tasks.clone(), stop.clone()), stop.clone());
+        tasks.vital("HTTP server", async move {
+            running.await;
+            // An end that was asked for is none of the kind that ends the process.
+            if asked.is_cancelled() {
+                drop(end);
+                std::future::pending::<()>().await;
+            }
+        });
+        Self { stop, ended }
+    }
+
+    /// Ends it, once open requests are answered or have had their time.
+    async fn end(self) {
+        self.stop.cancel();
+        let _ = timeout(LAST_ANSWERS, self.ended).await;
+    }
+}

@@ -1,0 +1,154 @@
+//! What is known of one claim in work.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use tokio::time::{Duration, Instant};
+
+use super::{
+    super::{
+        claim_state::{ClaimState, Demand},
+        open_calls::Record,
+        ownership::PROVISIONED_BY,
+        provisioner::{Order, Strain},
+    },
+    Doubt, Existence,
+};
+use crate::{
+    kube_api::views::{Claim, View as _, Volume},
+    mutations::{self, Mutation},
+};
+
+/// How long an event counts as told: it leaves the API server after an hour, and a claim that
+/// still waits must not be left without one.
+pub(super) const TOLD: Duration = Duration::from_secs(15 * 60);
+
+/// One claim in work.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// As last seen; kept when the claim is gone, for as long as something is open.
+    pub(super) claim: Arc<Claim>,
+    /// Whether the claim is still of interest.
+    pub(super) interest: Interest,
+    /// The record of an open call that it carries.
+    pub(super) mark: Option<Record>,
+    /// When it was first seen to be deleted.
+    pub(super) deleted: Option<Instant>,
+    pub(super) state: ClaimState,
+    /// The name of its PersistentVolume.
+    pub(super) volume_name: Option<String>,
+    /// What must be read live before the next call that is not a repeat.
+    pub(super) doubt: Doubt,
+    /// What was asked for, while a call is open: it is asked for again (safety rule 4).
+    pub(super) order: Option<Order>,
+    /// How often in a row the open call was asked after.
+    pub(super) polls: u32,
+    /// Of which kinds of unknown end its user was warned since then.
+    pub(super) warned: BTreeSet<Strain>,
+    /// What it waits for beside the driver.
+    pub(super) obstacle: Option<Obstacle>,
+    /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
+    pub(super) shown: bool,
+    pub(super) existence: Existence,
+    /// What the end of its PersistentVolume asks for.
+    pub(super) once_gone: OnceGone,
+    /// When the claim was first seen.
+    pub(super) since: Option<Instant>,
+    /// Whether the audit queued it when nothing else had.
+    pub(super) audited: bool,
+}
+
+/// What becomes of a claim when its PersistentVolume is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum OnceGone {
+    /// Its next event or the audit brings it back, as in the original.
+    #[default]
+    Rests,
+    /// It asks anew: the PersistentVolume was let go of for that.
+    Returns,
+}
+
+/// Why a claim that is there is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Interest {
+    /// It is not, or it is gone.
+    #[default]
+    None,
+    /// It is bound or not ours, but carries our mark of an open call.
+    Marked,
+    /// It is unbound and ours to provision for.
+    Unbound,
+}
+
+/// What keeps a claim from its volume.
+#[derive(Debug)]
+pub(super) struct Obstacle {
+    pub(super) what: String,
+    pub(super) since: Instant,
+    /// When the claim's user was last told.
+    pub(super) told: Option<Instant>,
+    /// Whether somebody sees to it that it is told in time.
+    pub(super) in_time: bool,
+}
+
+impl Obstacle {
+    pub(super) fn new(what: &str) -> Self {
+        Self { what: what.to_owned(), since: Instant::now(), told: None, in_time: false }
+    }
+
+    /// Whether to tell it now: once it has stood for `patience`, and again before its event is
+    /// forgotten.
+    pub(super) fn is_news(&self, patience: Duration) -> bool {
+        match self.told {
+            None => self.since.elapsed() >= patience,
+            Some(told) => told.elapsed() >= TOLD,
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn demand(&self) -> Demand {
+        if self.interest == Interest::Unbound && !self.claim.is_terminating() {
+            Demand::Wanted
+        } else {
+            Demand::Withdrawn
+        }
+    }
+
+    /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open
+    /// one ended.
+    pub(super) fn may_call(&self) -> bool {
+        let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
+        self.state.may_call() && self.doubt == Doubt::None && asked_for
+    }
+
+    /// The record of the open call, while nothing else is known of it; an empty one where even
+    /// that was taken off.
+    pub(super) fn recorded(&self) -> Option<Record> {
+        let unknown = self.order.is_none() && self.state.is_open();
+        unknown.then(|| self.mark.clone().unwrap_or_default())
+    }
+
+    pub(super) fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
+        self.state = transition(std::mem::take(&mut self.state));
+    }
+
+    pub(super) fn volume_seen(&mut self, volume: &Volume) {
+        self.shown = true;
+        // One made by hand that the claim was bound to says nothing of the volume that an open
+        // call may have made.
+        let made = volume.annotation(PROVISIONED_BY).is_some()
+            || self.volume_name.as_deref() == Some(volume.name());
+        if made || !self.state.awaits_answer() {
+            self.advance(|state| state.volume_seen(volume.handle()));
+        }
+    }
+
+    /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
+    pub(super) fn volume_gone(&mut self) -> bool {
+        if !mutations::is_on(Mutation::DoneForgotten) {
+            self.doubt = Doubt::VolumeAndClaim;
+        }
+        self.advance(ClaimState::volume_gone);
+        std::mem::take(&mut self.once_gone) == OnceGone::Returns
+    }
+}

@@ -1,0 +1,167 @@
+//! Which PersistentVolumes stand for the same volume of the driver.
+//!
+//! Owns an index of the driver's PersistentVolumes by handle, of all of them, whatever is due:
+//! deleting a volume that another one stands for would destroy that one's data (safety rule 10).
+//! As there may be a hundred thousand, it keeps eight bytes of each, two hashes; it may therefore
+//! suspect where nothing is shared, and its caller looks live before it says no.
+
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
+
+use crate::kube_api::views::{View as _, Volume};
+
+/// The driver's PersistentVolumes by handle.
+#[derive(Debug, Default)]
+pub(super) struct Handles {
+    known: BTreeSet<Mark>,
+    /// What the list under way has shown so far.
+    listing: Option<Listing>,
+}
+
+#[derive(Debug, Default)]
+struct Listing {
+    shown: BTreeSet<Mark>,
+    /// Whether it holds an object that can't be read, and so does not tell what has vanished.
+    is_partial: bool,
+}
+
+/// What is kept of a PersistentVolume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Mark {
+    handle: u32,
+    owner: u32,
+}
+
+impl Mark {
+    fn of(volume: &Volume) -> Self {
+        Self { handle: hash(volume.handle()), owner: hash(volume.uid()) }
+    }
+}
+
+// === impl Handles ===
+
+impl Handles {
+    /// A new list begins.
+    pub(super) fn restarted(&mut self) {
+        self.listing = Some(Listing::default());
+    }
+
+    /// A PersistentVolume of the driver goes past.
+    pub(super) fn seen(&mut self, volume: &Volume) {
+        let marks = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.shown);
+        marks.insert(Mark::of(volume));
+    }
+
+    /// A PersistentVolume goes past that can't be read.
+    pub(super) fn unreadable(&mut self) {
+        if let Some(listing) = &mut self.listing {
+            listing.is_partial = true;
+        }
+    }
+
+    /// A PersistentVolume of the driver is gone.
+    pub(super) fn deleted(&mut self, volume: &Volume) {
+        let mark = Mark::of(volume);
+        self.known.remove(&mark);
+        if let Some(listing) = &mut self.listing {
+            listing.shown.remove(&mark);
+        }
+    }
+
+    /// The list is whole.
+    pub(super) fn complete(&mut self) {
+        match self.listing.take() {
+            Some(mut listing) if listing.is_partial => self.known.append(&mut listing.shown),
+            Some(listing) => self.known = listing.shown,
+            None => {}
+        }
+    }
+
+    /// Whether another PersistentVolume may have this one's handle.
+    pub(super) fn may_share(&self, volume: &Volume) -> bool {
+        let own = Mark::of(volume);
+        let same = Mark { owner: u32::MIN, ..own }..=Mark { owner: u32::MAX, ..own };
+        let listing = self.listing.as_ref().map(|listing| &listing.shown);
+        let mut marks = std::iter::once(&self.known).chain(listing);
+        marks.any(|marks| marks.range(same.clone()).any(|mark| *mark != own))
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+/// The same in every process; whoever aims at it makes us look, and no more.
+fn hash(text: &str) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    (hasher.finish() >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn volume(uid: &str, handle: &str) -> Volume {
+        let volume = json!({"metadata": {"name": uid, "uid": uid},
+                            "spec": {"csi": {"driver": "d", "volumeHandle": handle}}});
+        serde_json::from_value(volume).unwrap()
+    }
+
+    fn listed(volumes: &[(&str, &str)]) -> Handles {
+        let mut handles = Handles::default();
+        handles.restarted();
+        for (uid, handle) in volumes {
+            handles.seen(&volume(uid, handle));
+        }
+        handles.complete();
+        handles
+    }
+
+    #[test]
+    fn a_handle_is_shared_when_another_volume_has_it() {
+        let mut handles = listed(&[("a", "h"), ("b", "other")]);
+        assert!(!handles.may_share(&volume("a", "h")));
+        assert!(handles.may_share(&volume("unseen", "h")));
+        handles.seen(&volume("a", "h"));
+        assert!(!handles.may_share(&volume("a", "h")), "shown twice, it is still one");
+        handles.seen(&volume("c", "h"));
+        assert!(handles.may_share(&volume("a", "h")));
+        handles.deleted(&volume("c", "h"));
+        assert!(!handles.may_share(&volume("a", "h")));
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_show_is_forgotten_once_it_is_whole() {
+        let mut handles = listed(&[("a", "h"), ("b", "h")]);
+        handles.restarted();
+        handles.seen(&volume("a", "h"));
+        assert!(handles.may_share(&volume("a", "h")), "the list may still show the other one");
+        handles.complete();
+        assert!(!handles.may_share(&volume("a", "h")));
+        assert_eq!(handles.len(), 1);
+    }
+
+    #[test]
+    fn an_unfinished_list_counts_as_far_as_it_has_come() {
+        let mut handles = listed(&[("a", "h")]);
+        handles.restarted();
+        handles.seen(&volume("b", "h"));
+        assert!(handles.may_share(&volume("a", "h")));
+    }
+
+    #[test]
+    fn a_list_with_something_unreadable_proves_no_end() {
+        let mut handles = listed(&[("a", "h"), ("b", "h")]);
+        handles.restarted();
+        handles.seen(&volume("a", "h"));
+        handles.unreadable();
+        handles.complete();
+        assert!(handles.may_share(&volume("a", "h")));
+    }
+}

@@ -1,0 +1,68 @@
+//! How many calls the driver is given at once.
+
+use prometheus::{Error, IntCounterVec, IntGaugeVec};
+
+use super::families::Families;
+
+/// The families about the driver's pace, labelled by kind of call and class.
+#[derive(Debug, Clone)]
+pub struct PacesMetrics {
+    limit: IntGaugeVec,
+    waiting: IntGaugeVec,
+    signs: IntCounterVec,
+}
+
+/// The same for one kind of call.
+#[derive(Debug, Clone)]
+pub struct PaceMetrics {
+    families: PacesMetrics,
+    call: &'static str,
+}
+
+impl PacesMetrics {
+    pub(super) fn new(families: &Families) -> Result<Self, Error> {
+        let labels = ["call", "class"];
+        Ok(Self {
+            limit: families.int_gauge(
+                "provisioner_call_limit",
+                "Calls to the driver that may run at once, by kind of call (create, delete) and class: below --worker-threads while the driver shows overload.",
+                &labels,
+            )?,
+            waiting: families.int_gauge(
+                "provisioner_calls_waiting",
+                "Claims or volumes whose call to the driver waits until others have ended, by kind of call and class.",
+                &labels,
+            )?,
+            signs: families.counter(
+                "provisioner_overload_signs_total",
+                "Calls to the driver whose end brought the limit down, by kind of call and class.",
+                &labels,
+            )?,
+        })
+    }
+
+    /// The metrics of this kind of call.
+    pub fn of(&self, call: &'static str) -> PaceMetrics {
+        PaceMetrics { families: self.clone(), call }
+    }
+
+    /// Forgets how classes stood: told anew of each before a scrape.
+    pub fn clear(&self) {
+        self.limit.reset();
+        self.waiting.reset();
+    }
+}
+
+impl PaceMetrics {
+    /// A call showed that the driver has too much on its hands.
+    pub fn sign(&self, class: &str) {
+        self.families.signs.with_label_values(&[self.call, class]).inc();
+    }
+
+    /// How a class stands now.
+    #[allow(clippy::cast_possible_wrap)] // counts of things in memory
+    pub fn stands(&self, class: &str, limit: usize, waiting: usize) {
+        self.families.limit.with_label_values(&[self.call, class]).set(limit as i64);
+        self.families.waiting.with_label_values(&[self.call, class]).set(waiting as i64);
+    }
+}

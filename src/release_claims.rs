@@ -1,0 +1,253 @@
+//! `csi-provisioner release-claims`: lists the claims that carry the record of an open call, and
+//! lets them go.
+//!
+//! Owns the subcommand: its arguments, its output, its exit codes. For who goes back to a
+//! provisioner that knows nothing of the records, where a claim under our finalizer would hang
+//! for ever once it is deleted. Promises that nothing is written without `--release`, and not
+//! while a replica leads without `--force`. Leaves the edit to `controller::open_calls`, and what
+//! may be left at the driver to the reader: the list names each volume.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use serde_json::Value;
+
+use crate::{
+    controller::open_calls::mark,
+    kube_api::{
+        ApiError, Client, Edited, Name, Scope,
+        views::{Claim, View as _},
+    },
+    leader::{self, LeaseError},
+    runtime::Clock,
+};
+
+/// The subcommand's name: the first argument.
+pub const NAME: &str = "release-claims";
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Request {
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<String>,
+    /// `--master`.
+    pub master: Option<String>,
+    /// `--driver`: only this driver's; all, unless told.
+    pub driver: Option<String>,
+    /// `--leader-election-namespace`: where the Leases are; the pod's own, unless told.
+    pub lease_namespace: Option<String>,
+    /// `--release`: let the claims go.
+    pub release: bool,
+    /// `--force`: even while a replica leads, or when that can't be told.
+    pub force: bool,
+}
+
+/// What to print, and how to exit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Report {
+    /// For stdout, a table.
+    pub text: String,
+    /// What went wrong, for stderr; the exit code is 1 then.
+    pub failures: Vec<String>,
+}
+
+impl Request {
+    /// Reads the arguments after the subcommand's name.
+    ///
+    /// # Errors
+    /// The text to print and the exit code: 2, or 0 where help was asked for.
+    pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, (String, u8)> {
+        let matches = command()
+            .try_get_matches_from(args)
+            .map_err(|error| (error.to_string(), u8::try_from(error.exit_code()).unwrap_or(2)))?;
+        let text = |name| matches.get_one::<String>(name).cloned();
+        Ok(Self {
+            kubeconfig: text("kubeconfig"),
+            master: text("master"),
+            driver: text("driver"),
+            lease_namespace: text("leader-election-namespace"),
+            release: is_set(&matches, "release"),
+            force: is_set(&matches, "force"),
+        })
+    }
+}
+
+fn is_set(matches: &ArgMatches, name: &str) -> bool {
+    matches.get_flag(name)
+}
+
+fn command() -> Command {
+    let text = |name, value, help| Arg::new(name).long(name).value_name(value).help(help);
+    let switch = |name, help| Arg::new(name).long(name).action(ArgAction::SetTrue).help(help);
+    Command::new(NAME)
+        .bin_name("csi-provisioner release-claims")
+        .no_binary_name(true)
+        .disable_version_flag(true)
+        .about("Lists the claims that carry the record of an open CreateVolume, and lets them go")
+        .arg(text("kubeconfig", "path", "Path of a kubeconfig file"))
+        .arg(text("master", "URL", "URL of the API server"))
+        .arg(text("driver", "name", "Only the claims of this CSI driver"))
+        .arg(text(
+            "leader-election-namespace",
+            "name",
+            "Where the Leases of the replicas are [default: the pod's namespace]",
+        ))
+        .arg(switch("release", "Take finalizer and record off the claims"))
+        .arg(switch("force", "Even while a replica leads, or when that can't be told"))
+}
+
+fn claim_key(claim: &Claim) -> String {
+    format!("{}/{}", claim.namespace(), claim.name())
+}
+
+/// A claim that carries a record.
+struct Marked {
+    claim: Claim,
+    driver: String,
+    volume: String,
+    since: String,
+}
+
+/// Lists, and with `--release` lets go. `namespace`: where the Leases are.
+pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Report {
+    let marked = match list(client, request.driver.as_deref()).await {
+        Ok(marked) => marked,
+        Err(error) => {
+            return Report {
+                text: String::new(),
+                failures: vec![format!("cannot list claims: {error}")],
+            };
+        }
+    };
+    let mut text = table(&marked);
+    let mut failures = Vec::new();
+    if request.release {
+        for one in &marked {
+            let name = claim_key(&one.claim);
+            match release(client, clock, request, namespace, one).await {
+                Ok(()) => text += &[&name, " released\n"].concat(),
+                Err(why) => failures.push(format!("{name}: {why}")),
+            }
+        }
+    } else if !marked.is_empty() {
+        text.push_str("Nothing was changed; --release takes finalizer and record off.\n");
+    }
+    Report { text, failures }
+}
+
+async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<Marked>, ApiError> {
+    let mut marked = Vec::new();
+    let visit = |claim: Claim| {
+        if let Some(one) =
+            Marked::of(claim).filter(|one| driver.is_none_or(|name| name == one.driver))
+        {
+            marked.push(one);
+        }
+        ControlFlow::Continue(())
+    };
+    client.list(&Scope::all(), visit).await?;
+    Ok(marked)
+}
+
+impl Marked {
+    fn of(claim: Claim) -> Option<Self> {
+        let record = mark::read(&claim)?;
+        let named = claim.annotation("volume.kubernetes.io/storage-provisioner");
+        let driver = if record.driver.is_empty() {
+            named.unwrap_or_default().to_owned()
+        } else {
+            record.driver
+        };
+        Some(Self { claim, driver, volume: record.volume, since: record.since })
+    }
+
+    fn columns(&self) -> [String; 6] {
+        let deleted = self.claim.metadata.deletion_timestamp.as_ref();
+        [
+            self.claim.namespace().to_owned(),
+            self.claim.name().to_owned(),
+            self.driver.clone(),
+            self.volume.clone(),
+            self.since.clone(),
+            deleted.map(|time| time.0.to_string()).unwrap_or_default(),
+        ]
+        .map(|text| if text.is_empty() { "-".to_owned() } else { text })
+    }
+}
+
+/// One line a claim under a line of headings, in columns.
+fn table(marked: &[Marked]) -> String {
+    if marked.is_empty() {
+        return "No claim carries the record of an open call.\n".to_owned();
+    }
+    let headings =
+        ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "SINCE", "DELETED"].map(str::to_owned);
+    let rows: Vec<[String; 6]> =
+        std::iter::once(headings).chain(marked.iter().map(Marked::columns)).collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.len().max(*width);
+        }
+    }
+    let line = |row: &[String; 6]| {
+        let padded = row.iter().zip(widths).map(|(text, width)| format!("{text:width$}"));
+        format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+async fn release(
+    client: &Client,
+    clock: &dyn Clock,
+    request: &Request,
+    namespace: &str,
+    one: &Marked,
+) -> Result<(), String> {
+    if !request.force {
+        nobody_leads(client, clock, namespace, &one.driver).await?;
+    }
+    let claim = &one.claim;
+    let name =
+        Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
+    match client.edit::<Claim>(name, claim.uid(), mark::take_off).await {
+        Ok(Edited::Written(_) | Edited::Unchanged(_) | Edited::Gone) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Refuses while somebody holds the driver's Lease: such a replica would record its calls anew.
+async fn nobody_leads(
+    client: &Client,
+    clock: &dyn Clock,
+    namespace: &str,
+    driver: &str,
+) -> Result<(), String> {
+    let name = leader::lease_name(driver);
+    match leader::Leases::get(client, namespace, &name).await {
+        Err(LeaseError::NotFound) => Ok(()),
+        Err(error) => Err(format!(
+            "cannot tell whether a replica leads ({error}); --force releases all the same"
+        )),
+        Ok(lease) => match holder(&lease, clock.wall()) {
+            None => Ok(()),
+            Some(holder) => Err(format!(
+                "{holder} leads by the Lease {namespace}/{name}: scale the provisioner to 0 first, or use --force"
+            )),
+        },
+    }
+}
+
+/// Who holds the Lease at `now`; one that does not say until when is held.
+fn holder(lease: &Value, now: jiff::Timestamp) -> Option<&str> {
+    let spec = lease.get("spec")?;
+    let holder = spec.get("holderIdentity")?.as_str().filter(|holder| !holder.is_empty())?;
+    let renewed = spec.get("renewTime").and_then(Value::as_str).and_then(|time| time.parse().ok());
+    let seconds = spec.get("leaseDurationSeconds").and_then(Value::as_u64);
+    let (Some(renewed), Some(seconds)) = (renewed, seconds) else { return Some(holder) };
+    let since = Duration::try_from(now.duration_since(renewed)).unwrap_or_default();
+    (since <= Duration::from_secs(seconds)).then_some(holder)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use serde_json::json;
+
+use super::*;
+use crate::kube_api::testing::{Answer, Seen, Server, client, paused_clock};
+
+fn marked(name: &str, driver: &str) -> Value {
+    json!({
+        "metadata": {
+            "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
+            "finalizers": [mark::FINALIZER, "kubernetes.io/pvc-protection"],
+            "annotations": {mark::RECORD: json!({"driver": driver, "volume": "pvc-1", "since": "2026-01-01T00:00:00Z"}).to_string()},
+        },
+        "spec": {},
+    })
+}
+
+/// Two marked claims and one that is not, and a Lease of the driver `d` that is `held`.
+fn server(held: bool) -> Server {
+    let list = json!({"metadata": {}, "items": [marked("a", "d"), marked("b", "other"), {"metadata": {"name": "plain"}}]});
+    let lease = json!({"spec": {"holderIdentity": if held { "pod-1" } else { "" }}});
+    Server::new(move |_, request| match (request.method.as_str(), request.url.as_str()) {
+        ("GET", "/api/v1/persistentvolumeclaims?limit=500") => Answer::json(200, &list),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/d") => {
+            Answer::json(200, &lease)
+        }
+        ("GET", url) if url.contains("/leases/") => Answer::refusal(404, "NotFound", "not found"),
+        ("GET", url) if url.ends_with("/a") => Answer::json(200, &marked("a", "d")),
+        ("GET", url) if url.ends_with("/b") => Answer::json(200, &marked("b", "other")),
+        ("PUT", _) => Answer::json(200, &request.json()),
+        other => panic!("{other:?}"),
+    })
+}
+
+async fn report(server: &Server, arguments: &[&str]) -> Report {
+    let request = Request::parse(arguments.iter().map(ToString::to_string)).unwrap();
+    run(&client(server), &*paused_clock(), &request, "kube-system").await
+}
+
+/// What was put: claims by name.
+fn put(server: &Server) -> Vec<Value> {
+    server.seen().iter().filter(|seen| seen.method == "PUT").map(Seen::json).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_are_listed_and_nothing_is_changed_unless_told() {
+    let server = server(false);
+    let report = report(&server, &[]).await;
+    assert_eq!(
+        report.text,
+        "NAMESPACE  CLAIM  DRIVER  VOLUME  SINCE                 DELETED\n\
+         shop       a      d       pvc-1   2026-01-01T00:00:00Z  -\n\
+         shop       b      other   pvc-1   2026-01-01T00:00:00Z  -\n\
+         Nothing was changed; --release takes finalizer and record off.\n"
+    );
+    assert!(report.failures.is_empty() && put(&server).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn released_claims_lose_our_mark_and_nothing_else() {
+    let server = server(false);
+    let report = report(&server, &["--release", "--driver=d"]).await;
+    assert!(report.text.ends_with("shop/a released\n"), "{}", report.text);
+    let written = put(&server);
+    assert_eq!(written.len(), 1, "only the driver's");
+    assert_eq!(written[0]["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    assert_eq!(written[0]["metadata"]["annotations"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_a_replica_leads_its_claims_stay_unless_forced() {
+    let held = server(true);
+    let refused = report(&held, &["--release"]).await;
+    assert_eq!(refused.failures.len(), 1, "{:?}", refused.failures);
+    assert!(refused.failures[0].starts_with("shop/a: pod-1 leads by the Lease kube-system/d"));
+    assert_eq!(put(&held).len(), 1, "the other driver's is released");
+    let held = server(true);
+    assert!(report(&held, &["--release", "--force"]).await.failures.is_empty());
+    assert_eq!(put(&held).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_listed_is_an_error() {
+    let server = Server::new(|_, _| Answer::refusal(403, "Forbidden", "no"));
+    let report = report(&server, &[]).await;
+    assert!(report.failures[0].starts_with("cannot list claims"), "{:?}", report.failures);
+}
+
+#[test]
+fn a_lease_is_held_until_it_has_run_out() {
+    let at = |second| jiff::Timestamp::from_second(second).unwrap();
+    let lease = |holder: &str| json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": "1970-01-01T00:00:10.000000Z"}});
+    for (lease, now, expected) in [
+        (lease("a"), 10, Some("a")),
+        (lease("a"), 25, Some("a")),
+        (lease("a"), 26, None),
+        (lease(""), 10, None),
+        (json!({"spec": {"holderIdentity": "a"}}), 10, Some("a")),
+        (
+            json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": -1, "renewTime": "?"}}),
+            10,
+            Some("a"),
+        ),
+        (json!({}), 10, None),
+    ] {
+        assert_eq!(holder(&lease, at(now)), expected, "{lease} {now}");
+    }
+}
+
+#[test]
+fn arguments_are_read_and_others_refused() {
+    let parse = |args: &[&str]| Request::parse(args.iter().map(ToString::to_string));
+    assert_eq!(parse(&[]), Ok(Request::default()));
+    let all = parse(&[
+        "--release",
+        "--force",
+        "--driver=d",
+        "--kubeconfig",
+        "k",
+        "--master=m",
+        "--leader-election-namespace=n",
+    ])
+    .unwrap();
+    assert!(all.release && all.force);
+    assert_eq!((all.driver.as_deref(), all.lease_namespace.as_deref()), (Some("d"), Some("n")));
+    assert_eq!(parse(&["--relase"]).unwrap_err().1, 2);
+    assert_eq!(parse(&["--help"]).unwrap_err().1, 0);
+    assert_eq!(parse(&["claim"]).unwrap_err().1, 2);
+}

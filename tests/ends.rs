@@ -1,0 +1,108 @@
+//! The real binary ends when it is told to, whatever it is doing, and can be looked at until then.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code)] // other tests share it
+#[path = "walk/process.rs"]
+mod process;
+
+use std::{fs, time::Duration};
+
+use process::{Directory, Provisioner};
+use serde_json::json;
+use testkit::{
+    apiserver::serve::{Served, Settings},
+    driver::{Host, Script, Scripted},
+    player::free_port,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::Instant,
+};
+
+/// A plugin for credentials that takes its time, and says when it began.
+fn kubeconfig(began: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         clusters: [{{name: k, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n\
+         users:\n- name: u\n  user:\n    exec:\n      apiVersion: client.authentication.k8s.io/v1\n      \
+         command: /bin/sh\n      args: [-c, 'echo > {began}; exec /bin/sleep 5']\n      interactiveMode: Never\n"
+    )
+}
+
+#[tokio::test]
+async fn a_signal_is_heard_before_there_is_a_way_to_the_api_server() {
+    let directory = Directory::new();
+    let (file, began) = (directory.0.join("kubeconfig"), directory.0.join("began"));
+    fs::write(&file, kubeconfig(began.to_str().unwrap())).unwrap();
+    let argument = format!("--kubeconfig={}", file.display());
+    let mut provisioner = Provisioner::start(&[argument], directory.0.join("log"));
+    provisioner.until("the plugin runs", async |_| began.exists()).await;
+    let told = Instant::now();
+    assert_eq!(provisioner.stop().await.code(), Some(0), "{}", provisioner.log());
+    assert!(told.elapsed() < Duration::from_secs(4), "it waited for the plugin");
+}
+
+/// The body that is served at `path`; empty where nobody serves.
+async fn body(port: u16, path: &str) -> String {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else {
+        return String::new();
+    };
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    let _ = stream.write_all(request.as_bytes()).await;
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer).await;
+    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
+    let directory = Directory::new();
+    let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
+    let served = Served::start(settings).await.unwrap();
+    let script = json!({"name": "disk.example.com", "create_volume": [{"delay_ms": 1500}]});
+    let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
+    driver.listen(&directory.0.join("csi.sock")).unwrap();
+    served
+        .api()
+        .create(&json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+            "provisioner": "disk.example.com",
+        }))
+        .unwrap();
+    let driver_annotation = json!({"volume.kubernetes.io/storage-provisioner": "disk.example.com"});
+    served
+        .api()
+        .create(&json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "default", "annotations": driver_annotation},
+            "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                     "resources": {"requests": {"storage": "1Gi"}}},
+        }))
+        .unwrap();
+    let port = free_port().unwrap();
+    let arguments = [
+        format!("--kubeconfig={}", served.layout().kubeconfig("admin").display()),
+        format!("--csi-address={}", directory.0.join("csi.sock").display()),
+        "--leader-election".to_owned(),
+        format!("--http-endpoint=127.0.0.1:{port}"),
+    ];
+    let mut provisioner = Provisioner::start(&arguments, directory.0.join("log"));
+    let runs = "provisioner_csi_calls_in_flight{method_name=\"/csi.v1.Controller/CreateVolume\"} 1";
+    let is_running = async |_: &mut Provisioner| body(port, "/metrics").await.contains(runs);
+    provisioner.until("a call runs", is_running).await;
+
+    let (ended, seen) = tokio::join!(provisioner.stop(), async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        (body(port, "/healthz/leader-election").await, body(port, "/metrics").await)
+    });
+    assert!(ended.success());
+    assert_eq!(seen.0, "ok");
+    assert!(seen.1.contains(runs), "{}", seen.1);
+    assert_eq!(served.api().list("PersistentVolume", "").len(), 1, "the call ran to its end");
+    driver.stop();
+    served.stop().await;
+}

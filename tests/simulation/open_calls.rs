@@ -1,0 +1,383 @@
+//! Open calls outlive the process that made them: the finalizer and the record on the claim.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::apiserver::faults::{Effect, Rule};
+use tokio::time::sleep;
+
+use super::world::{Process, Simulation};
+
+const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
+const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The claim `data`, while it exists.
+fn data(simulation: &Simulation) -> Option<Value> {
+    let claims = simulation.api.list("PersistentVolumeClaim", "sc");
+    claims.into_iter().find(|claim| claim["metadata"]["name"] == "data")
+}
+
+fn is_marked(simulation: &Simulation) -> bool {
+    data(simulation).is_some_and(|claim| {
+        let finalizers = claim["metadata"]["finalizers"].as_array();
+        finalizers.into_iter().flatten().any(|name| name == FINALIZER)
+    })
+}
+
+/// What the claim's record says.
+fn record(simulation: &Simulation) -> Value {
+    let claim = data(simulation).unwrap();
+    let text = claim["metadata"]["annotations"][RECORD].as_str().unwrap_or("null");
+    serde_json::from_str(text).unwrap()
+}
+
+/// Waits until the deleted claim is gone, and its volume with it: by the ordinary release, where
+/// it got a PersistentVolume.
+async fn ends_without_a_leak(simulation: &Simulation, uid: &str) {
+    simulation.until("the claim is gone", |s| data(s).is_none()).await;
+    if simulation.is_saved(uid) {
+        simulation.release(uid);
+    }
+    simulation.until("nothing is left", |s| s.left_at_driver().is_empty()).await;
+    simulation.until("no volume is left", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1, "{}", simulation.trace());
+}
+
+/// Killed after the driver has made the volume, while the claim is in its very first call.
+async fn killed_after_the_answer(flags: &[&str]) -> (Simulation, String) {
+    let simulation = Simulation::new(1);
+    simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Hang));
+    let process = simulation.start_with(flags);
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is made", |s| s.left_at_driver().len() == 1).await;
+    sleep(Duration::from_secs(1)).await;
+    process.kill();
+    simulation.faults().clear();
+    (simulation, uid)
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_a_kill_after_the_answer_and_a_deleted_claim_leak_nothing() {
+    let flags = ["--claim-protection=always"];
+    let (simulation, uid) = killed_after_the_answer(&flags).await;
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(60)).await;
+    simulation.start_with(&flags);
+    ends_without_a_leak(&simulation, &uid).await;
+    let requests = simulation.requests("CreateVolume");
+    assert!(requests.len() == 2 && requests[0] == requests[1], "{requests:?}");
+}
+
+/// Stops the process and waits for its end.
+async fn roll_out(simulation: &Simulation, process: &Process) {
+    process.stop();
+    simulation.until("the process ended", |_| process.outcome().is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn auto_a_call_that_was_aborted_outlives_a_rollout() {
+    for creates in [true, false] {
+        let simulation = Simulation::new(1);
+        let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": creates});
+        simulation.script(json!({"create_volume": [aborted]}));
+        let process = simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the claim is protected", is_marked).await;
+        roll_out(&simulation, &process).await;
+        simulation.delete_claim("data");
+        assert!(data(&simulation).is_some(), "the finalizer holds it");
+        simulation.script(json!({"create_volume": [{}]}));
+        simulation.start();
+        ends_without_a_leak(&simulation, &uid).await;
+    }
+}
+
+/// The driver is still at work when `--shutdown-timeout` ends.
+#[tokio::test(start_paused = true)]
+async fn auto_a_call_that_does_not_end_in_time_is_recorded_before_it_is_cut() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
+    let process = simulation.start_with(&["--timeout=2m", "--shutdown-timeout=5s"]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
+    assert!(!is_marked(&simulation), "nobody knows yet that it will not end");
+    roll_out(&simulation, &process).await;
+    assert!(is_marked(&simulation), "{}", simulation.trace());
+    simulation.delete_claim("data");
+    simulation.start();
+    ends_without_a_leak(&simulation, &uid).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn auto_an_unsaved_volume_outlives_the_process() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 1_000_000);
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    process.kill();
+    simulation.delete_claim("data");
+    simulation.faults().clear();
+    simulation.start();
+    ends_without_a_leak(&simulation, &uid).await;
+}
+
+/// The driver makes too small a volume and does not remove it at once; the process is killed in
+/// between, and the claim deleted.
+#[tokio::test(start_paused = true)]
+async fn auto_a_volume_that_is_being_removed_outlives_the_process() {
+    let simulation = Simulation::new(1);
+    let busy = json!({"error": {"code": "INTERNAL", "message": "busy"}});
+    simulation.script(
+        json!({"create_volume": [{"volume": {"capacity_bytes": 1}}], "delete_volume": [busy]}),
+    );
+    let process = simulation.start();
+    simulation.create_claim("data");
+    simulation.until("its removal was tried", |s| s.calls("DeleteVolume") > 0).await;
+    assert!(is_marked(&simulation), "before the first try");
+    process.kill();
+    simulation.delete_claim("data");
+    simulation.script(json!({"delete_volume": [{}]}));
+    simulation.start();
+    simulation.until("the claim is gone", |s| data(s).is_none()).await;
+    assert_eq!(simulation.left_at_driver(), Vec::<String>::new());
+}
+
+/// How many requests the ordinary life of a claim costs beside the watches.
+async fn writes_to_claims(flags: &[&str]) -> (usize, usize) {
+    let simulation = Simulation::new(1);
+    simulation.start_with(flags);
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    sleep(HOUR).await;
+    bind(&simulation, &uid);
+    sleep(HOUR).await;
+    assert!(!is_marked(&simulation) && record(&simulation).is_null());
+    let requests = |verb| simulation.api_requests(verb, "persistentvolumeclaims");
+    (requests("get"), requests("update"))
+}
+
+/// Binds the claim to its volume, as the cluster does.
+fn bind(simulation: &Simulation, uid: &str) {
+    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ordinary_way_costs_nothing_in_auto_and_two_writes_in_always() {
+    assert_eq!(writes_to_claims(&[]).await, (0, 0));
+    assert_eq!(writes_to_claims(&["--claim-protection=off"]).await, (0, 0));
+    let (gets, updates) = writes_to_claims(&["--claim-protection=always"]).await;
+    assert_eq!((gets, updates), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn always_the_claim_is_protected_before_the_call_and_until_it_is_bound() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    simulation.start_with(&["--claim-protection=always"]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    assert!(is_marked(&simulation));
+    let written = record(&simulation);
+    assert_eq!(written["volume"], format!("pvc-{uid}"));
+    assert_eq!(
+        (&written["class"], &written["driver"]),
+        (&json!("fast"), &json!("disk.example.com"))
+    );
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    sleep(HOUR).await;
+    assert!(is_marked(&simulation), "not bound yet");
+    bind(&simulation, &uid);
+    simulation.until("the mark is gone", |s| !is_marked(s)).await;
+}
+
+/// Without the right to update claims `always` makes no call, and says why; `auto` goes on.
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_mark_stops_always_and_nothing_else() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("update", "persistentvolumeclaims", 1_000_000);
+    simulation.start_with(&["--claim-protection=always"]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(told[0].starts_with("cannot put the finalizer"), "{told:?}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+    simulation.faults().clear();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+
+    let simulation = Simulation::new(1);
+    simulation.refuse("update", "persistentvolumeclaims", 1_000_000);
+    let aborted = json!({"times": 5, "error": {"code": "ABORTED", "message": "busy"}});
+    simulation.script(json!({"create_volume": [aborted, {}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+}
+
+/// A protected claim that is deleted, with a driver that never says how its call ended.
+async fn deleted_under_a_dead_driver(flags: &[&str]) -> Simulation {
+    let simulation = Simulation::new(1);
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}});
+    simulation.script(json!({"create_volume": [aborted]}));
+    simulation.start_with(flags);
+    simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    simulation.delete_claim("data");
+    simulation
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_claim_is_let_go_with_a_warning_when_its_time_is_over() {
+    let simulation = deleted_under_a_dead_driver(&[]).await;
+    sleep(Duration::from_secs(59 * 60)).await;
+    assert!(is_marked(&simulation), "not yet");
+    simulation.until("the claim is gone", |s| data(s).is_none()).await;
+    let calls = simulation.calls("CreateVolume");
+    sleep(HOUR).await;
+    assert_eq!(simulation.calls("CreateVolume"), calls, "it is followed no longer");
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_time_out_a_deleted_claim_is_kept_for_ever() {
+    let simulation = deleted_under_a_dead_driver(&["--claim-protection-timeout=0"]).await;
+    sleep(HOUR * 5).await;
+    assert!(is_marked(&simulation));
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_final_answers_let_a_deleted_claim_go() {
+    let simulation = deleted_under_a_dead_driver(&[]).await;
+    let refused = json!({"error": {"code": "INTERNAL", "message": "no"}});
+    simulation.script(json!({"create_volume": [refused]}));
+    simulation.until("the claim is gone", |s| data(s).is_none()).await;
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(!told.iter().any(|text| text.contains("may be left")), "{told:?}");
+}
+
+/// What we write on a claim is no reason to ask its driver sooner.
+#[tokio::test(start_paused = true)]
+async fn the_mark_does_not_hurry_the_polls() {
+    let calls_in_a_minute = async |flags: &[&str]| {
+        let simulation = Simulation::new(1);
+        let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}});
+        simulation.script(json!({"create_volume": [aborted]}));
+        simulation.start_with(flags);
+        simulation.create_claim("data");
+        sleep(Duration::from_secs(60)).await;
+        simulation.calls("CreateVolume")
+    };
+    let unmarked = calls_in_a_minute(&["--claim-protection=off"]).await;
+    assert_eq!(calls_in_a_minute(&[]).await, unmarked);
+}
+
+/// Aborted, then the process ends and the claim is deleted; the class meanwhile is `changed`.
+async fn with_another_class(changed: impl FnOnce(&Simulation)) -> (Simulation, String) {
+    let simulation = Simulation::new(1);
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
+    simulation.script(json!({"create_volume": [aborted]}));
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    roll_out(&simulation, &process).await;
+    simulation.delete_claim("data");
+    changed(&simulation);
+    simulation.script(json!({"create_volume": [{}]}));
+    simulation.start();
+    (simulation, uid)
+}
+
+fn class(policy: &str, parameters: &Value) -> Value {
+    json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+           "provisioner": super::world::DRIVER, "reclaimPolicy": policy, "parameters": parameters})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
+    let replace = |simulation: &Simulation| {
+        simulation.api.delete("StorageClass", "", "fast").unwrap();
+        simulation.api.create(&class("Delete", &json!({"pool": "other"}))).unwrap();
+    };
+    let (simulation, uid) = with_another_class(replace).await;
+    simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
+    sleep(Duration::from_secs(600)).await;
+    let before = simulation.requests("CreateVolume");
+    assert!(before.iter().all(|request| request == &before[0]), "{before:?}");
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(told.iter().any(|text| text.contains("was replaced by another")), "{told:?}");
+
+    // Made again as it was, the class serves.
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    simulation.api.create(&class("Delete", &json!({}))).unwrap();
+    ends_without_a_leak(&simulation, &uid).await;
+}
+
+/// The class says Retain by now: what is made for the deleted claim stays, with its PersistentVolume.
+#[tokio::test(start_paused = true)]
+async fn retain_wins_for_a_volume_that_a_later_process_saves() {
+    let keep = |simulation: &Simulation| {
+        simulation.api.delete("StorageClass", "", "fast").unwrap();
+        simulation.api.create(&class("Retain", &json!({}))).unwrap();
+    };
+    let (simulation, uid) = with_another_class(keep).await;
+    simulation.until("the claim is gone", |s| data(s).is_none()).await;
+    simulation.release(&uid);
+    sleep(HOUR).await;
+    assert_eq!(simulation.volumes()[0]["spec"]["persistentVolumeReclaimPolicy"], "Retain");
+    assert_eq!((simulation.left_at_driver().len(), simulation.calls("DeleteVolume")), (1, 0));
+}
+
+/// A standby knows the claim from before the leader recorded its call.
+#[tokio::test(start_paused = true)]
+async fn a_standby_follows_what_the_leader_recorded() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected("a");
+    simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    sleep(Duration::from_secs(5)).await;
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
+    simulation.script(json!({"create_volume": [aborted]}));
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    first.kill();
+    simulation.delete_claim("data");
+    simulation.script(json!({"create_volume": [{}]}));
+    ends_without_a_leak(&simulation, &uid).await;
+}
+
+/// The prefix of names was changed: the open call is asked after under the name it has.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_keeps_its_name_when_the_flags_change() {
+    let simulation = Simulation::new(1);
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
+    simulation.script(json!({"create_volume": [aborted]}));
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    roll_out(&simulation, &process).await;
+    simulation.script(json!({"create_volume": [{}]}));
+    simulation.start_with(&["--volume-name-prefix=new"]);
+    simulation.until("the volume is saved under its name", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+/// Marks of other drivers' provisioners are theirs.
+#[tokio::test(start_paused = true)]
+async fn another_drivers_open_call_is_left_alone() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let mut claim = super::world::claim("data");
+    claim["metadata"]["finalizers"] = json!([FINALIZER]);
+    claim["metadata"]["annotations"] = json!({
+        "volume.kubernetes.io/storage-provisioner": "other.example.com",
+        RECORD: r#"{"driver":"other.example.com"}"#,
+    });
+    simulation.api.create(&claim).unwrap();
+    simulation.delete_claim("data");
+    sleep(HOUR * 3).await;
+    assert!(is_marked(&simulation));
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}

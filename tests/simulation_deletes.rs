@@ -1,0 +1,441 @@
+//! Volumes on their way out, in simulated time: deleted once, when nothing keeps them, and never
+//! when somebody else's data would go with them.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+use tokio::time::{Instant, sleep};
+use world::{DRIVER, Simulation};
+
+const FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
+/// A PersistentVolume of the driver for a claim that is gone.
+fn volume(name: &str, handle: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume",
+        "metadata": {"name": name, "finalizers": [FINALIZER],
+                     "annotations": {"pv.kubernetes.io/provisioned-by": DRIVER}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": DRIVER, "volumeHandle": handle},
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "sc", "name": "gone", "uid": format!("claim-of-{name}")},
+        },
+    })
+}
+
+/// What was told about an object without a namespace: type, reason and message with its count.
+fn told(simulation: &Simulation, about: &str) -> Vec<(String, String, String, u64)> {
+    let events = simulation.api.list("Event", "default");
+    let about = events.iter().filter(|event| event["involvedObject"]["name"] == about);
+    let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let one = |event: &Value| {
+        let count = event["count"].as_u64().unwrap_or(1);
+        (text(event, "type"), text(event, "reason"), text(event, "message"), count)
+    };
+    about.map(one).collect()
+}
+
+fn exists(simulation: &Simulation, name: &str) -> bool {
+    simulation.volumes().iter().any(|volume| volume["metadata"]["name"] == name)
+}
+
+mod handles {
+    use super::*;
+
+    /// An admin made a second PersistentVolume of the same volume, to keep its data.
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_that_another_one_stands_for_is_not_deleted() {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("ours", "shared")).unwrap();
+        let mut kept = volume("kept", "shared");
+        kept["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
+        kept["metadata"]["annotations"] = json!({});
+        kept["metadata"]["finalizers"] = json!([]);
+        simulation.api.create(&kept).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        simulation.phase("ours", "Released");
+        simulation.until("it is told", |s| s.has_cluster_event("ours", "VolumeFailedDelete")).await;
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        let (_, _, text, _) = told(&simulation, "ours").remove(0);
+        assert!(text.contains(r#"PersistentVolume "kept""#), "{text}");
+
+        simulation.api.delete("PersistentVolume", "", "kept").unwrap();
+        let start = Instant::now();
+        simulation.until("it is deleted", |s| !exists(s, "ours")).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "woken: {:?}", start.elapsed());
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// Both were there at the start: a list shows them as a watch does.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_started_first() {
+        let simulation = Simulation::new(1);
+        for name in ["one", "two"] {
+            simulation.api.create(&volume(name, "shared")).unwrap();
+            simulation.phase(name, "Released");
+        }
+        simulation.start();
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        for name in ["one", "two"] {
+            assert!(simulation.has_cluster_event(name, "VolumeFailedDelete"));
+        }
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        simulation.api.merge("PersistentVolume", "", "one", &retain).unwrap();
+        simulation.api.delete("PersistentVolume", "", "one").unwrap();
+        simulation.until("both are gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// The same handle of another driver is another volume.
+    #[tokio::test(start_paused = true)]
+    async fn another_drivers_handle_is_no_matter() {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("ours", "1")).unwrap();
+        let mut other = volume("theirs", "1");
+        other["spec"]["csi"]["driver"] = json!("other.example.com");
+        other["metadata"]["annotations"] = json!({});
+        simulation.api.create(&other).unwrap();
+        simulation.start();
+        simulation.phase("ours", "Released");
+        simulation.until("it is deleted", |s| !exists(s, "ours")).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+}
+
+mod detach {
+    use super::*;
+
+    fn attachment(volume: &str, node: &str) -> Value {
+        json!({
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment",
+            "metadata": {"name": format!("{volume}-{node}")},
+            "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}},
+        })
+    }
+
+    fn attaching() -> Simulation {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"]}));
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
+        simulation.api.create(&secret).unwrap();
+        let mut volume = volume("pv", "h");
+        let annotations = &mut volume["metadata"]["annotations"];
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+        simulation.api.create(&volume).unwrap();
+        simulation
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attached_volume_is_deleted_within_a_second_of_its_detachment() {
+        let simulation = attaching();
+        for node in ["n1", "n2"] {
+            simulation.api.create(&attachment("pv", node)).unwrap();
+        }
+        simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(1200)).await;
+        let waits = (
+            "Normal".into(),
+            "WaitingForDetach".into(),
+            "waiting for detach from node n1".into(),
+            1,
+        );
+        assert_eq!(told(&simulation, "pv"), [waits], "once, and no warning");
+        simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert_eq!(simulation.api_requests("get", "secrets"), 0);
+
+        simulation.api.delete("VolumeAttachment", "", "pv-n2").unwrap();
+        let start = Instant::now();
+        simulation.until("it is deleted", |s| s.calls("DeleteVolume") == 1).await;
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(told(&simulation, "pv").len(), 1);
+    }
+
+    /// Attached while the secret is read: looked at again right before the call.
+    #[tokio::test(start_paused = true)]
+    async fn attached_at_the_last_moment_it_is_not_deleted() {
+        let simulation = attaching();
+        simulation
+            .faults()
+            .add(Rule::on("get", "secrets", Effect::Delay(Duration::from_secs(5))).times(1));
+        simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(1)).await; // its secret is asked for
+        simulation.api.create(&attachment("pv", "n1")).unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    }
+}
+
+mod newest_view {
+    use super::*;
+
+    /// The policy changes while the secret is read slowly: Retain wins.
+    #[tokio::test(start_paused = true)]
+    async fn after_a_slow_secret_the_volume_is_looked_at_again() {
+        let simulation = Simulation::new(1);
+        let mut pv = volume("pv", "h");
+        let annotations = &mut pv["metadata"]["annotations"];
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+        simulation.api.create(&pv).unwrap();
+        simulation
+            .faults()
+            .add(Rule::on("get", "secrets", Effect::Delay(Duration::from_secs(5))).times(1));
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(1)).await; // its secret is asked for
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        simulation.unwatched(|s| {
+            s.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+        });
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert!(exists(&simulation, "pv"));
+    }
+
+    /// A secret that can't be read now is told and tried again; one that is missing or forbidden is
+    /// passed over, as in the original.
+    #[tokio::test(start_paused = true)]
+    async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
+        for (code, passed_over) in [(500, false), (503, false), (403, true), (404, true)] {
+            let simulation = Simulation::new(1);
+            let mut pv = volume("pv", "h");
+            let annotations = &mut pv["metadata"]["annotations"];
+            annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+            annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+            simulation.api.create(&pv).unwrap();
+            let kinds = simulation.api.kinds();
+            let kind = kinds.iter().find(|kind| kind.plural == "secrets").unwrap();
+            let status = match code {
+                403 => Some(Status::forbidden(kind, "s", "no")),
+                404 => None,
+                _ => Some(Status::internal("no")),
+            };
+            if let Some(status) = status {
+                let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
+                simulation.api.create(&secret).unwrap();
+                simulation.faults().add(Rule::on("get", "secrets", Effect::Answer(status)));
+            }
+            simulation.start();
+            simulation.phase("pv", "Released");
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(simulation.calls("DeleteVolume"), usize::from(passed_over), "{code}");
+            assert_eq!(
+                simulation.has_cluster_event("pv", "VolumeFailedDelete"),
+                !passed_over,
+                "{code}"
+            );
+            simulation.faults().clear();
+            simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+            let with = simulation.requests("DeleteVolume").remove(0)["secrets"].clone();
+            assert_eq!(with != Value::Null && with != json!({}), !passed_over, "{code}: {with}");
+        }
+    }
+}
+
+/// The finalizer comes off whatever else is written to the PersistentVolume meanwhile.
+mod other_writers {
+    use super::*;
+
+    const OTHERS: &str = "external-attacher/disk-example-com";
+
+    #[tokio::test(start_paused = true)]
+    async fn another_finalizer_keeps_its_place_and_only_ours_goes() {
+        let simulation = Simulation::new(1);
+        let mut pv = volume("pv", "h");
+        pv["metadata"]["finalizers"] = json!([OTHERS, FINALIZER, "kubernetes.io/pv-protection"]);
+        simulation.api.create(&pv).unwrap();
+        simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(10)).await;
+        let left = simulation.volumes().remove(0)["metadata"]["finalizers"].clone();
+        assert_eq!(left, json!([OTHERS, "kubernetes.io/pv-protection"]));
+        let none = json!({"metadata": {"finalizers": null}});
+        simulation.api.merge("PersistentVolume", "", "pv", &none).unwrap();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// Before the patch, and between its failures.
+    #[tokio::test(start_paused = true)]
+    async fn whatever_the_patch_is_answered() {
+        for (effect, times) in [
+            (Effect::CutAfter, 1),
+            (Effect::CutBefore, 3),
+            (Effect::Answer(Status::new(409, "Conflict", "modified")), 3),
+            (Effect::Answer(Status::new(422, "Invalid", "no")), 3),
+            (Effect::AnswerAfter(Status::new(500, "InternalError", "no")), 1),
+            (Effect::Hang, 1),
+            (Effect::Delay(Duration::from_secs(20)), 1),
+        ] {
+            let simulation = Simulation::new(1);
+            let mut pv = volume("pv", "h");
+            pv["metadata"]["finalizers"] = json!([OTHERS, FINALIZER]);
+            simulation.api.create(&pv).unwrap();
+            let what = format!("{effect:?}");
+            simulation.faults().add(Rule::on("patch", "persistentvolumes", effect).times(times));
+            simulation.start();
+            simulation.phase("pv", "Released");
+            simulation
+                .until("the DELETE is done", |s| {
+                    s.volumes().iter().any(|v| !v["metadata"]["deletionTimestamp"].is_null())
+                })
+                .await;
+            let others = json!({"metadata": {"labels": {"touched": "yes"}}});
+            simulation.api.merge("PersistentVolume", "", "pv", &others).unwrap();
+            sleep(Duration::from_secs(120)).await;
+            let left = simulation.volumes().remove(0)["metadata"]["finalizers"].clone();
+            assert_eq!(left, json!([OTHERS]), "{what}");
+            assert_eq!(simulation.calls("DeleteVolume"), 1, "{what}");
+        }
+    }
+}
+
+/// PersistentVolumes that somebody deletes before their claims are bound to them.
+mod unbound {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn its_claim_gets_another_persistent_volume_of_the_same_volume() {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let first = simulation.volumes().remove(0);
+        let name = format!("pvc-{uid}");
+        simulation.api.delete("PersistentVolume", "", &name).unwrap();
+        let another = |s: &Simulation| {
+            s.is_saved(&uid) && s.volumes()[0]["metadata"]["uid"] != first["metadata"]["uid"]
+        };
+        let start = Instant::now();
+        simulation.until("the claim has another one", another).await;
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!(simulation.volumes()[0]["spec"]["csi"], first["spec"]["csi"]);
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert!(simulation.has_cluster_event(&name, "DeletedBeforeBound"));
+    }
+
+    /// Once the claim is gone as well, the volume goes the ordinary way.
+    #[tokio::test(start_paused = true)]
+    async fn without_its_claim_it_waits_to_be_released() {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        simulation.delete_claim("data");
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert!(simulation.is_saved(&uid), "our finalizer holds it");
+        simulation.release(&uid);
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+        assert!(simulation.left_at_driver().is_empty());
+    }
+
+    /// It was deleted while nobody worked.
+    #[tokio::test(start_paused = true)]
+    async fn a_start_finds_it() {
+        let simulation = Simulation::new(1);
+        let process = simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let before = simulation.volumes()[0]["metadata"]["uid"].clone();
+        process.kill();
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        simulation.start();
+        simulation
+            .until("the claim has another one", |s| {
+                s.is_saved(&uid) && s.volumes()[0]["metadata"]["uid"] != before
+            })
+            .await;
+        assert_eq!(simulation.left_at_driver().len(), 1);
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+    }
+}
+
+/// Volumes that were there before the program and lack its finalizer.
+mod adoption {
+    use super::*;
+
+    fn is_adopted(volume: &Value) -> bool {
+        volume["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!(FINALIZER)))
+    }
+
+    fn adopted(simulation: &Simulation) -> usize {
+        simulation.volumes().iter().filter(|volume| is_adopted(volume)).count()
+    }
+
+    fn existing(count: usize) -> Simulation {
+        let simulation = Simulation::new(1);
+        for number in 0..count {
+            let name = format!("old-{number}");
+            let mut old = volume(&name, &name);
+            old["metadata"]["finalizers"] = json!([]);
+            simulation.api.create(&old).unwrap();
+            simulation.phase(&name, "Bound");
+        }
+        simulation
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_are_adopted_at_twenty_a_second() {
+        let simulation = existing(100);
+        simulation.start();
+        sleep(Duration::from_secs(3)).await;
+        assert!((40..=61).contains(&adopted(&simulation)), "{}", adopted(&simulation));
+        sleep(Duration::from_secs(4)).await;
+        assert_eq!(adopted(&simulation), 100);
+    }
+
+    /// A claim is served at once, however many wait to be adopted.
+    #[tokio::test(start_paused = true)]
+    async fn behind_all_other_work() {
+        let simulation = existing(100);
+        simulation.start();
+        simulation.until("it has begun", |s| adopted(s) > 0).await;
+        let uid = simulation.create_claim("data");
+        let start = Instant::now();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
+        assert!(adopted(&simulation) < 50);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_bound_later_is_adopted_at_once() {
+        let simulation = Simulation::new(1);
+        let mut late = volume("late", "late");
+        late["metadata"]["finalizers"] = json!([]);
+        simulation.api.create(&late).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(adopted(&simulation), 0);
+        simulation.phase("late", "Bound");
+        sleep(Duration::from_millis(200)).await;
+        assert_eq!(adopted(&simulation), 1);
+    }
+}
