@@ -138,7 +138,8 @@ impl Entry {
         // call may have made.
         let made = volume.annotation(PROVISIONED_BY).is_some()
             || self.volume_name.as_deref() == Some(volume.name());
-        if made || !self.state.awaits_answer() {
+        let may_be_open = self.state.awaits_answer() || self.mark.is_some();
+        if made || !may_be_open {
             self.advance(|state| state.volume_seen(volume.handle()));
         }
     }

@@ -368,8 +368,8 @@ fn what_the_audit_queued_is_told_once() {
     assert!(!book.take_audited("nobody"));
 }
 
-#[test]
-fn a_volume_made_by_hand_closes_no_open_call() {
+#[tokio::test]
+async fn a_volume_made_by_hand_closes_no_open_call() {
     for (state, name, kept) in
         [("open", "by-hand", true), ("open", "pvc-u", false), ("none", "by-hand", false)]
     {
@@ -407,6 +407,15 @@ async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
     book.observe(Sighting::Applied(marked("v", DRIVER)));
     assert!(book.standing("v").unwrap().open);
     assert_eq!(book.glance("v").unwrap().doubt, Doubt::Volume);
+}
+
+#[tokio::test]
+async fn a_volume_made_by_hand_closes_no_recorded_call() {
+    let book = book();
+    book.observe(Sighting::Listed(marked("u", DRIVER)));
+    book.volume_passes(&volume("by-hand", "u"));
+    book.start_working();
+    assert!(book.standing("u").unwrap().open);
 }
 
 #[tokio::test]
