@@ -3,15 +3,22 @@
 //! Owns their list and the choice of one. Without the feature `mutations`, which no shipped build
 //! has, [`is_on`] is the constant `false`, and what asks it compiles to the program as it is.
 
+/// The driver's name in the simulation, for a defect that needs one.
+pub const SIMULATED_DRIVER: &str = "disk.example.com";
+
 /// A defect of the program, each a rule of its own that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
+    /// A claim is marked only once its first call has ended.
+    MarkedLate,
     /// A status made on this side of the connection counts as the driver's word.
     LocalStatusIsFinal,
     /// A final answer closes a call that was open before it.
     FinalClosesOpenCall,
     /// A PersistentVolume whose name is taken counts as saved.
     ConflictIsSuccess,
+    /// A volume whose PersistentVolume's name is taken is removed.
+    ConflictIsDelete,
     /// A volume that cannot be used is removed without looking whose it is.
     DiscardUnseen,
     /// Creating and deleting one volume exclude each other no longer.
@@ -22,30 +29,38 @@ pub enum Mutation {
     DoneForEver,
     /// PersistentVolumes are listed without waiting for the claims.
     VolumesListedFirst,
+    /// A claim's PersistentVolume is known by its name alone.
+    KnownByName,
     /// What the driver has deleted it is asked to delete again.
     DeleteTwice,
     /// A volume is deleted on an old view.
     DeleteUnseen,
     /// A PersistentVolume is deleted by its name alone.
     DeleteWithoutUid,
+    /// What another attacher has attached may be deleted.
+    AttachmentsByAttacher,
     /// The Lease is released while calls are in flight.
     ReleaseInFlight,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
+        Self::MarkedLate,
         Self::LocalStatusIsFinal,
         Self::FinalClosesOpenCall,
         Self::ConflictIsSuccess,
+        Self::ConflictIsDelete,
         Self::DiscardUnseen,
         Self::SeparateKeys,
         Self::DoneForgotten,
         Self::DoneForEver,
         Self::VolumesListedFirst,
+        Self::KnownByName,
         Self::DeleteTwice,
         Self::DeleteUnseen,
         Self::DeleteWithoutUid,
+        Self::AttachmentsByAttacher,
         Self::ReleaseInFlight,
     ];
 }

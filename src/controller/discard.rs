@@ -54,7 +54,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         order: &Order,
         leftover: &Leftover,
     ) -> Result<Option<String>, ApiError> {
-        if mutations::is_on(Mutation::DiscardUnseen) {
+        let unseen = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
+        if unseen.into_iter().any(mutations::is_on) {
             return Ok(None);
         }
         if self.store.holds(&leftover.handle) {

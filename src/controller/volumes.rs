@@ -5,7 +5,7 @@
 //! that a driver which has deleted a volume is not asked again, and that only our finalizer is
 //! taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
@@ -63,8 +63,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Verdict {
         let look = self.pace.look(name);
-        let key = if mutations::is_on(Mutation::SeparateKeys) { "" } else { name };
-        let _held = self.exclusive.hold(key).await;
+        let _held = self.exclusive.hold(&key(name)).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else { return Verdict::Done };
         let claim = glance.volume.spec.claim_ref.as_ref();
@@ -313,6 +312,14 @@ impl<P: Provisioner> VolumeWorker<P> {
         self.metrics.delete_failed(class_label(volume));
         Verdict::Retry
     }
+}
+
+/// The key under which one actor at a time works on the volume: that of its claim.
+fn key(name: &str) -> Cow<'_, str> {
+    if mutations::is_on(Mutation::SeparateKeys) {
+        return format!("{name} to be deleted").into();
+    }
+    name.into()
 }
 
 /// How metrics name the volume's class: by its field alone, as in the original and as for claims.

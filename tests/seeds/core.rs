@@ -17,7 +17,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{ledger::Ledger, plan::Plan, storage::Storage};
 
 /// The driver's name.
-pub(crate) const DRIVER: &str = "disk.example.com";
+pub(crate) const DRIVER: &str = csi_provisioner::mutations::SIMULATED_DRIVER;
 
 /// The namespace of claims and secrets.
 pub(crate) const NAMESPACE: &str = "work";

@@ -107,6 +107,11 @@ impl Inner {
         running.spawn(task);
     }
 
+    /// Whether there is neither an image of this name nor a call that could still make it.
+    fn has_nothing_of(&self, name: &str) -> bool {
+        self.core.storage.get(name).is_none() && !self.locks.lock().contains(name)
+    }
+
     fn lock(&self, key: &str) -> Answer<()> {
         if self.locks.lock().insert(key.to_owned()) {
             return Ok(());
@@ -260,7 +265,7 @@ impl Backend for Driver {
             .await;
         let (result, nothing_left) = match &answer {
             Ok(_) => (Code::Ok, false),
-            Err(status) => (status.code(), core.storage.get(&name).is_none()),
+            Err(status) => (status.code(), self.0.has_nothing_of(&name)),
         };
         core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
         core.ledger.create_ended(&name, nothing_left);

@@ -73,6 +73,9 @@ async fn come_to_rest(core: &Core) {
         sleep(Duration::from_secs(10)).await;
         core.observe();
         let unrest = rest::unrest(core);
+        if !unrest.is_empty() && start.elapsed().as_secs() % 120 < 10 {
+            users::mend(core);
+        }
         quiet = if unrest.is_empty() { quiet + 1 } else { 0 };
         if start.elapsed() > PATIENCE {
             for what in unrest {

@@ -128,6 +128,15 @@ impl Entry {
         unknown.then(|| self.mark.clone().unwrap_or_default())
     }
 
+    /// The call that an earlier process recorded is open, unless the claim is bound to that very
+    /// volume: then it was saved, even if it is gone by now (safety rule 6).
+    pub(super) fn take_up_record(&mut self) {
+        let saved = !self.claim.is_unbound() && self.claim.spec.volume_name == self.volume_name;
+        if self.mark.is_some() && !saved {
+            self.advance(ClaimState::recorded);
+        }
+    }
+
     pub(super) fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
         self.state = transition(std::mem::take(&mut self.state));
     }

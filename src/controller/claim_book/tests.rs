@@ -418,6 +418,22 @@ async fn a_volume_made_by_hand_closes_no_recorded_call() {
     assert!(book.standing("u").unwrap().open);
 }
 
+/// Its PersistentVolume was saved, or the claim could not be bound to it, even if it is gone by now.
+#[tokio::test]
+async fn a_claim_bound_to_its_own_volume_has_no_open_call_whatever_is_recorded() {
+    let mut bound = marked("u", DRIVER);
+    bound.spec.volume_name = Some("old-u".into());
+    let (before, after) = (book(), book());
+    before.observe(Sighting::Listed(bound.clone()));
+    before.start_working();
+    after.start_working();
+    after.observe(Sighting::Listed(bound));
+    for book in [before, after] {
+        let standing = book.standing("u").unwrap();
+        assert!(standing.marked && !standing.open);
+    }
+}
+
 #[tokio::test]
 async fn another_drivers_mark_is_of_no_interest() {
     let book = book();
