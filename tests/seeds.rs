@@ -9,6 +9,10 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
 
+#[path = "seeds/admins.rs"]
+mod admins;
+#[path = "seeds/attacher.rs"]
+mod attacher;
 #[path = "seeds/cluster.rs"]
 mod cluster;
 #[path = "seeds/core.rs"]
@@ -24,6 +28,10 @@ mod ledger;
 #[cfg(feature = "mutations")]
 #[path = "seeds/mutants.rs"]
 mod mutants;
+#[path = "seeds/naming.rs"]
+mod naming;
+#[path = "seeds/original.rs"]
+mod original;
 #[path = "seeds/plan.rs"]
 mod plan;
 #[path = "seeds/process.rs"]

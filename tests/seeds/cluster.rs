@@ -10,7 +10,7 @@ use testkit::{
 use tokio::time::sleep;
 
 use super::{
-    core::{Core, DRIVER, NAMESPACE},
+    core::{self, Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::text,
 };
@@ -22,7 +22,8 @@ pub(crate) const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 pub(crate) async fn run(core: Arc<Core>) {
     let dice = Dice::new(core.seed, "cluster");
     loop {
-        sleep(dice.stretch(20..1_500)).await;
+        let lag = if core.is_healed() { 1_500 } else { core.plan.lag };
+        sleep(dice.stretch(20..lag)).await;
         core.observe();
         step(&core);
         core.observe();
@@ -32,6 +33,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 /// Does whatever is to be done now.
 fn step(core: &Core) {
     let api = &core.api;
+    empty_namespace(core);
     unprotect_claims(api);
     claim_named_volumes(api);
     release_unneeded(api);
@@ -76,6 +78,32 @@ fn phase(phase: &str) -> Value {
 fn brief(patch: &Value) -> String {
     let (phase, volume) = (text(patch, "/status/phase"), text(patch, "/spec/volumeName"));
     format!("{phase}{volume}")
+}
+
+/// A namespace that is being deleted goes with all that is in it, and comes again.
+fn empty_namespace(core: &Core) {
+    let api = &core.api;
+    let Some(namespace) = api.get("Namespace", "", NAMESPACE) else { return };
+    if namespace["metadata"]["deletionTimestamp"].is_null() {
+        return;
+    }
+    for kind in ["PersistentVolumeClaim", "Secret"] {
+        for object in api.list(kind, NAMESPACE) {
+            if object["metadata"]["deletionTimestamp"].is_null() {
+                let _ = api.delete(kind, NAMESPACE, text(&object, "/metadata/name"));
+            }
+        }
+    }
+    if api.list("PersistentVolumeClaim", NAMESPACE).is_empty() {
+        let none = json!({"metadata": {"finalizers": null}});
+        let _ = api.merge("Namespace", "", NAMESPACE, &none);
+        namespace_again(core);
+    }
+}
+
+fn namespace_again(core: &Core) {
+    core::namespace(&core.api);
+    core.ledger.tell("cluster: the namespace is gone, and comes again");
 }
 
 /// Claims that are being deleted are in no Pod's use here.

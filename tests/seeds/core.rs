@@ -38,11 +38,18 @@ pub(crate) struct Core {
     tasks: Mutex<JoinSet<()>>,
 }
 
+/// Makes the namespace, which goes only when it is empty.
+pub(crate) fn namespace(api: &ApiServer) {
+    api.namespace(NAMESPACE);
+    let content = serde_json::json!({"metadata": {"finalizers": ["kubernetes.io/content"]}});
+    api.merge("Namespace", "", NAMESPACE, &content).unwrap();
+}
+
 impl Core {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
         let api = ApiServer::new(Options { seed, hooks, ..Options::default() });
-        api.namespace(NAMESPACE);
+        namespace(&api);
         Arc::new(Self {
             seed,
             plan: Plan::new(seed),

@@ -50,6 +50,9 @@ const CODES: [Code; 16] = [
 const UNFINISHED: [Code; 5] =
     [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable, Code::Aborted];
 
+/// The text of an answer that never arrives.
+const LOST: &str = "lost";
+
 /// One replica's driver.
 pub(crate) struct Driver(Arc<Inner>);
 
@@ -72,13 +75,27 @@ struct Fate {
     /// It fails after it was done.
     failed: Option<Code>,
     after: Duration,
+    /// Its answer gets lost, and nothing tells its caller.
+    lost: bool,
+}
+
+impl Fate {
+    /// How it ends once the work is done.
+    fn end(&self) -> Answer<()> {
+        match self.failed {
+            _ if self.lost => Err(Status::unavailable(LOST)),
+            Some(code) => Err(Status::new(code, "failed late")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Inner {
     fn fate(&self) -> Fate {
         let (plan, dice) = (&self.core.plan, &self.dice);
         let quick = || dice.stretch(1..200);
-        let mut fate = Fate { before: quick(), refused: None, failed: None, after: quick() };
+        let mut fate =
+            Fate { before: quick(), refused: None, failed: None, after: quick(), lost: false };
         if self.core.is_healed() {
             return fate;
         }
@@ -88,6 +105,7 @@ impl Inner {
         if dice.percent(plan.dragging / 2) {
             fate.after = dice.stretch(500..30_000);
         }
+        fate.lost = dice.percent(plan.lost);
         if dice.percent(plan.failing) {
             fate.refused = Some(*dice.pick(&CODES));
         } else if dice.percent(plan.failing / 2) {
@@ -140,13 +158,14 @@ impl Inner {
         }
         let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
         if self.core.storage.get(name).is_none() {
-            self.core.storage.make(name, size, caller.is_dead());
+            let others: Vec<_> = self.core.storage.all().into_keys().collect();
+            let late = caller.is_dead() && caller.elected_host().is_some();
+            self.core.storage.make(name, size, late);
             self.core.ledger.tell(&format!("storage: {name} is made"));
+            self.core.ledger.made(name, &others);
         }
         sleep(fate.after).await;
-        if let Some(code) = fate.failed {
-            return Err(Status::new(code, "failed late"));
-        }
+        fate.end()?;
         Ok(self.shaped(request, size))
     }
 
@@ -161,8 +180,10 @@ impl Inner {
         if self.core.is_healed() || !self.dice.percent(self.core.plan.unusable) {
             return CreateVolumeResponse { volume: Some(volume) };
         }
-        match self.dice.within(0..3) {
+        match self.dice.within(0..4) {
             0 => volume.capacity_bytes = 1,
+            // Longer than clients take an answer to be.
+            3 => drop(volume.volume_context.insert("much".to_owned(), "x".repeat(5 << 20))),
             1 => volume.volume_id.clear(),
             _ => return CreateVolumeResponse { volume: None },
         }
@@ -179,8 +200,7 @@ impl Inner {
             self.core.ledger.tell(&format!("storage: {image} is removed"));
         }
         sleep(fate.after).await;
-        fate.failed
-            .map_or(Ok(DeleteVolumeResponse {}), |code| Err(Status::new(code, "failed late")))
+        fate.end().map(|()| DeleteVolumeResponse {})
     }
 }
 
@@ -207,20 +227,45 @@ impl Driver {
     }
 
     /// Runs a call to its end, whether or not its caller waits for it.
-    async fn to_its_end<T, F>(&self, key: String, call: impl FnOnce(Arc<Inner>) -> F) -> Answer<T>
+    async fn to_its_end<T, F>(
+        &self,
+        key: String,
+        time_left: Option<Duration>,
+        call: impl FnOnce(Arc<Inner>) -> F,
+    ) -> Answer<T>
     where
         T: Send + 'static,
         F: Future<Output = Answer<T>> + Send + 'static,
     {
         self.0.lock(&key)?;
+        let caller = self.0.caller();
+        let patience = time_left.unwrap_or(Duration::from_secs(3_600));
+        let job = Job(
+            Arc::clone(&self.0.core),
+            self.0.core.ledger.job_begins(caller.elected_host(), &key, patience),
+        );
         let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
         let running = call(Arc::clone(&inner));
         self.0.spawn(async move {
             let answer = running.await;
+            drop(job);
             inner.locks.lock().remove(&key);
             let _ = tell.send(answer);
         });
-        told.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")))
+        let answer = told.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")));
+        if answer.as_ref().is_err_and(|status| status.message() == LOST) {
+            std::future::pending::<()>().await;
+        }
+        answer
+    }
+}
+
+/// What a driver works on now; dropped, it does not any more.
+struct Job(Arc<Core>, u64);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.0.ledger.job_ends(self.1);
     }
 }
 
@@ -241,15 +286,16 @@ impl Backend for Driver {
     }
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        let rpc = Rpc { r#type: rpc::Type::CreateDeleteVolume.into() };
-        let capability = ControllerServiceCapability {
-            r#type: Some(controller_service_capability::Type::Rpc(rpc)),
-        };
-        Ok(ControllerGetCapabilitiesResponse { capabilities: vec![capability] })
+        let attaches = self.0.core.plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
+        let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches);
+        let capabilities = able.map(|able| ControllerServiceCapability {
+            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
+        });
+        Ok(ControllerGetCapabilitiesResponse { capabilities: capabilities.collect() })
     }
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
-        let (request, caller) = (call.request, self.0.caller());
+        let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
         let (core, name) = (&self.0.core, request.name.clone());
         core.observe();
         core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
@@ -258,8 +304,8 @@ impl Backend for Driver {
             caller.die_soon(&self.0.dice);
         }
         let asked_by = Arc::clone(&caller);
-        let answer =
-            self.to_its_end(name.clone(), |inner| async move {
+        let answer = self
+            .to_its_end(name.clone(), time_left, |inner| async move {
                 inner.create(&request, &asked_by).await
             })
             .await;
@@ -273,7 +319,7 @@ impl Backend for Driver {
     }
 
     async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
-        let (request, caller) = (call.request, self.0.caller());
+        let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
         let (core, id) = (&self.0.core, request.volume_id.clone());
         core.observe();
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
@@ -281,8 +327,9 @@ impl Backend for Driver {
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
         }
-        let answer =
-            self.to_its_end(id.clone(), |inner| async move { inner.delete(&request).await }).await;
+        let answer = self
+            .to_its_end(id.clone(), time_left, |inner| async move { inner.delete(&request).await })
+            .await;
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
         if answer.is_ok() {

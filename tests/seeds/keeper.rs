@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use testkit::driver;
 use tokio::time::{sleep, timeout};
 
-use super::{core::Core, dice::Dice, driver::Driver, process::Process};
+use super::{core::Core, dice::Dice, driver::Driver, original, process::Process};
 
 /// One replica: its host, its driver and the process that runs there now.
 pub(crate) struct Replica {
@@ -26,6 +26,10 @@ impl Replica {
 pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
     let dice = Dice::new(core.seed, &format!("keeper {}", replica.host));
     for number in 1.. {
+        if core.plan.original && !core.is_healed() && dice.percent(40) {
+            original::take_turn(&core, &replica, number, &dice).await;
+            sleep(dice.stretch(500..10_000)).await;
+        }
         let process = Process::start(&core, &replica.host, number, &replica.driver);
         let life = Arc::clone(&process.life);
         *replica.process.lock() = Some(process);
@@ -52,7 +56,11 @@ async fn trouble(core: &Core, dice: &Dice, replica: &Replica) {
         if timeout(wait, life.over()).await.is_ok() || core.is_healed() {
             return;
         }
-        match dice.within(0..3) {
+        match dice.within(0..4) {
+            3 if core.plan.jumps => {
+                core.ledger.tell(&format!("{}: somebody sets the clock", life.name()));
+                replica.process.lock().iter().for_each(|process| process.set_clock(dice));
+            }
             0 => {
                 core.ledger.tell(&format!("{} is killed", life.name()));
                 life.die_soon(dice);

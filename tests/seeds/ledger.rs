@@ -3,18 +3,26 @@
 //! Owns the trace, the history of volumes, claims and the Lease that the checks need, and the
 //! list of what was found wrong. It is brought up to date after everything that may have written.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
-use super::storage::image_of;
+use super::{admins::BY_HAND, naming::may_be_of, storage::image_of};
 
 /// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
 /// takes to arrive.
 pub(crate) const STALE: Duration = Duration::from_millis(4_500);
+
+/// So long what a watch should show may be unknown, when watches stand still: for what is only
+/// known from watches.
+const UNSEEN: Duration = Duration::from_secs(400);
 
 /// How long a leader may go on without renewing, and how inexact a clock may be.
 const TERM: Duration = Duration::from_millis(10_500);
@@ -35,6 +43,27 @@ struct Inner {
     calls: BTreeMap<String, CallsTruth>,
     removals: BTreeMap<String, Removal>,
     suspects: Vec<String>,
+    /// Every claim that is or was, by UID.
+    claims: BTreeSet<String>,
+    /// Those whose finalizers a user took off.
+    stripped_claims: BTreeSet<String>,
+    /// Names that a PersistentVolume of another volume had.
+    taken: BTreeSet<String>,
+    /// Since when each PersistentVolume has been attached.
+    attached: BTreeMap<String, Instant>,
+    /// What drivers work on for callers who wait, by number.
+    jobs: BTreeMap<u64, Job>,
+    jobs_so_far: u64,
+}
+
+/// What a driver works on.
+#[derive(Debug, Clone)]
+struct Job {
+    /// The identity its caller is elected under.
+    host: String,
+    what: String,
+    /// Until when its caller waits.
+    until: Instant,
 }
 
 /// A PersistentVolume that is or was.
@@ -42,6 +71,9 @@ struct Inner {
 struct VolumeTruth {
     name: String,
     handle: String,
+    /// The UID of the claim it is or was for.
+    claim: String,
+    by_hand: bool,
     /// When it was first bound.
     bound: Option<Instant>,
     /// Since when its volume may not be deleted; none when it may.
@@ -77,6 +109,8 @@ pub(crate) enum Abandoned {
     InFirstCall,
     /// In any other way.
     Otherwise,
+    /// By the original provisioner, which records nothing.
+    ByOriginal,
 }
 
 #[derive(Debug, Clone)]
@@ -122,9 +156,24 @@ impl Ledger {
         self.inner.lock().suspects.iter().any(|told| told.contains(handle))
     }
 
-    /// How the volume of this claim was abandoned, where it was.
-    pub(crate) fn abandoned(&self, uid: &str) -> Option<Abandoned> {
-        self.inner.lock().calls.get(uid).and_then(|calls| calls.abandoned)
+    /// How the volume of this name was abandoned, where it was.
+    pub(crate) fn abandoned(&self, name: &str) -> Option<Abandoned> {
+        self.inner.lock().calls.get(name).and_then(|calls| calls.abandoned)
+    }
+
+    /// Whether the volume of this name had a record, which a user took off its claim.
+    pub(crate) fn was_stripped(&self, name: &str) -> bool {
+        self.inner.lock().stripped_claims.iter().any(|uid| may_be_of(name, uid))
+    }
+
+    /// Whether another volume's PersistentVolume had this name, of which people were told.
+    pub(crate) fn was_taken(&self, name: &str) -> bool {
+        self.inner.lock().taken.contains(name)
+    }
+
+    /// A user takes the finalizers off a claim.
+    pub(crate) fn claim_stripped(&self, uid: &str) {
+        self.inner.lock().stripped_claims.insert(uid.to_owned());
     }
 
     /// An administrator takes the finalizers off a PersistentVolume, or has deleted it without any.
@@ -137,9 +186,7 @@ impl Ledger {
     /// Whether people have given the image up: they retained it, or took its PersistentVolume
     /// away by force.
     pub(crate) fn was_given_up(&self, image: &str) -> bool {
-        let inner = self.inner.lock();
-        let mut volumes = inner.volumes.values().filter(|volume| image_of(&volume.handle) == image);
-        volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
+        self.inner.lock().was_given_up(image)
     }
 
     // === What the API server holds ===
@@ -152,8 +199,14 @@ impl Ledger {
             return;
         }
         inner.revision = api.revision();
+        inner.see_claims(api);
         inner.see_volumes(api, now);
-        inner.see_lease(api, now);
+        inner.see_attachments(api, now);
+        let released = inner.see_lease(api, now);
+        drop(inner);
+        for what in released {
+            self.wrong(&what);
+        }
     }
 
     // === Checks at the moment of the act ===
@@ -162,12 +215,7 @@ impl Ledger {
     pub(crate) fn create_begins(&self, process: &str, host: Option<&str>, name: &str) {
         self.in_term(host, &format!("CreateVolume {name}"));
         let mut inner = self.inner.lock();
-        let old = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() > STALE);
-        let bound = inner
-            .volumes
-            .values()
-            .find(|volume| image_of(&volume.handle) == name && old(volume.bound))
-            .map(|volume| volume.name.clone());
+        let bound = inner.all_had(name);
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.made += 1;
         calls.open = Some(process.to_owned());
@@ -175,6 +223,38 @@ impl Ledger {
         if let Some(volume) = bound {
             self.wrong(&format!("{process} asks for {name}, which {volume} had and was bound"));
         }
+    }
+
+    /// A driver makes a volume, while there are `others`.
+    pub(crate) fn made(&self, name: &str, others: &[String]) {
+        let inner = self.inner.lock();
+        let second = inner.sole_claim(name).and_then(|uid| {
+            let same = |other: &&String| {
+                inner.sole_claim(other) == Some(uid)
+                    && !inner.is_left(other)
+                    && !inner.was_given_up(other)
+            };
+            others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
+        });
+        drop(inner);
+        if let Some(what) = second {
+            self.wrong(&format!("a second volume is made: {what}"));
+        }
+    }
+
+    /// A driver starts to work for a caller who waits for so long.
+    pub(crate) fn job_begins(&self, host: Option<&str>, what: &str, patience: Duration) -> u64 {
+        let mut inner = self.inner.lock();
+        inner.jobs_so_far += 1;
+        let (number, until) = (inner.jobs_so_far, Instant::now() + patience);
+        let host = host.unwrap_or_default().to_owned();
+        inner.jobs.insert(number, Job { host, what: what.to_owned(), until });
+        number
+    }
+
+    /// It has ended, or nobody waits for it by no fault of the caller's.
+    pub(crate) fn job_ends(&self, number: u64) {
+        self.inner.lock().jobs.remove(&number);
     }
 
     /// The driver's answer to a CreateVolume: nothing is open any more if it says that there is no
@@ -220,6 +300,26 @@ impl Ledger {
         }
     }
 
+    /// The original provisioner has ended so.
+    pub(crate) fn ended_original(&self, process: &str) {
+        for calls in self.inner.lock().calls.values_mut() {
+            if calls.open.as_deref() == Some(process) {
+                (calls.open, calls.abandoned) = (None, Some(Abandoned::ByOriginal));
+            }
+        }
+    }
+
+    /// A process removes the PersistentVolume with this UID.
+    pub(crate) fn volume_removed(&self, process: &str, uid: &str) {
+        let inner = self.inner.lock();
+        let kept = inner.volumes.get(uid).filter(|volume| old(volume.kept));
+        let kept = kept.map(|volume| volume.name.clone());
+        drop(inner);
+        if let Some(name) = kept {
+            self.wrong(&format!("{process} removes {name}, which is not Released to be deleted"));
+        }
+    }
+
     /// The PersistentVolume that was just saved must be of a volume that is there.
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
         if let Some(calls) = self.inner.lock().calls.get_mut(image_of(handle)) {
@@ -251,6 +351,62 @@ impl Ledger {
 }
 
 impl Inner {
+    /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
+    /// and was bound to it.
+    fn all_had(&self, name: &str) -> Option<String> {
+        let had = |uid: &&String| {
+            self.volumes.values().find(|volume| {
+                volume.claim == **uid
+                    && !volume.by_hand
+                    && may_be_of(image_of(&volume.handle), uid)
+                    && old(volume.bound)
+            })
+        };
+        let mut names = Vec::new();
+        for uid in self.claims.iter().filter(|uid| may_be_of(name, uid)) {
+            names.push(had(&uid)?.name.clone());
+        }
+        (!names.is_empty()).then(|| names.join(" and "))
+    }
+
+    /// The one claim that the volume's name stands for.
+    fn sole_claim(&self, name: &str) -> Option<&String> {
+        let mut claims = self.claims.iter().filter(|uid| may_be_of(name, uid));
+        claims.next().filter(|_| claims.next().is_none())
+    }
+
+    /// Whether nobody may know of this volume, by no fault or as was said.
+    fn is_left(&self, name: &str) -> bool {
+        self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
+            || self.suspects.iter().any(|told| told.contains(name))
+    }
+
+    fn was_given_up(&self, image: &str) -> bool {
+        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
+    }
+
+    fn see_claims(&mut self, api: &ApiServer) {
+        for claim in api.objects("PersistentVolumeClaim") {
+            let uid = text(claim.value(), "/metadata/uid");
+            if !self.claims.contains(uid) {
+                self.claims.insert(uid.to_owned());
+            }
+        }
+    }
+
+    fn see_attachments(&mut self, api: &ApiServer, now: Instant) {
+        let attachments = api.objects("VolumeAttachment");
+        let there: BTreeSet<&str> = attachments
+            .iter()
+            .map(|attachment| text(attachment.value(), "/spec/source/persistentVolumeName"))
+            .collect();
+        self.attached.retain(|volume, _| there.contains(volume.as_str()));
+        for volume in there {
+            self.attached.entry(volume.to_owned()).or_insert(now);
+        }
+    }
+
     fn see_volumes(&mut self, api: &ApiServer, now: Instant) {
         let mut there = Vec::new();
         for object in api.objects("PersistentVolume") {
@@ -259,10 +415,15 @@ impl Inner {
             let truth = self.volumes.entry(uid.clone()).or_insert_with(|| VolumeTruth {
                 name: text(volume, "/metadata/name").to_owned(),
                 handle: text(volume, "/spec/csi/volumeHandle").to_owned(),
+                by_hand: !text(volume, &format!("/metadata/annotations/{}", escaped(BY_HAND)))
+                    .is_empty(),
                 kept: Some(now),
                 created: Some(now),
                 ..VolumeTruth::default()
             });
+            if truth.claim.is_empty() {
+                text(volume, "/spec/claimRef/uid").clone_into(&mut truth.claim);
+            }
             if text(volume, "/status/phase") == "Bound" {
                 truth.bound.get_or_insert(now);
             }
@@ -270,6 +431,9 @@ impl Inner {
                 truth.kept = None;
             } else {
                 truth.kept.get_or_insert(now);
+            }
+            if image_of(&truth.handle) != truth.name && !self.taken.contains(&truth.name) {
+                self.taken.insert(truth.name.clone());
             }
             there.push(uid);
         }
@@ -280,11 +444,13 @@ impl Inner {
         }
     }
 
-    fn see_lease(&mut self, api: &ApiServer, now: Instant) {
-        let Some(object) = api.objects("Lease").into_iter().next() else { return };
+    /// What must not have been under way, when the Lease is given back.
+    fn see_lease(&mut self, api: &ApiServer, now: Instant) -> Vec<String> {
+        let Some(object) = api.objects("Lease").into_iter().next() else { return Vec::new() };
         let lease = object.value();
         let (holder, version) =
             (text(lease, "/spec/holderIdentity"), text(lease, "/metadata/resourceVersion"));
+        let before = self.lease.as_ref().map(|lease| lease.holder.clone()).unwrap_or_default();
         match &mut self.lease {
             Some(known) if known.version == version => {}
             Some(known) if known.holder == holder => {
@@ -299,6 +465,13 @@ impl Inner {
                 });
             }
         }
+        if !holder.is_empty() || before.is_empty() {
+            return Vec::new();
+        }
+        let running = self.jobs.values().filter(|job| job.host == before && job.until > now);
+        running
+            .map(|job| format!("{before} gives the Lease back during its {}", job.what))
+            .collect()
     }
 
     /// The PersistentVolume that has the handle now.
@@ -311,18 +484,24 @@ impl Inner {
 
     /// Why the volume must not be deleted now.
     fn objections(&self, process: &str, handle: &str) -> Vec<String> {
-        let old = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() > STALE);
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
         for volume in standing.iter().filter(|volume| old(volume.kept)) {
             why.push(format!("{} is not Released with the policy Delete", volume.name));
         }
-        if standing.iter().filter(|volume| old(volume.created)).count() > 1 {
+        let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
+        if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
         if standing.is_empty() && same().any(|volume| volume.bound.is_some() && old(volume.gone)) {
             why.push("its PersistentVolume was bound and is gone".to_owned());
+        }
+        let attached = |volume: &&&VolumeTruth| {
+            self.attached.get(&volume.name).is_some_and(|since| since.elapsed() > UNSEEN / 10)
+        };
+        for volume in standing.iter().filter(attached) {
+            why.push(format!("{} is attached", volume.name));
         }
         if let Some(removal) = self.removals.get(handle)
             && removal.process == process
@@ -339,6 +518,24 @@ impl Inner {
 fn may_go(volume: &Value) -> bool {
     text(volume, "/status/phase") == "Released"
         && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+}
+
+/// Whether that was long enough ago for everybody to know.
+fn old(at: Option<Instant>) -> bool {
+    at.is_some_and(|at| at.elapsed() > STALE)
+}
+
+/// A key in a path.
+fn escaped(key: &str) -> String {
+    key.replace('/', "~1")
+}
+
+/// Whether the PersistentVolume is attached to a node.
+pub(crate) fn is_attached(api: &ApiServer, volume: &str) -> bool {
+    let attachments = api.objects("VolumeAttachment");
+    attachments
+        .iter()
+        .any(|object| text(object.value(), "/spec/source/persistentVolumeName") == volume)
 }
 
 /// The text at a path; empty when there is none.

@@ -43,6 +43,26 @@ pub(crate) struct Plan {
     pub outages: bool,
     /// Whether users do what only administrators should.
     pub meddling: bool,
+    /// `--timeout` of calls to the driver.
+    pub timeout: &'static str,
+    /// `--shutdown-timeout`.
+    pub shutdown: &'static str,
+    /// The longest time the cluster's controllers look away, in milliseconds.
+    pub lag: u64,
+    /// API requests whose answer never comes: half-open connections.
+    pub hung: u64,
+    /// Calls whose answer never comes.
+    pub lost: u64,
+    /// Whether volumes are named otherwise after a restart.
+    pub renames: bool,
+    /// Whether the driver attaches volumes, and somebody does.
+    pub attaches: bool,
+    /// Whether wall clocks jump.
+    pub jumps: bool,
+    /// Whether the original provisioner takes a turn now and then.
+    pub original: bool,
+    /// Whether namespaces are deleted.
+    pub evicts: bool,
 }
 
 impl Plan {
@@ -67,6 +87,16 @@ impl Plan {
             weather: dice.percent(50),
             outages: dice.percent(25),
             meddling: dice.percent(50),
+            timeout: *dice.pick(&["10s", "10s", "60s"]),
+            shutdown: *dice.pick(&["3s", "20s"]),
+            lag: *dice.pick(&[1_500, 1_500, 5_000, 60_000]),
+            hung: some(&[1, 5]),
+            lost: some(&[2, 10]),
+            renames: dice.percent(20),
+            attaches: dice.percent(30),
+            jumps: dice.percent(30),
+            original: dice.percent(20),
+            evicts: dice.percent(20),
         }
     }
 }

@@ -22,7 +22,7 @@ use testkit::driver;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{core::Core, dice::Dice, driver::Driver, wire::Wire};
+use super::{core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire};
 
 /// What keeps a process's tasks running, stands still with it and ends with it.
 #[derive(Default)]
@@ -46,6 +46,12 @@ struct LifeInner {
 }
 
 impl Life {
+    /// One on `host`, known as `name` in the trace.
+    pub(crate) fn of(plan: &Plan, host: &str, name: &str) -> Arc<Self> {
+        let elected = plan.elected.then(|| identity(host, plan.pod_uid));
+        Arc::new(Self { name: name.to_owned(), host: elected, ..Self::default() })
+    }
+
     /// Its name in the trace.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -149,11 +155,25 @@ struct CrookedClock {
     wall: jiff::Timestamp,
     /// Parts in a thousand.
     drift: u32,
+    /// How far the wall clock was set, in milliseconds.
+    set: Mutex<i64>,
+}
+
+impl CrookedClock {
+    fn new(core: &Core, dice: &Dice) -> Self {
+        Self {
+            start: Instant::now(),
+            wall: core.api.now() + jiff::SignedDuration::from_millis(skew(dice)),
+            drift: u32::try_from(dice.within(0..5)).unwrap(),
+            set: Mutex::default(),
+        }
+    }
 }
 
 impl Clock for CrookedClock {
     fn wall(&self) -> jiff::Timestamp {
-        self.wall + jiff::SignedDuration::try_from(self.start.elapsed()).unwrap()
+        let set = jiff::SignedDuration::from_millis(*self.set.lock());
+        self.wall + jiff::SignedDuration::try_from(self.start.elapsed()).unwrap() + set
     }
 
     fn boot(&self) -> Duration {
@@ -171,6 +191,7 @@ fn skew(dice: &Dice) -> i64 {
 pub(crate) struct Process {
     pub life: Arc<Life>,
     stop: CancellationToken,
+    clock: Arc<CrookedClock>,
 }
 
 impl Process {
@@ -183,22 +204,16 @@ impl Process {
     ) -> Self {
         let dice = Dice::new(core.seed, &format!("process {host} {number}"));
         let plan = &core.plan;
-        let life = Arc::new(Life {
-            name: format!("{host}#{number}"),
-            host: plan.elected.then(|| identity(host, plan.pod_uid)),
-            ..Life::default()
-        });
+        let life = Life::of(plan, host, &format!("{host}#{number}"));
         driver.backend().called_by(&life);
         let stop = CancellationToken::new();
-        let process = Self { life: Arc::clone(&life), stop: stop.clone() };
+        let clock = Arc::new(CrookedClock::new(core, &dice));
+        let process =
+            Self { life: Arc::clone(&life), stop: stop.clone(), clock: Arc::clone(&clock) };
         let world = World {
             transport: boxed(Wire::new(core, &life)),
             connector: connector(driver),
-            clock: Arc::new(CrookedClock {
-                start: Instant::now(),
-                wall: core.api.now() + jiff::SignedDuration::from_millis(skew(&dice)),
-                drift: u32::try_from(dice.within(0..5)).unwrap(),
-            }),
+            clock,
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
             spawner: Arc::new(Mortals(Arc::clone(&life))),
             host: Host {
@@ -207,8 +222,9 @@ impl Process {
                 ..Host::default()
             },
         };
-        let flags = flags(core);
-        core.ledger.tell(&format!("{} starts", life.name));
+        let naming = if plan.renames { Naming::any(&dice) } else { Naming::USUAL };
+        let flags = flags(core, naming);
+        core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {
@@ -219,6 +235,12 @@ impl Process {
             .boxed(),
         );
         process
+    }
+
+    /// Sets its wall clock, by up to two hours.
+    pub(crate) fn set_clock(&self, dice: &Dice) {
+        let by = i64::try_from(dice.within(0..14_400_000)).unwrap() - 7_200_000;
+        *self.clock.set.lock() += by;
     }
 
     /// Cancelled, it is SIGTERM.
@@ -232,17 +254,20 @@ fn identity(host: &str, pod_uid: bool) -> String {
     if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
 }
 
-fn flags(core: &Core) -> Flags {
-    let protection = format!("--claim-protection={}", core.plan.protection);
+fn flags(core: &Core, naming: Naming) -> Flags {
+    let plan = &core.plan;
     let mut args = vec![
-        "csi-provisioner",
-        "--csi-address=/run/csi.sock",
-        "--timeout=10s",
-        "--retry-interval-max=60s",
-        &protection,
+        "csi-provisioner".to_owned(),
+        "--csi-address=/run/csi.sock".to_owned(),
+        "--retry-interval-max=60s".to_owned(),
+        format!("--timeout={}", plan.timeout),
+        format!("--shutdown-timeout={}", plan.shutdown),
+        format!("--claim-protection={}", plan.protection),
     ];
-    if core.plan.elected {
-        args.extend(["--leader-election", "--leader-election-namespace=default"]);
+    args.extend(naming.flags());
+    if plan.elected {
+        let election = ["--leader-election", "--leader-election-namespace=default"];
+        args.extend(election.map(ToOwned::to_owned));
     }
     Flags::parse(args.into_iter().map(Into::into), |_| None).unwrap().flags
 }

@@ -1,10 +1,13 @@
 //! What must hold once all trouble is over and everything has had its time.
 
+use csi_provisioner::controller::open_calls;
 use serde_json::Value;
 
 use super::{
+    admins::BY_HAND,
     core::{Core, DRIVER},
     ledger::{Abandoned, text},
+    naming::{NAMINGS, may_be_of},
     storage::image_of,
 };
 
@@ -20,11 +23,14 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     for volume in &volumes {
         unrest.extend(about_volume(core, volume, told(volume)));
     }
-    for claim in claims.iter().filter(|claim| !is_bound(claim) && !told(claim)) {
-        unrest.push(format!(
-            "the claim {} is unbound without an event",
-            text(claim, "/metadata/name")
-        ));
+    for claim in claims.iter().filter(|claim| !told(claim)) {
+        let name = text(claim, "/metadata/name");
+        if !is_bound(claim) {
+            unrest.push(format!("the claim {name} is unbound without an event"));
+        }
+        if is_held(claim) {
+            unrest.push(format!("the claim {name} is being deleted for ever without an event"));
+        }
     }
     for claim in claims.iter().filter(|claim| !is_bound(claim)) {
         unrest.extend(unbound(core, &volumes, claim));
@@ -36,12 +42,20 @@ fn is_bound(claim: &Value) -> bool {
     !text(claim, "/spec/volumeName").is_empty()
 }
 
+/// Whether the claim is gone but for our record.
+fn is_held(claim: &Value) -> bool {
+    let finalizers = claim["metadata"]["finalizers"].as_array();
+    claim["metadata"]["deletionTimestamp"].is_string()
+        && finalizers
+            .is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
+}
+
 /// A claim may only go without a volume when something that only people can mend is in its way.
 fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
-    let name = format!("pvc-{}", text(claim, "/metadata/uid"));
-    let taken = volumes.iter().any(|volume| volume["metadata"]["name"] == name.as_str());
-    let excused = taken || core.ledger.is_suspect(&name);
-    (!excused).then(|| format!("the claim {} waits for {name}", text(claim, "/metadata/name")))
+    let uid = text(claim, "/metadata/uid");
+    let taken = volumes.iter().any(|volume| may_be_of(text(volume, "/metadata/name"), uid));
+    let excused = taken || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
+    (!excused).then(|| format!("the claim {} waits, {uid}", text(claim, "/metadata/name")))
 }
 
 /// Volumes at the driver that no PersistentVolume has.
@@ -55,40 +69,35 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
             && !core.ledger.is_suspect(name)
             && !image.late
             && !core.ledger.was_given_up(name)
-            && !is_name_taken(core, name)
+            && !core.ledger.was_taken(name)
             && !is_excused(core, name)
     });
     leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
 }
 
-/// Whether people keep the image's PersistentVolume from being saved, of which they are told.
-fn is_name_taken(core: &Core, name: &str) -> bool {
-    core.api.get("PersistentVolume", "", name).is_some()
-}
-
 /// Whether a leak is one that the claims' protection in use does not close.
 fn is_excused(core: &Core, name: &str) -> bool {
-    core.ledger.abandoned(name).is_some_and(|how| protects_not(core.plan.protection, how))
+    let stripped = core.ledger.was_stripped(name);
+    core.ledger
+        .abandoned(name)
+        .is_some_and(|how| stripped || protects_not(core.plan.protection, how))
 }
 
 /// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it
 /// says in the documentation of `--claim-protection`.
 fn protects_not(protection: &str, how: Abandoned) -> bool {
-    match (FINALIZER_OF_OPEN_CALLS, protection) {
-        (false, _) | (true, "off") => true,
-        (true, "auto") => how == Abandoned::InFirstCall,
-        (true, _) => false,
-    }
+    matches!(
+        (protection, how),
+        (_, Abandoned::ByOriginal) | ("off", _) | ("auto", Abandoned::InFirstCall)
+    )
 }
-
-/// Whether the program puts the finalizer of open calls on claims.
-const FINALIZER_OF_OPEN_CALLS: bool = true;
 
 fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     let name = text(volume, "/metadata/name");
     let ours = text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
     let mut unrest = Vec::new();
-    if !ours {
+    let by_hand = volume["metadata"]["annotations"][BY_HAND].is_string();
+    if !ours || by_hand {
         return unrest;
     }
     let (handle, phase) = (text(volume, "/spec/csi/volumeHandle"), text(volume, "/status/phase"));

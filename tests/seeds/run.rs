@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    cluster,
+    admins, attacher, cluster,
     core::Core,
     keeper::{self, Replica},
     rest, suspects, users, weather,
@@ -52,13 +52,16 @@ async fn live(core: &Arc<Core>) {
         }
     }
     core.spawn(cluster::run(Arc::clone(core)));
+    if core.plan.attaches {
+        core.spawn(attacher::run(Arc::clone(core)));
+    }
     if core.plan.weather {
         core.spawn(weather::run(Arc::clone(core)));
     }
     users::run(Arc::clone(core)).await;
     core.heal();
     users::provide(core);
-    users::clear_names(core);
+    admins::clear_names(core);
     come_to_rest(core).await;
     for replica in &replicas {
         stop(core, replica).await;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
+    admins,
     cluster::CLAIM_IN_USE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
@@ -13,10 +14,7 @@ use super::{
 };
 
 const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
-const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
-
-/// The volume of PersistentVolumes that take our names.
-const OUR_NAME_BY_HAND: &str = "by-hand";
+pub(crate) const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
 
 /// Everything that makes claims possible, as it is at the start and again at the end.
 pub(crate) fn provide(core: &Core) {
@@ -25,23 +23,15 @@ pub(crate) fn provide(core: &Core) {
             core.api.create(&class(name, false, "a")).unwrap();
         }
     }
+    // In a namespace that is going there can't be one.
     if core.api.get("Secret", NAMESPACE, "key").is_none() {
-        core.api.create(&secret()).unwrap();
-    }
-}
-
-/// What was added by hand under our names and serves nobody goes.
-pub(crate) fn clear_names(core: &Core) {
-    for volume in core.api.list("PersistentVolume", "") {
-        let handle = text(&volume, "/spec/csi/volumeHandle");
-        if handle == OUR_NAME_BY_HAND && text(&volume, "/status/phase") != "Bound" {
-            core.api.delete("PersistentVolume", "", text(&volume, "/metadata/name")).unwrap();
-        }
+        let _ = core.api.create(&secret());
     }
 }
 
 /// Does what the events ask people for: a class that an open call needs comes back.
 pub(crate) fn mend(core: &Core) {
+    provide(core);
     for event in core.api.list("Event", NAMESPACE) {
         let asked = text(&event, "/message").contains("restore the class");
         let name = text(&event, "/involvedObject/name");
@@ -72,18 +62,16 @@ pub(crate) async fn run(core: Arc<Core>) {
 }
 
 fn act(core: &Core, dice: &Dice) {
-    let meddling = if core.plan.meddling { 16 } else { 11 };
-    match dice.within(0..meddling) {
+    if core.plan.meddling && dice.percent(35) {
+        return admins::meddle(core, dice);
+    }
+    match dice.within(0..11) {
         0..5 => create_claim(core, dice),
         5..8 => delete_claim(core, dice),
         8 => replace_class(core, dice),
+        9 if core.plan.evicts && dice.percent(50) => delete_namespace(core),
         9 => toggle_secret(core),
-        10 => flip_policy(core, dice),
-        11 => strip_finalizers(core, dice),
-        12 => delete_volume(core, dice),
-        13 => add_volume_of_our_name(core, dice),
-        14 => add_volume(core, dice),
-        _ => name_volume(core, dice),
+        _ => admins::flip_policy(core, dice),
     }
 }
 
@@ -155,89 +143,14 @@ fn secret() -> Value {
 fn toggle_secret(core: &Core) {
     if core.api.delete("Secret", NAMESPACE, "key").is_ok() {
         core.ledger.tell("user: deletes the secret");
-    } else {
-        core.api.create(&secret()).unwrap();
+    } else if core.api.create(&secret()).is_ok() {
         core.ledger.tell("user: creates the secret");
     }
 }
 
-/// One of the PersistentVolumes.
-fn some_volume(core: &Core, dice: &Dice) -> Option<Value> {
-    let volumes = core.api.list("PersistentVolume", "");
-    (!volumes.is_empty()).then(|| dice.pick(&volumes).clone())
-}
-
-fn flip_policy(core: &Core, dice: &Dice) {
-    let Some(volume) = some_volume(core, dice) else { return };
-    let name = text(&volume, "/metadata/name");
-    let policy = match text(&volume, "/spec/persistentVolumeReclaimPolicy") {
-        "Delete" => "Retain",
-        _ => "Delete",
-    };
-    let patch = json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
-    if core.api.merge("PersistentVolume", "", name, &patch).is_ok() {
-        core.ledger.tell(&format!("admin: {name} is {policy} from now on"));
-    }
-}
-
-fn strip_finalizers(core: &Core, dice: &Dice) {
-    let Some(volume) = some_volume(core, dice) else { return };
-    let name = text(&volume, "/metadata/name");
-    let patch = json!({"metadata": {"finalizers": null}});
-    if core.api.merge("PersistentVolume", "", name, &patch).is_ok() {
-        core.ledger.tell(&format!("admin: strips {name} of its finalizers"));
-        core.ledger.stripped(text(&volume, "/metadata/uid"));
-    }
-}
-
-fn delete_volume(core: &Core, dice: &Dice) {
-    let Some(volume) = some_volume(core, dice) else { return };
-    let name = text(&volume, "/metadata/name");
-    if core.api.delete("PersistentVolume", "", name).is_ok() {
-        core.ledger.tell(&format!("admin: deletes {name}"));
-        if core.api.get("PersistentVolume", "", name).is_none() {
-            core.ledger.stripped(text(&volume, "/metadata/uid"));
-        }
-    }
-}
-
-/// A PersistentVolume made by hand, of nobody's volume.
-fn by_hand(name: &str, handle: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "by-hand",
-            "csi": {"driver": DRIVER, "volumeHandle": handle},
-        },
-    })
-}
-
-/// A PersistentVolume under the name that a waiting claim's will get.
-fn add_volume_of_our_name(core: &Core, dice: &Dice) {
-    let claims = core.api.list("PersistentVolumeClaim", NAMESPACE);
-    if claims.is_empty() {
-        return;
-    }
-    let name = format!("pvc-{}", text(dice.pick(&claims), "/metadata/uid"));
-    if core.api.create(&by_hand(&name, OUR_NAME_BY_HAND)).is_ok() {
-        core.ledger.tell(&format!("admin: adds {name} by hand"));
-    }
-}
-
-fn add_volume(core: &Core, dice: &Dice) {
-    let name = format!("static-{}", dice.within(0..3));
-    if core.api.create(&by_hand(&name, &format!("by-hand-{name}"))).is_ok() {
-        core.ledger.tell(&format!("admin: adds {name} by hand"));
-    }
-}
-
-/// A claim's user names a volume for it.
-fn name_volume(core: &Core, dice: &Dice) {
-    let Some(volume) = some_volume(core, dice) else { return };
-    let (name, volume) = (dice.pick(&CLAIMS), text(&volume, "/metadata/name"));
-    let patch = json!({"spec": {"volumeName": volume}});
-    if core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch).is_ok() {
-        core.ledger.tell(&format!("user: names {volume} in {name}"));
+/// With everything in it; it comes again once it is gone.
+fn delete_namespace(core: &Core) {
+    if core.api.delete("Namespace", "", NAMESPACE).is_ok() {
+        core.ledger.tell("user: deletes the namespace");
     }
 }

@@ -7,7 +7,8 @@ use tokio::time::sleep;
 
 use super::{core::Core, dice::Dice, driver::Driver};
 
-const KINDS: [&str; 3] = ["persistentvolumes", "persistentvolumeclaims", "storageclasses"];
+const KINDS: [&str; 4] =
+    ["persistentvolumes", "persistentvolumeclaims", "persistentvolumeclaims", "storageclasses"];
 
 const RIGHTS: [(&str, &str); 8] = [
     ("create", "persistentvolumes"),
@@ -30,7 +31,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         let kind = *dice.pick(&KINDS);
         match dice.within(0..5) {
-            0 | 1 => core.hold_up(kind, dice.stretch(200..60_000)),
+            0 | 1 => core.hold_up(kind, dice.stretch(200..300_000)),
             2 => {
                 core.ledger.tell(&format!("weather: the watches of {kind} are cut"));
                 core.api.watches().cut(Some(kind));

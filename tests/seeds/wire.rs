@@ -36,6 +36,8 @@ enum Fate {
     Refused(Status),
     /// It is carried out, and the connection cut.
     Unanswered,
+    /// It is carried out or not, and nothing is heard of it for a long time.
+    Hung(bool),
     /// It is carried out, and an error answered.
     Misreported(Status),
 }
@@ -66,6 +68,9 @@ impl Wire {
                 &info.name,
                 why,
             ));
+        }
+        if dice.percent(core.plan.hung) {
+            return Fate::Hung(dice.percent(50));
         }
         if dice.percent(core.plan.refused) {
             return self.refusal(info);
@@ -119,6 +124,13 @@ impl Wire {
         let answer = match fate {
             Fate::Served => Ok(self.serve(&info, request).await?),
             Fate::Lost => Err("the connection was cut".into()),
+            Fate::Hung(served) => {
+                if served {
+                    self.serve(&info, request).await?;
+                }
+                sleep(self.dice.stretch(30_000..600_000)).await;
+                Err("the connection was cut".into())
+            }
             Fate::Refused(status) => Ok(refuse(&status)),
             Fate::Unanswered => {
                 self.serve(&info, request).await?;
@@ -141,16 +153,27 @@ impl Wire {
     ) -> Result<Response<Body>, BoxError> {
         self.core.observe();
         let body = request.body().clone();
+        let removed = self.removed(info);
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
         self.core.observe();
         if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201
         {
             self.check_saved(&body);
         }
+        if let Some(uid) = removed.filter(|_| response.status() == 200) {
+            self.core.ledger.volume_removed(self.life.name(), &uid);
+        }
         if info.verb != "watch" || response.status() != 200 {
             return Ok(response);
         }
         Ok(self.watch(info.resource.clone(), response))
+    }
+
+    /// The UID of the PersistentVolume that is about to be deleted.
+    fn removed(&self, info: &RequestInfo) -> Option<String> {
+        let removes = info.verb == "delete" && info.resource == "persistentvolumes";
+        let volume = removes.then(|| self.core.api.get("PersistentVolume", "", &info.name))??;
+        Some(text(&volume, "/metadata/uid").to_owned())
     }
 
     fn check_saved(&self, body: &[u8]) {

@@ -1,0 +1,48 @@
+//! How volumes are named: `--volume-name-prefix` and `--volume-name-uuid-length`.
+
+use super::dice::Dice;
+
+/// What a process names volumes by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Naming {
+    prefix: &'static str,
+    /// How many digits of the UID; none for all of it, with its dashes.
+    length: Option<usize>,
+}
+
+/// Every way there is here. Cut to one digit, two claims' names are often the same.
+pub(crate) const NAMINGS: [Naming; 4] = [
+    Naming { prefix: "pvc", length: None },
+    Naming { prefix: "tank", length: None },
+    Naming { prefix: "pool", length: Some(32) },
+    Naming { prefix: "cut", length: Some(1) },
+];
+
+impl Naming {
+    /// The flags' defaults.
+    pub(crate) const USUAL: Self = NAMINGS[0];
+
+    pub(crate) fn any(dice: &Dice) -> Self {
+        *dice.pick(&NAMINGS)
+    }
+
+    /// The name of the volume of the claim with this UID.
+    pub(crate) fn name(&self, uid: &str) -> String {
+        let part = match self.length {
+            None => uid.to_owned(),
+            Some(length) => uid.replace('-', "")[..length].to_owned(),
+        };
+        format!("{}-{part}", self.prefix)
+    }
+
+    pub(crate) fn flags(&self) -> Vec<String> {
+        let mut flags = vec![format!("--volume-name-prefix={}", self.prefix)];
+        flags.extend(self.length.map(|length| format!("--volume-name-uuid-length={length}")));
+        flags
+    }
+}
+
+/// Whether a claim's volume may have this name.
+pub(crate) fn may_be_of(name: &str, uid: &str) -> bool {
+    NAMINGS.iter().any(|naming| naming.name(uid) == name)
+}
