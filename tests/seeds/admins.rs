@@ -6,7 +6,7 @@ use super::{
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::text,
-    naming::NAMINGS,
+    naming::Naming,
     original,
     storage::handle,
     users::CLAIMS,
@@ -153,7 +153,7 @@ fn strip_claim(core: &Core, dice: &Dice) {
 
 /// The handle that the volume of a claim has or will have, known to be its own.
 fn handle_of(core: &Core, dice: &Dice, claim: &Value) -> String {
-    let naming = if core.plan.renames { dice.pick(&NAMINGS) } else { &NAMINGS[0] };
+    let naming = Naming::of(core.plan.names, dice);
     handle(dice.pick::<&str>(&["a", "b"]), &naming.name(text(claim, "/metadata/uid")))
 }
 
@@ -172,7 +172,7 @@ fn restore(core: &Core, dice: &Dice) {
     let Some((name, mut volume)) = some_volume(core, dice).map(backup).or_else(|| {
         let claim = some_waiting_claim(core, dice)?;
         let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
-        let name = NAMINGS[0].name(text(&claim, "/metadata/uid"));
+        let name = Naming::of(core.plan.names, dice).name(text(&claim, "/metadata/uid"));
         Some((
             name.clone(),
             original::volume(&name, &handle_of(core, dice, &claim), &claim, &class),

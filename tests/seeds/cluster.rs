@@ -83,7 +83,7 @@ fn brief(patch: &Value) -> String {
 /// A namespace that is being deleted goes with all that is in it, and comes again.
 fn empty_namespace(core: &Core) {
     let api = &core.api;
-    let Some(namespace) = api.get("Namespace", "", NAMESPACE) else { return };
+    let Some(namespace) = api.get("Namespace", "", NAMESPACE) else { return namespace_again(core) };
     if namespace["metadata"]["deletionTimestamp"].is_null() {
         return;
     }
@@ -97,7 +97,6 @@ fn empty_namespace(core: &Core) {
     if api.list("PersistentVolumeClaim", NAMESPACE).is_empty() {
         let none = json!({"metadata": {"finalizers": null}});
         let _ = api.merge("Namespace", "", NAMESPACE, &none);
-        namespace_again(core);
     }
 }
 

@@ -162,7 +162,10 @@ impl Inner {
             let late = caller.is_dead() && caller.elected_host().is_some();
             self.core.storage.make(name, size, late);
             self.core.ledger.tell(&format!("storage: {name} is made"));
-            self.core.ledger.made(name, &others);
+            // The original knows volumes by their names alone.
+            if !caller.is_original() {
+                self.core.ledger.made(name, &others);
+            }
         }
         sleep(fate.after).await;
         fate.end()?;
@@ -323,7 +326,7 @@ impl Backend for Driver {
         let (core, id) = (&self.0.core, request.volume_id.clone());
         core.observe();
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
-        core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
+        let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
         }
@@ -333,7 +336,7 @@ impl Backend for Driver {
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
         if answer.is_ok() {
-            core.ledger.removed(caller.name(), &id);
+            core.ledger.removed(caller.name(), &id, volume);
         }
         answer
     }

@@ -38,7 +38,7 @@ pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
         let outcome = life.outcome();
         core.observe();
         core.ledger.tell(&format!("{} has ended: {outcome:?}", life.name()));
-        core.ledger.ended(life.name(), outcome.is_none());
+        core.ledger.ended(life.name(), !matches!(outcome, Some(Ok(()))));
         // Late requests of the old one may meet the new one; never at the very same moment.
         sleep(dice.stretch(500..if core.is_healed() { 1_000 } else { 30_000 })).await;
     }

@@ -43,8 +43,8 @@ struct Inner {
     calls: BTreeMap<String, CallsTruth>,
     removals: BTreeMap<String, Removal>,
     suspects: Vec<String>,
-    /// Every claim that is or was, by UID.
-    claims: BTreeSet<String>,
+    /// Every claim that is or was, by UID, and since when it has been deleted.
+    claims: BTreeMap<String, Option<Instant>>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
     /// Names that a PersistentVolume of another volume had.
@@ -95,7 +95,10 @@ struct LeaseTruth {
 /// The CreateVolume calls for one claim.
 #[derive(Debug, Clone, Default)]
 struct CallsTruth {
-    made: usize,
+    /// When the first of them since the last that left nothing began.
+    first: Option<Instant>,
+    /// How many began since then.
+    since: usize,
     /// The process that sent the last one, while its end is not known.
     open: Option<String>,
     /// A process ended and left this open, or unsaved.
@@ -171,6 +174,14 @@ impl Ledger {
         self.inner.lock().taken.contains(name)
     }
 
+    /// Whether the claim of this volume was deleted within that time after the first call for it.
+    pub(crate) fn was_deleted_within(&self, name: &str, time: Duration) -> bool {
+        let inner = self.inner.lock();
+        let Some(first) = inner.calls.get(name).and_then(|calls| calls.first) else { return false };
+        let soon = |deleted: Instant| deleted < first + time;
+        inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
+    }
+
     /// A user takes the finalizers off a claim.
     pub(crate) fn claim_stripped(&self, uid: &str) {
         self.inner.lock().stripped_claims.insert(uid.to_owned());
@@ -199,7 +210,7 @@ impl Ledger {
             return;
         }
         inner.revision = api.revision();
-        inner.see_claims(api);
+        inner.see_claims(api, now);
         inner.see_volumes(api, now);
         inner.see_attachments(api, now);
         let released = inner.see_lease(api, now);
@@ -217,7 +228,8 @@ impl Ledger {
         let mut inner = self.inner.lock();
         let bound = inner.all_had(name);
         let calls = inner.calls.entry(name.to_owned()).or_default();
-        calls.made += 1;
+        calls.since += 1;
+        calls.first.get_or_insert_with(Instant::now);
         calls.open = Some(process.to_owned());
         drop(inner);
         if let Some(volume) = bound {
@@ -228,7 +240,7 @@ impl Ledger {
     /// A driver makes a volume, while there are `others`.
     pub(crate) fn made(&self, name: &str, others: &[String]) {
         let inner = self.inner.lock();
-        let second = inner.sole_claim(name).and_then(|uid| {
+        let second = inner.sole_claim(name).filter(|_| !inner.is_left(name)).and_then(|uid| {
             let same = |other: &&String| {
                 inner.sole_claim(other) == Some(uid)
                     && !inner.is_left(other)
@@ -264,25 +276,30 @@ impl Ledger {
         if let Some(calls) = inner.calls.get_mut(name)
             && nothing_left
         {
-            calls.open = None;
+            (calls.open, calls.first, calls.since) = (None, None, 0);
         }
     }
 
-    /// A DeleteVolume of this handle reaches the driver, which holds such a volume or not.
-    pub(crate) fn delete_begins(&self, process: &str, host: Option<&str>, handle: &str) {
+    /// A DeleteVolume of this handle reaches the driver, which holds such a volume or not; gives
+    /// the PersistentVolume that has it.
+    pub(crate) fn delete_begins(
+        &self,
+        process: &str,
+        host: Option<&str>,
+        handle: &str,
+    ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
         let wrong = self.inner.lock().objections(process, handle);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
+        self.inner.lock().owner(handle)
     }
 
     /// The driver has removed the volume, and the process `process` is told so.
-    pub(crate) fn removed(&self, process: &str, handle: &str) {
-        let mut inner = self.inner.lock();
-        let volume = inner.owner(handle);
+    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>) {
         let removal = Removal { process: process.to_owned(), volume };
-        inner.removals.insert(handle.to_owned(), removal);
+        self.inner.lock().removals.insert(handle.to_owned(), removal);
     }
 
     /// A process has ended: what it had open nobody knows of any more.
@@ -292,7 +309,7 @@ impl Ledger {
         for (name, calls) in &mut inner.calls {
             if calls.open.as_deref() == Some(process) {
                 calls.open = None;
-                let first = killed && calls.made == 1;
+                let first = killed && calls.since == 1;
                 calls.abandoned =
                     Some(if first { Abandoned::InFirstCall } else { Abandoned::Otherwise });
                 let _ = writeln!(inner.lines, "          {process} leaves {name} open");
@@ -312,11 +329,16 @@ impl Ledger {
     /// A process removes the PersistentVolume with this UID.
     pub(crate) fn volume_removed(&self, process: &str, uid: &str) {
         let inner = self.inner.lock();
-        let kept = inner.volumes.get(uid).filter(|volume| old(volume.kept));
-        let kept = kept.map(|volume| volume.name.clone());
+        let Some(volume) = inner.volumes.get(uid) else { return };
+        let why = match inner.removals.get(&volume.handle) {
+            Some(removal) if removal.volume.as_deref() == Some(uid) => None,
+            Some(_) => Some("whose predecessor's volume was deleted"),
+            None => old(volume.kept).then_some("which is not Released to be deleted"),
+        };
+        let why = why.map(|why| format!("{process} removes {}, {why}", volume.name));
         drop(inner);
-        if let Some(name) = kept {
-            self.wrong(&format!("{process} removes {name}, which is not Released to be deleted"));
+        if let Some(why) = why {
+            self.wrong(&why);
         }
     }
 
@@ -363,7 +385,7 @@ impl Inner {
             })
         };
         let mut names = Vec::new();
-        for uid in self.claims.iter().filter(|uid| may_be_of(name, uid)) {
+        for uid in self.claims.keys().filter(|uid| may_be_of(name, uid)) {
             names.push(had(&uid)?.name.clone());
         }
         (!names.is_empty()).then(|| names.join(" and "))
@@ -371,7 +393,7 @@ impl Inner {
 
     /// The one claim that the volume's name stands for.
     fn sole_claim(&self, name: &str) -> Option<&String> {
-        let mut claims = self.claims.iter().filter(|uid| may_be_of(name, uid));
+        let mut claims = self.claims.keys().filter(|uid| may_be_of(name, uid));
         claims.next().filter(|_| claims.next().is_none())
     }
 
@@ -386,11 +408,18 @@ impl Inner {
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
     }
 
-    fn see_claims(&mut self, api: &ApiServer) {
+    fn see_claims(&mut self, api: &ApiServer, now: Instant) {
+        let mut standing = BTreeSet::new();
         for claim in api.objects("PersistentVolumeClaim") {
-            let uid = text(claim.value(), "/metadata/uid");
-            if !self.claims.contains(uid) {
-                self.claims.insert(uid.to_owned());
+            let uid = text(claim.value(), "/metadata/uid").to_owned();
+            self.claims.entry(uid.clone()).or_default();
+            if claim.value()["metadata"]["deletionTimestamp"].is_null() {
+                standing.insert(uid);
+            }
+        }
+        for (uid, deleted) in &mut self.claims {
+            if !standing.contains(uid) {
+                deleted.get_or_insert(now);
             }
         }
     }

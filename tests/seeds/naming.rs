@@ -10,20 +10,37 @@ pub(crate) struct Naming {
     length: Option<usize>,
 }
 
-/// Every way there is here. Cut to one digit, two claims' names are often the same.
+/// Every way there is here.
 pub(crate) const NAMINGS: [Naming; 4] = [
     Naming { prefix: "pvc", length: None },
     Naming { prefix: "tank", length: None },
     Naming { prefix: "pool", length: Some(32) },
+    // Two claims' names are often the same.
     Naming { prefix: "cut", length: Some(1) },
 ];
+
+/// How the processes of a seed name volumes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Names {
+    /// By default.
+    Usual,
+    /// Otherwise after each restart, always by the whole UID: a record of a call says which.
+    Changing,
+    /// By so little of the UID that names collide.
+    Cut,
+}
 
 impl Naming {
     /// The flags' defaults.
     pub(crate) const USUAL: Self = NAMINGS[0];
 
-    pub(crate) fn any(dice: &Dice) -> Self {
-        *dice.pick(&NAMINGS)
+    /// What a process that starts now names volumes by.
+    pub(crate) fn of(names: Names, dice: &Dice) -> Self {
+        match names {
+            Names::Usual => Self::USUAL,
+            Names::Changing => *dice.pick(&NAMINGS[..3]),
+            Names::Cut => NAMINGS[3],
+        }
     }
 
     /// The name of the volume of the claim with this UID.

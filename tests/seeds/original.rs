@@ -1,6 +1,6 @@
 //! A coarse model of the original provisioner, which leads for a turn in between.
 //!
-//! It knows nothing of our records, names volumes as by default, and is killed at some await. What
+//! It knows nothing of our records, and is killed at some await. What
 //! it leaves behind is not ours to answer for.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -35,6 +35,7 @@ struct Original<'a> {
     replica: &'a Replica,
     life: Arc<Life>,
     dice: &'a Dice,
+    naming: Naming,
 }
 
 /// Works for some time in the place of our program.
@@ -42,7 +43,8 @@ pub(crate) async fn take_turn(core: &Arc<Core>, replica: &Replica, number: u64, 
     let life = Life::of(&core.plan, &replica.host, &format!("original {}#{number}", replica.host));
     core.ledger.tell(&format!("{} starts", life.name()));
     replica.driver.backend().called_by(&life);
-    let original = Original { core, replica, life: Arc::clone(&life), dice };
+    let naming = Naming::of(core.plan.names, dice);
+    let original = Original { core, replica, life: Arc::clone(&life), dice, naming };
     let _ = timeout(dice.stretch(2_000..60_000), original.lead()).await;
     life.kill();
     core.observe();
@@ -112,7 +114,7 @@ impl Original<'_> {
         let api = &self.core.api;
         let claim = api.get("PersistentVolumeClaim", NAMESPACE, text(claim, "/metadata/name"))?;
         let ours = text(&claim, "/metadata/annotations/volume.kubernetes.io~1storage-provisioner");
-        let name = Naming::USUAL.name(text(&claim, "/metadata/uid"));
+        let name = self.naming.name(text(&claim, "/metadata/uid"));
         let waits = text(&claim, "/spec/volumeName").is_empty()
             && claim["metadata"]["deletionTimestamp"].is_null()
             && ours == DRIVER

@@ -3,7 +3,9 @@
 //! A seed in which everything goes wrong at once hides what a seed with one trouble shows; so
 //! each is on in some seeds only, and how strong it is differs.
 
-use super::dice::Dice;
+use std::time::Duration;
+
+use super::{dice::Dice, naming::Names};
 
 /// The troubles of one seed; numbers are per cent of the occasions unless said otherwise.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ pub(crate) struct Plan {
     /// Whether users do what only administrators should.
     pub meddling: bool,
     /// `--timeout` of calls to the driver.
-    pub timeout: &'static str,
+    pub timeout: Duration,
     /// `--shutdown-timeout`.
     pub shutdown: &'static str,
     /// The longest time the cluster's controllers look away, in milliseconds.
@@ -53,8 +55,8 @@ pub(crate) struct Plan {
     pub hung: u64,
     /// Calls whose answer never comes.
     pub lost: u64,
-    /// Whether volumes are named otherwise after a restart.
-    pub renames: bool,
+    /// How volumes are named.
+    pub names: Names,
     /// Whether the driver attaches volumes, and somebody does.
     pub attaches: bool,
     /// Whether wall clocks jump.
@@ -73,7 +75,7 @@ impl Plan {
             elected: dice.percent(40),
             pod_uid: dice.percent(50),
             protection: *dice.pick(&["auto", "always", "off"]),
-            acts: dice.within(5..40),
+            acts: dice.within(10..70),
             pause: *dice.pick(&[500, 3_000, 20_000]),
             refused: some(&[2, 10, 30]),
             unanswered: some(&[2, 10, 30]),
@@ -87,12 +89,12 @@ impl Plan {
             weather: dice.percent(50),
             outages: dice.percent(25),
             meddling: dice.percent(50),
-            timeout: *dice.pick(&["10s", "10s", "60s"]),
+            timeout: Duration::from_secs(*dice.pick(&[10, 10, 60])),
             shutdown: *dice.pick(&["3s", "20s"]),
             lag: *dice.pick(&[1_500, 1_500, 5_000, 60_000]),
             hung: some(&[1, 5]),
             lost: some(&[2, 10]),
-            renames: dice.percent(20),
+            names: *dice.pick(&[Names::Usual, Names::Usual, Names::Changing, Names::Cut]),
             attaches: dice.percent(30),
             jumps: dice.percent(30),
             original: dice.percent(20),

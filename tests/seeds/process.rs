@@ -57,6 +57,11 @@ impl Life {
         &self.name
     }
 
+    /// Whether it is the original provisioner's.
+    pub(crate) fn is_original(&self) -> bool {
+        self.name.starts_with("original")
+    }
+
     pub(crate) fn elected_host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -148,7 +153,7 @@ impl Spawner for Mortals {
     }
 }
 
-/// A clock that is somewhat wrong: the wall clock by an offset, the boot clock by a drift.
+/// A clock that is somewhat wrong until all is healed: the wall clock by an offset, the boot clock by a drift.
 struct CrookedClock {
     start: Instant,
     /// Wall time at the start.
@@ -157,11 +162,13 @@ struct CrookedClock {
     drift: u32,
     /// How far the wall clock was set, in milliseconds.
     set: Mutex<i64>,
+    core: Arc<Core>,
 }
 
 impl CrookedClock {
-    fn new(core: &Core, dice: &Dice) -> Self {
+    fn new(core: &Arc<Core>, dice: &Dice) -> Self {
         Self {
+            core: Arc::clone(core),
             start: Instant::now(),
             wall: core.api.now() + jiff::SignedDuration::from_millis(skew(dice)),
             drift: u32::try_from(dice.within(0..5)).unwrap(),
@@ -172,6 +179,9 @@ impl CrookedClock {
 
 impl Clock for CrookedClock {
     fn wall(&self) -> jiff::Timestamp {
+        if self.core.is_healed() {
+            return self.core.api.now();
+        }
         let set = jiff::SignedDuration::from_millis(*self.set.lock());
         self.wall + jiff::SignedDuration::try_from(self.start.elapsed()).unwrap() + set
     }
@@ -222,7 +232,7 @@ impl Process {
                 ..Host::default()
             },
         };
-        let naming = if plan.renames { Naming::any(&dice) } else { Naming::USUAL };
+        let naming = Naming::of(plan.names, &dice);
         let flags = flags(core, naming);
         core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
@@ -260,7 +270,7 @@ fn flags(core: &Core, naming: Naming) -> Flags {
         "csi-provisioner".to_owned(),
         "--csi-address=/run/csi.sock".to_owned(),
         "--retry-interval-max=60s".to_owned(),
-        format!("--timeout={}", plan.timeout),
+        format!("--timeout={}s", plan.timeout.as_secs()),
         format!("--shutdown-timeout={}", plan.shutdown),
         format!("--claim-protection={}", plan.protection),
     ];

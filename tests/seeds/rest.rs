@@ -1,5 +1,7 @@
 //! What must hold once all trouble is over and everything has had its time.
 
+use std::time::Duration;
+
 use csi_provisioner::controller::open_calls;
 use serde_json::Value;
 
@@ -78,9 +80,18 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
 /// Whether a leak is one that the claims' protection in use does not close.
 fn is_excused(core: &Core, name: &str) -> bool {
     let stripped = core.ledger.was_stripped(name);
-    core.ledger
-        .abandoned(name)
-        .is_some_and(|how| stripped || protects_not(core.plan.protection, how))
+    core.ledger.abandoned(name).is_some_and(|how| {
+        stripped || too_late(core, name) || protects_not(core.plan.protection, how)
+    })
+}
+
+/// Whether the claim was deleted before a record could be put on it: with `auto` that is when the
+/// first call has ended without a word of the driver's.
+fn too_late(core: &Core, name: &str) -> bool {
+    let plan = &core.plan;
+    let troubled = plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather;
+    let writing = Duration::from_secs(if troubled { 60 } else { 2 });
+    plan.protection == "auto" && core.ledger.was_deleted_within(name, plan.timeout + writing)
 }
 
 /// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it

@@ -8,6 +8,7 @@ use super::{
     admins, attacher, cluster,
     core::Core,
     keeper::{self, Replica},
+    naming::Names,
     rest, suspects, users, weather,
 };
 
@@ -89,7 +90,8 @@ async fn come_to_rest(core: &Core) {
     }
 }
 
-/// At rest a process has nothing in hand, and ends as soon as it is told to.
+/// At rest a process has nothing in hand, and ends as soon as it is told to; but where names
+/// collide it may wait for one.
 async fn stop(core: &Core, replica: &Replica) {
     let Some((life, stop)) =
         replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
@@ -97,7 +99,8 @@ async fn stop(core: &Core, replica: &Replica) {
         return;
     };
     stop.cancel();
-    if timeout(Duration::from_secs(10), life.over()).await.is_err() {
+    let patience = if matches!(core.plan.names, Names::Cut) { 30 } else { 10 };
+    if timeout(Duration::from_secs(patience), life.over()).await.is_err() {
         core.ledger.wrong(&format!("{} does not end at rest", life.name()));
     }
 }

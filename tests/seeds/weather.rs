@@ -59,9 +59,9 @@ pub(crate) async fn outages(core: Arc<Core>, host: String, driver: Arc<driver::H
         }
         core.ledger.tell(&format!("weather: the driver on {host} goes down"));
         driver.stop();
+        driver.backend().forget();
         sleep(dice.stretch(10..10_000)).await;
         core.ledger.tell(&format!("weather: the driver on {host} comes back"));
-        driver.backend().forget();
         driver.start();
     }
 }
