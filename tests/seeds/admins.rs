@@ -8,7 +8,7 @@ use super::{
     ledger::text,
     naming::Naming,
     original,
-    storage::handle,
+    storage::{handle, image_of},
     users::CLAIMS,
 };
 
@@ -106,11 +106,8 @@ fn by_hand(name: &str, handle: &str) -> Value {
 
 /// A PersistentVolume under the name that a waiting claim's will get.
 fn add_volume_of_our_name(core: &Core, dice: &Dice) {
-    let claims = core.api.list("PersistentVolumeClaim", NAMESPACE);
-    if claims.is_empty() {
-        return;
-    }
-    let name = format!("pvc-{}", text(dice.pick(&claims), "/metadata/uid"));
+    let Some(claim) = some_waiting_claim(core, dice) else { return };
+    let name = Naming::of(core.plan.names, dice).name(text(&claim, "/metadata/uid"));
     if core.api.create(&by_hand(&name, OUR_NAME_BY_HAND)).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} by hand"));
     }
@@ -154,7 +151,9 @@ fn strip_claim(core: &Core, dice: &Dice) {
 /// The handle that the volume of a claim has or will have, known to be its own.
 fn handle_of(core: &Core, dice: &Dice, claim: &Value) -> String {
     let naming = Naming::of(core.plan.names, dice);
-    handle(dice.pick::<&str>(&["a", "b"]), &naming.name(text(claim, "/metadata/uid")))
+    let class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"));
+    let cluster = class.map(|class| text(&class, "/parameters/cluster").to_owned());
+    handle(cluster.as_deref().unwrap_or("a"), &naming.name(text(claim, "/metadata/uid")))
 }
 
 /// A PersistentVolume by hand of the volume that a claim in the making gets.
@@ -169,17 +168,9 @@ fn add_volume_of_our_handle(core: &Core, dice: &Dice) {
 
 /// From a backup: what is there in this place goes, and what was comes back under a new UID.
 fn restore(core: &Core, dice: &Dice) {
-    let Some((name, mut volume)) = some_volume(core, dice).map(backup).or_else(|| {
-        let claim = some_waiting_claim(core, dice)?;
-        let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
-        let name = Naming::of(core.plan.names, dice).name(text(&claim, "/metadata/uid"));
-        Some((
-            name.clone(),
-            original::volume(&name, &handle_of(core, dice, &claim), &claim, &class),
-        ))
-    }) else {
-        return;
-    };
+    let old = || some_volume(core, dice).map(backup);
+    let saved = if dice.percent(50) { old() } else { of_claim_in_the_making(core, dice) };
+    let Some((name, mut volume)) = saved else { return };
     volume["metadata"]["annotations"][BY_HAND] = json!("yes");
     if dice.percent(50) {
         volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
@@ -192,6 +183,15 @@ fn restore(core: &Core, dice: &Dice) {
     if core.api.create(&volume).is_ok() {
         core.ledger.tell(&format!("admin: restores {name} from a backup"));
     }
+}
+
+/// The PersistentVolume that a waiting claim has in a backup of a cluster where it was bound.
+fn of_claim_in_the_making(core: &Core, dice: &Dice) -> Option<(String, Value)> {
+    let claim = some_waiting_claim(core, dice)?;
+    let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
+    let handle = handle_of(core, dice, &claim);
+    let name = image_of(&handle).to_owned();
+    Some((name.clone(), original::volume(&name, &handle, &claim, &class)))
 }
 
 /// A PersistentVolume as a backup holds it.

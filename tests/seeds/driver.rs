@@ -302,7 +302,7 @@ impl Backend for Driver {
         let (core, name) = (&self.0.core, request.name.clone());
         core.observe();
         core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
-        core.ledger.create_begins(caller.name(), caller.elected_host(), &name);
+        core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
         }
@@ -335,7 +335,7 @@ impl Backend for Driver {
             .await;
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
-        if answer.is_ok() {
+        if answer.is_ok() && !caller.is_suspended() {
             core.ledger.removed(caller.name(), &id, volume);
         }
         answer

@@ -74,6 +74,8 @@ struct VolumeTruth {
     /// The UID of the claim it is or was for.
     claim: String,
     by_hand: bool,
+    /// A provisioner has made it, or a backup says so.
+    provisioned: bool,
     /// When it was first bound.
     bound: Option<Instant>,
     /// Since when its volume may not be deleted; none when it may.
@@ -169,9 +171,17 @@ impl Ledger {
         self.inner.lock().stripped_claims.iter().any(|uid| may_be_of(name, uid))
     }
 
-    /// Whether another volume's PersistentVolume had this name, of which people were told.
+    /// Whether another volume's PersistentVolume had this name, of which people were told, or the
+    /// claim got another volume's from a backup, which ends what was asked for it (safety rule 3).
     pub(crate) fn was_taken(&self, name: &str) -> bool {
-        self.inner.lock().taken.contains(name)
+        let inner = self.inner.lock();
+        let replaces = |volume: &VolumeTruth| {
+            volume.by_hand
+                && volume.provisioned
+                && may_be_of(name, &volume.claim)
+                && image_of(&volume.handle) != name
+        };
+        inner.taken.contains(name) || inner.volumes.values().any(replaces)
     }
 
     /// Whether the claim of this volume was deleted within that time after the first call for it.
@@ -223,10 +233,18 @@ impl Ledger {
     // === Checks at the moment of the act ===
 
     /// A CreateVolume of this name reaches the driver.
-    pub(crate) fn create_begins(&self, process: &str, host: Option<&str>, name: &str) {
+    /// The caller works since `start`, or since it leads.
+    pub(crate) fn create_begins(
+        &self,
+        process: &str,
+        host: Option<&str>,
+        start: Instant,
+        name: &str,
+    ) {
         self.in_term(host, &format!("CreateVolume {name}"));
         let mut inner = self.inner.lock();
-        let bound = inner.all_had(name);
+        let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
+        let bound = inner.all_had(name, term.map_or(start, |term| term.max(start)));
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.since += 1;
         calls.first.get_or_insert_with(Instant::now);
@@ -374,14 +392,15 @@ impl Ledger {
 
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
-    /// and was bound to it.
-    fn all_had(&self, name: &str) -> Option<String> {
+    /// and was bound to it. What was gone before anybody who works now could see it counts not.
+    fn all_had(&self, name: &str, since: Instant) -> Option<String> {
         let had = |uid: &&String| {
             self.volumes.values().find(|volume| {
                 volume.claim == **uid
                     && !volume.by_hand
                     && may_be_of(image_of(&volume.handle), uid)
                     && old(volume.bound)
+                    && (volume.gone.is_none() || volume.bound > Some(since))
             })
         };
         let mut names = Vec::new();
@@ -446,6 +465,11 @@ impl Inner {
                 handle: text(volume, "/spec/csi/volumeHandle").to_owned(),
                 by_hand: !text(volume, &format!("/metadata/annotations/{}", escaped(BY_HAND)))
                     .is_empty(),
+                provisioned: !text(
+                    volume,
+                    "/metadata/annotations/pv.kubernetes.io~1provisioned-by",
+                )
+                .is_empty(),
                 kept: Some(now),
                 created: Some(now),
                 ..VolumeTruth::default()

@@ -1,7 +1,10 @@
 //! Whether the checks find defects: each mutation of the program is to be caught by the seed that
 //! stands beside it in `mutants.txt`.
 
-use std::process::ExitCode;
+use std::{
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use csi_provisioner::mutations::{self, Mutation};
 
@@ -53,10 +56,29 @@ fn hunt(seeds: u64, name: Option<&str>) -> ExitCode {
     for mutation in Mutation::ALL.into_iter().filter(wanted) {
         let catches =
             |seed: &u64| !played(mutation, *seed).wrong.is_empty() && play(*seed).wrong.is_empty();
-        match (1..=seeds).find(catches) {
+        match first(seeds, &catches) {
             Some(seed) => println!("{mutation:?} {seed}"),
             None => println!("# {mutation:?}: none of {seeds} seeds"),
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The first of so many seeds that does, on as many threads as there are processors.
+fn first(seeds: u64, catches: &(impl Fn(&u64) -> bool + Sync)) -> Option<u64> {
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    let found = AtomicU64::new(u64::MAX);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let found = &found;
+            scope.spawn(move || {
+                let mut seeds = (1 + thread..=seeds).step_by(usize::try_from(threads).unwrap());
+                let earlier = |seed: &u64| *seed < found.load(Ordering::Relaxed);
+                if let Some(seed) = seeds.find(|seed| !earlier(seed) || catches(seed)) {
+                    found.fetch_min(seed, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    Some(found.into_inner()).filter(|seed| *seed <= seeds)
 }

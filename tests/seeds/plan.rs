@@ -65,6 +65,8 @@ pub(crate) struct Plan {
     pub original: bool,
     /// Whether namespaces are deleted.
     pub evicts: bool,
+    /// Whether classes are replaced all the time, which wakes every claim of theirs.
+    pub restless: bool,
 }
 
 impl Plan {
@@ -91,14 +93,21 @@ impl Plan {
             meddling: dice.percent(50),
             timeout: Duration::from_secs(*dice.pick(&[10, 10, 60])),
             shutdown: *dice.pick(&["3s", "20s"]),
-            lag: *dice.pick(&[1_500, 1_500, 5_000, 60_000]),
+            lag: *dice.pick(&[1_500, 5_000, 60_000]),
             hung: some(&[1, 5]),
             lost: some(&[2, 10]),
-            names: *dice.pick(&[Names::Usual, Names::Usual, Names::Changing, Names::Cut]),
+            names: *dice.pick(&[
+                Names::Usual,
+                Names::Usual,
+                Names::Changing,
+                Names::Changing,
+                Names::Cut,
+            ]),
             attaches: dice.percent(30),
             jumps: dice.percent(30),
             original: dice.percent(20),
             evicts: dice.percent(20),
+            restless: dice.percent(25),
         }
     }
 }

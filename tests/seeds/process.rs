@@ -30,6 +30,7 @@ pub(crate) struct Life {
     name: String,
     /// The name it is elected under, where it is.
     host: Option<String>,
+    start: Option<Instant>,
     inner: Mutex<LifeInner>,
     tasks: Mutex<JoinSet<()>>,
     over: Notify,
@@ -49,7 +50,8 @@ impl Life {
     /// One on `host`, known as `name` in the trace.
     pub(crate) fn of(plan: &Plan, host: &str, name: &str) -> Arc<Self> {
         let elected = plan.elected.then(|| identity(host, plan.pod_uid));
-        Arc::new(Self { name: name.to_owned(), host: elected, ..Self::default() })
+        let start = Some(Instant::now());
+        Arc::new(Self { name: name.to_owned(), host: elected, start, ..Self::default() })
     }
 
     /// Its name in the trace.
@@ -64,6 +66,14 @@ impl Life {
 
     pub(crate) fn elected_host(&self) -> Option<&str> {
         self.host.as_deref()
+    }
+
+    pub(crate) fn start(&self) -> Instant {
+        self.start.unwrap_or_else(Instant::now)
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.inner.lock().suspended
     }
 
     pub(crate) fn is_dead(&self) -> bool {

@@ -65,6 +65,9 @@ fn act(core: &Core, dice: &Dice) {
     if core.plan.meddling && dice.percent(35) {
         return admins::meddle(core, dice);
     }
+    if core.plan.restless && dice.percent(30) {
+        return replace_class(core, dice);
+    }
     match dice.within(0..11) {
         0..5 => create_claim(core, dice),
         5..8 => delete_claim(core, dice),
