@@ -37,6 +37,8 @@ pub enum Mutation {
     DeleteUnseen,
     /// A PersistentVolume is deleted by its name alone.
     DeleteWithoutUid,
+    /// A selected node is given back though an earlier call is open.
+    NodeGivenBackOpen,
     /// What another attacher has attached may be deleted.
     AttachmentsByAttacher,
     /// The Lease is released while calls are in flight.
@@ -45,7 +47,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::MarkedLate,
         Self::LocalStatusIsFinal,
         Self::FinalClosesOpenCall,
@@ -60,6 +62,7 @@ impl Mutation {
         Self::DeleteTwice,
         Self::DeleteUnseen,
         Self::DeleteWithoutUid,
+        Self::NodeGivenBackOpen,
         Self::AttachmentsByAttacher,
         Self::ReleaseInFlight,
     ];

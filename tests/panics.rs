@@ -18,14 +18,9 @@ use csi_provisioner::{
         classes::Classes,
         leftover::Leftover,
         open_calls,
-        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
     },
-    kube_api::{
-        LaneSettings, Lanes,
-        events::Recorder,
-        transport::boxed,
-        views::{Claim, Volume},
-    },
+    kube_api::{LaneSettings, Lanes, events::Recorder, transport::boxed, views::Volume},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
 };
@@ -45,6 +40,7 @@ struct Panicking {
 
 impl Provisioner for Panicking {
     type Removal = ();
+    type Request = ();
 
     fn name(&self) -> &str {
         DRIVER
@@ -60,14 +56,24 @@ impl Provisioner for Panicking {
 
     async fn ready(&self) {}
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        None
     }
 
-    async fn provision(&self, order: Order) -> Outcome {
+    async fn turn(&self, _order: &Order) -> Turn {
+        Turn::Ours
+    }
+
+    fn forget(&self, _claim_uid: &str) {}
+
+    async fn prepare(&self, _order: &mut Order) -> Result<(), NotAsked> {
+        Ok(())
+    }
+
+    async fn create(&self, order: &Order, (): ()) -> Outcome {
         assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         let volume = json!({
-            "metadata": {"name": order.volume_name.unwrap()},
+            "metadata": {"name": order.volume_name.clone().unwrap()},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
                      "persistentVolumeReclaimPolicy": "Delete",
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},

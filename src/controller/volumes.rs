@@ -27,11 +27,15 @@ use crate::{
     },
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
+    runtime::Random,
     workqueue::Verdict,
 };
 
 /// When a volume that waits to be detached is looked at without having been woken.
 const MISSED_DETACH: Duration = Duration::from_secs(5 * 60);
+
+/// For how long at least the process that reaches a volume has precedence over all others.
+const PRECEDENCE: Duration = Duration::from_secs(2);
 
 /// Works on volumes.
 pub struct VolumeWorker<P> {
@@ -51,6 +55,8 @@ pub struct VolumeWorker<P> {
     pub pace: Pace,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -78,6 +84,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         match due(&volume) {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
+            // Whoever reaches the volume comes first.
+            Due::Unprotect if glance.is_fresh() && !self.provisioner.should_delete(&volume) => {
+                Verdict::RetryAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
+            }
             Due::Unprotect => self.finalizer(&volume, finalizers::unprotect(volume.uid())).await,
             Due::LetGo => self.let_go(&glance).await,
             Due::Delete => self.delete(glance, look).await,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Settings, VolumeNaming};
 use crate::{
-    controller::provisioner::{Order, Outcome},
+    controller::provisioner::{NotAsked, Order},
     csi::{
         Capabilities,
         proto::{
@@ -53,6 +53,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        topology: None,
     }
 }
 
@@ -62,10 +63,10 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// The words of an outcome that stopped before a call.
-pub(super) fn refusal(outcome: Outcome) -> String {
+/// The words in which a call was not made.
+pub(super) fn refusal(outcome: NotAsked) -> String {
     match outcome {
-        Outcome::NoChange(failure) => failure.to_string(),
+        NotAsked::Failed(failure) => failure.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -10,13 +10,16 @@ use testkit::{
 use tokio::time::sleep;
 
 use super::{
-    core::{self, Core, DRIVER, NAMESPACE},
+    core::{self, Core, DRIVER, NAMESPACE, NODES},
     dice::Dice,
     ledger::text,
 };
 
 /// The finalizer of a claim that is in use.
 pub(crate) const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
+
+/// The node that the scheduler chose for a claim.
+pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Works until the seed's end.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -25,16 +28,17 @@ pub(crate) async fn run(core: Arc<Core>) {
         let lag = if core.is_healed() { 1_500 } else { core.plan.lag };
         sleep(dice.stretch(20..lag)).await;
         core.observe();
-        step(&core);
+        step(&core, &dice);
         core.observe();
     }
 }
 
 /// Does whatever is to be done now.
-fn step(core: &Core) {
+fn step(core: &Core, dice: &Dice) {
     let api = &core.api;
     empty_namespace(core);
     unprotect_claims(api);
+    schedule(core, dice);
     claim_named_volumes(api);
     release_unneeded(api);
     let cluster = binder::Cluster {
@@ -103,6 +107,22 @@ fn empty_namespace(core: &Core) {
 fn namespace_again(core: &Core) {
     core::namespace(&core.api);
     core.ledger.tell("cluster: the namespace is gone, and comes again");
+}
+
+/// Claims that wait for their first consumer have one, for which a node is chosen.
+fn schedule(core: &Core, dice: &Dice) {
+    for claim in core.api.list("PersistentVolumeClaim", NAMESPACE) {
+        let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"));
+        let waits = class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
+            && claim["metadata"]["annotations"][SELECTED_NODE].is_null()
+            && text(&claim, "/spec/volumeName").is_empty();
+        if waits {
+            let (name, node) = (text(&claim, "/metadata/name"), dice.pick(&NODES));
+            let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+            let _ = core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch);
+            core.ledger.tell(&format!("scheduler: {name} is for {node}"));
+        }
+    }
 }
 
 /// Claims that are being deleted are in no Pod's use here.

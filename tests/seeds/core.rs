@@ -11,6 +11,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use serde_json::json;
 use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -41,8 +42,26 @@ pub(crate) struct Core {
 /// Makes the namespace, which goes only when it is empty.
 pub(crate) fn namespace(api: &ApiServer) {
     api.namespace(NAMESPACE);
-    let content = serde_json::json!({"metadata": {"finalizers": ["kubernetes.io/content"]}});
+    let content = json!({"metadata": {"finalizers": ["kubernetes.io/content"]}});
     api.merge("Namespace", "", NAMESPACE, &content).unwrap();
+}
+
+/// The nodes, of which each is a zone of its own.
+pub(crate) const NODES: [&str; 2] = ["north", "south"];
+
+/// The label that names the zone.
+pub(crate) const ZONE: &str = "topology.example.com/zone";
+
+fn nodes(api: &ApiServer) {
+    for node in NODES {
+        let labelled = json!({"apiVersion": "v1", "kind": "Node",
+                              "metadata": {"name": node, "labels": {ZONE: node}}});
+        let driver = json!({"name": DRIVER, "nodeID": node, "topologyKeys": [ZONE]});
+        let registered = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+                                "metadata": {"name": node}, "spec": {"drivers": [driver]}});
+        api.create(&labelled).unwrap();
+        api.create(&registered).unwrap();
+    }
 }
 
 impl Core {
@@ -50,9 +69,13 @@ impl Core {
         let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
         let api = ApiServer::new(Options { seed, hooks, ..Options::default() });
         namespace(&api);
+        let plan = Plan::new(seed);
+        if plan.topology {
+            nodes(&api);
+        }
         Arc::new(Self {
             seed,
-            plan: Plan::new(seed),
+            plan,
             api,
             storage: Storage::default(),
             ledger: Ledger::new(),

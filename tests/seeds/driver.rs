@@ -12,7 +12,7 @@ use testkit::driver::{
         ControllerGetCapabilitiesResponse, ControllerServiceCapability, CreateVolumeRequest,
         CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
         GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
-        NodeGetInfoResponse, PluginCapability, ProbeResponse, Volume,
+        NodeGetInfoResponse, PluginCapability, ProbeResponse, Topology, Volume,
         controller_service_capability::{self, Rpc, rpc},
         plugin_capability::{self, Service, service},
     },
@@ -52,6 +52,12 @@ const UNFINISHED: [Code; 5] =
 
 /// The text of an answer that never arrives.
 const LOST: &str = "lost";
+
+/// The zone that a volume is made in: the one that is asked for first.
+fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
+    let zones = request.accessibility_requirements.iter();
+    zones.flat_map(|zones| zones.preferred.first().or(zones.requisite.first())).cloned().collect()
+}
 
 /// One replica's driver.
 pub(crate) struct Driver(Arc<Inner>);
@@ -107,7 +113,8 @@ impl Inner {
         }
         fate.lost = dice.percent(plan.lost);
         if dice.percent(plan.failing) {
-            fate.refused = Some(*dice.pick(&CODES));
+            let full = plan.topology && dice.percent(50);
+            fate.refused = Some(if full { Code::ResourceExhausted } else { *dice.pick(&CODES) });
         } else if dice.percent(plan.failing / 2) {
             // A code that says that nothing is left must not be a lie.
             fate.failed = Some(*dice.pick(&UNFINISHED));
@@ -178,6 +185,7 @@ impl Inner {
         let mut volume = Volume {
             volume_id: handle(cluster, &request.name),
             capacity_bytes: size,
+            accessible_topology: zone(request),
             ..Volume::default()
         };
         if self.core.is_healed() || !self.dice.percent(self.core.plan.unusable) {
@@ -278,10 +286,13 @@ impl Backend for Driver {
     }
 
     async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        let service = Service { r#type: service::Type::ControllerService.into() };
-        let capability =
-            PluginCapability { r#type: Some(plugin_capability::Type::Service(service)) };
-        Ok(GetPluginCapabilitiesResponse { capabilities: vec![capability] })
+        let zones = self.0.core.plan.topology;
+        let zones = zones.then_some(service::Type::VolumeAccessibilityConstraints);
+        let able = std::iter::once(service::Type::ControllerService).chain(zones);
+        let capabilities = able.map(|able| PluginCapability {
+            r#type: Some(plugin_capability::Type::Service(Service { r#type: able.into() })),
+        });
+        Ok(GetPluginCapabilitiesResponse { capabilities: capabilities.collect() })
     }
 
     async fn probe(&self) -> Answer<ProbeResponse> {

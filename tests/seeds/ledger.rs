@@ -14,7 +14,11 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
-use super::{admins::BY_HAND, naming::may_be_of, storage::image_of};
+use super::{
+    admins::BY_HAND,
+    naming::may_be_of,
+    storage::{Storage, image_of},
+};
 
 /// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
 /// takes to arrive.
@@ -341,6 +345,22 @@ impl Ledger {
             if calls.open.as_deref() == Some(process) {
                 (calls.open, calls.abandoned) = (None, Some(Abandoned::ByOriginal));
             }
+        }
+    }
+
+    /// A process gives the selected node of the claim back.
+    pub(crate) fn node_given_back(&self, process: &str, uid: &str, storage: &Storage) {
+        let inner = self.inner.lock();
+        let is_open = |(name, calls): &(&String, &CallsTruth)| {
+            let running = inner.jobs.values().any(|job| job.what == **name);
+            may_be_of(name, uid)
+                && calls.open.as_deref() == Some(process)
+                && (running || storage.get(name).is_some())
+        };
+        let open = inner.calls.iter().find(is_open).map(|(name, _)| name.clone());
+        drop(inner);
+        if let Some(name) = open {
+            self.wrong(&format!("{process} gives the node of {name} back during a call"));
         }
     }
 

@@ -13,6 +13,7 @@ use testkit::driver::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
+    cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     keeper::Replica,
@@ -120,7 +121,9 @@ impl Original<'_> {
             && ours == DRIVER
             && api.get("PersistentVolume", "", &name).is_none();
         let class = api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
-        if !waits {
+        let unscheduled = class["volumeBindingMode"] == "WaitForFirstConsumer"
+            && claim["metadata"]["annotations"][SELECTED_NODE].is_null();
+        if !waits || unscheduled {
             return None;
         }
         let request = request(&name, &class, api.get("Secret", NAMESPACE, "key").as_ref())?;

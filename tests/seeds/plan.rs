@@ -65,14 +65,21 @@ pub(crate) struct Plan {
     pub original: bool,
     /// Whether namespaces are deleted.
     pub evicts: bool,
+    /// Whether volumes are bound to the zone of a node that a scheduler chooses.
+    pub topology: bool,
     /// Whether classes are replaced all the time, which wakes every claim of theirs.
     pub restless: bool,
 }
+
+/// Names that change are dangerous; so are names that collide, but they stand in their own way.
+const NAMES: [Names; 5] =
+    [Names::Usual, Names::Usual, Names::Changing, Names::Changing, Names::Cut];
 
 impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let dice = Dice::new(seed, "plan");
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
+        let names = *dice.pick(&NAMES);
         Self {
             elected: dice.percent(40),
             pod_uid: dice.percent(50),
@@ -96,17 +103,13 @@ impl Plan {
             lag: *dice.pick(&[1_500, 5_000, 60_000]),
             hung: some(&[1, 5]),
             lost: some(&[2, 10]),
-            names: *dice.pick(&[
-                Names::Usual,
-                Names::Usual,
-                Names::Changing,
-                Names::Changing,
-                Names::Cut,
-            ]),
+            names,
             attaches: dice.percent(30),
             jumps: dice.percent(30),
-            original: dice.percent(20),
+            // Of other names than its own the original knows nothing.
+            original: dice.percent(30) && !matches!(names, Names::Changing),
             evicts: dice.percent(20),
+            topology: dice.percent(35),
             restless: dice.percent(25),
         }
     }

@@ -20,7 +20,7 @@ pub(crate) const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
 pub(crate) fn provide(core: &Core) {
     for name in CLASSES {
         if core.api.get("StorageClass", "", name).is_none() {
-            core.api.create(&class(name, false, "a")).unwrap();
+            core.api.create(&class(core, name, false, "a")).unwrap();
         }
     }
     // In a namespace that is going there can't be one.
@@ -44,7 +44,7 @@ pub(crate) fn mend(core: &Core) {
         let now = core.api.get("StorageClass", "", name).unwrap();
         let other = if text(&now, "/parameters/cluster") == "a" { "b" } else { "a" };
         core.api.delete("StorageClass", "", name).unwrap();
-        core.api.create(&class(name, false, other)).unwrap();
+        core.api.create(&class(core, name, false, other)).unwrap();
         core.ledger.tell(&format!("user: restores the class {name}, cluster {other}"));
         return;
     }
@@ -116,18 +116,21 @@ fn replace_class(core: &Core, dice: &Dice) {
         return;
     }
     let (turned, cluster) = (dice.percent(40), dice.pick(&["a", "b"]));
-    core.api.create(&class(name, turned, cluster)).unwrap();
+    core.api.create(&class(core, name, turned, cluster)).unwrap();
     core.ledger
         .tell(&format!("user: replaces the class {name}, turned {turned}, cluster {cluster}"));
 }
 
 /// A class; `turned`: with the other reclaim policy.
-fn class(name: &str, turned: bool, cluster: &str) -> Value {
+fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
     let policy = if (name == "kept") == turned { "Delete" } else { "Retain" };
     let mut class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
         "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": {"cluster": cluster},
     });
+    if core.plan.topology && name != "kept" {
+        class["volumeBindingMode"] = json!("WaitForFirstConsumer");
+    }
     if name == "secret" {
         class["parameters"] = json!({
             "cluster": cluster, "secret": "right",

@@ -18,7 +18,9 @@ use testkit::apiserver::{Body, User, refuse, request_info::RequestInfo, status::
 use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
-use super::{core::Core, dice::Dice, ledger::text, process::Life, storage::image_of};
+use super::{
+    cluster::SELECTED_NODE, core::Core, dice::Dice, ledger::text, process::Life, storage::image_of,
+};
 
 /// Carries one process's requests.
 #[derive(Clone)]
@@ -153,7 +155,7 @@ impl Wire {
     ) -> Result<Response<Body>, BoxError> {
         self.core.observe();
         let body = request.body().clone();
-        let removed = self.removed(info);
+        let (removed, node) = (self.removed(info), self.selected(info));
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
         self.core.observe();
         if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201
@@ -162,6 +164,9 @@ impl Wire {
         }
         if let Some(uid) = removed.filter(|_| response.status() == 200) {
             self.core.ledger.volume_removed(self.life.name(), &uid);
+        }
+        if let Some(uid) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
+            self.core.ledger.node_given_back(self.life.name(), &uid, &self.core.storage);
         }
         if info.verb != "watch" || response.status() != 200 {
             return Ok(response);
@@ -174,6 +179,15 @@ impl Wire {
         let removes = info.verb == "delete" && info.resource == "persistentvolumes";
         let volume = removes.then(|| self.core.api.get("PersistentVolume", "", &info.name))??;
         Some(text(&volume, "/metadata/uid").to_owned())
+    }
+
+    /// The UID of the claim with a selected node that is about to be written.
+    fn selected(&self, info: &RequestInfo) -> Option<String> {
+        let writes = info.verb == "update" && info.resource == "persistentvolumeclaims";
+        let claim = writes
+            .then(|| self.core.api.get("PersistentVolumeClaim", &info.namespace, &info.name))??;
+        claim["metadata"]["annotations"][SELECTED_NODE].as_str()?;
+        Some(text(&claim, "/metadata/uid").to_owned())
     }
 
     fn check_saved(&self, body: &[u8]) {
@@ -220,6 +234,12 @@ impl Wire {
             .ledger
             .tell(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
     }
+}
+
+/// Whether this claim has a selected node.
+fn has_node(claim: &[u8]) -> bool {
+    let claim: Value = serde_json::from_slice(claim).unwrap();
+    claim["metadata"]["annotations"][SELECTED_NODE].is_string()
 }
 
 impl tower::Service<Request<kube::client::Body>> for Wire {
