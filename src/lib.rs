@@ -12,7 +12,7 @@
 //! | [`flags`] | every flag, its default, its check, in the original's spelling |
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
-//! | [`capacity`] | CSIStorageCapacity objects: so far where they go and who owns them |
+//! | [`capacity`] | CSIStorageCapacity objects: how much room there is for each class in each segment of the cluster |
 //! | [`nodes`] | where nodes are and whether the driver is on them: CSINodes and Nodes, as far as topology keys name them |
 //! | [`preflight`] | which rights are needed, and which are missing |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
@@ -55,6 +55,7 @@ pub mod kube_api;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
+pub mod migration;
 pub mod mutations;
 pub mod nodes;
 pub mod preflight;

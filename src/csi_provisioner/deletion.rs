@@ -3,6 +3,8 @@
 //! Owns the order of places where it is named: the volume's own annotations, then its class
 //! (reference 4.5). Pure but for reading the Secret.
 
+use std::sync::Arc;
+
 use super::{
     keys::SecretKind,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
@@ -16,16 +18,17 @@ use crate::{
     },
 };
 
-/// The secret for deleting `volume`, whose class is `class` where that still stands.
+/// The secret for deleting `volume`. `class` says its class, where that still stands; asked only
+/// where the class is needed.
 ///
 /// # Errors
-/// When the class's templates do not resolve, and when the API server does not answer. A Secret
+/// When there is no telling the class, when its templates do not resolve, and when the API server does not answer. A Secret
 /// that is gone or may not be read is passed over, as in the original: the driver then says
 /// whether it needs one.
 pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
-    class: Option<&StorageClass>,
+    class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
 ) -> Result<SecretValues, Failure> {
     let reference = reference(volume, class)?;
     match secrets::read(client, reference.as_ref()).await {
@@ -40,7 +43,7 @@ pub(super) async fn secret(
 
 fn reference(
     volume: &Volume,
-    class: Option<&StorageClass>,
+    class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
 ) -> Result<Option<SecretReference>, Failure> {
     let annotated =
         (volume.annotation(DELETION_SECRET_NAME), volume.annotation(DELETION_SECRET_NAMESPACE));
@@ -49,7 +52,7 @@ fn reference(
         return Ok(whole
             .then(|| SecretReference { namespace: namespace.to_owned(), name: name.to_owned() }));
     }
-    let (Some(class), Some(claim)) = (class, &volume.spec.claim_ref) else { return Ok(None) };
+    let (Some(class), Some(claim)) = (class()?, &volume.spec.claim_ref) else { return Ok(None) };
     let context = TemplateContext {
         volume_name: volume.name(),
         claim_namespace: &claim.namespace,
@@ -77,7 +80,7 @@ mod tests {
                 .unwrap();
         let reason = reason.to_owned();
         let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
-        secret(&client(&server), &volume, None).await.map_err(|why| why.to_string())
+        secret(&client(&server), &volume, || Ok(None)).await.map_err(|why| why.to_string())
     }
 
     #[tokio::test]
@@ -102,10 +105,10 @@ mod tests {
             "metadata": {"name": "pv", "annotations": annotations}, "spec": {"claimRef": claim}
         }))
         .unwrap();
-        let class: Option<StorageClass> = Some(parameters)
+        let class = Some(parameters)
             .filter(|p| !p.is_null())
-            .map(|p| serde_json::from_value(json!({"parameters": p})).unwrap());
-        reference(&volume, class.as_ref())
+            .map(|p| Arc::new(serde_json::from_value(json!({"parameters": p})).unwrap()));
+        reference(&volume, || Ok(class))
             .map(|found| found.map(|found| (found.namespace, found.name)))
             .map_err(|why| why.to_string())
     }

@@ -33,6 +33,7 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
         extra_create_metadata: false,
         controller_publish_readonly: false,
         volume_attributes_classes: true,
+        migration: None,
     }
 }
 

@@ -21,6 +21,9 @@ pub struct Gates {
     pub cross_namespace_volume_data_source: bool,
     /// The original's switch for a graceful end, which this program has anyway.
     pub release_leader_election_on_exit: bool,
+    /// Ceph's driver serves classes and volumes of the in-tree plugin `kubernetes.io/rbd`, too, as
+    /// in Kubernetes 1.23 to 1.30; the original no longer knows this gate.
+    pub csi_migration_rbd: bool,
 }
 
 /// Values by gate, as `--feature-gates` gives them.
@@ -52,7 +55,8 @@ const fn locked(name: &'static str, stage: Stage, default: bool) -> Gate {
 }
 
 /// Gates that mean something here.
-const OWN: [Gate; 4] = [
+const OWN: [Gate; 5] = [
+    gate("CSIMigrationRBD", Deprecated, false),
     gate("CrossNamespaceVolumeDataSource", Alpha, false),
     gate("ReleaseLeaderElectionOnExit", Alpha, false),
     gate("Topology", Ga, true),
@@ -169,6 +173,7 @@ impl Gates {
             volume_attributes_class: map.get("VolumeAttributesClass").copied(),
             cross_namespace_volume_data_source: alpha("CrossNamespaceVolumeDataSource"),
             release_leader_election_on_exit: alpha("ReleaseLeaderElectionOnExit"),
+            csi_migration_rbd: map.get("CSIMigrationRBD").copied().unwrap_or(false),
         }
     }
 }
@@ -245,6 +250,7 @@ mod tests {
             volume_attributes_class: None,
             cross_namespace_volume_data_source: false,
             release_leader_election_on_exit: false,
+            csi_migration_rbd: false,
         };
         assert_eq!(resolve(""), Ok((defaults, vec![])));
     }
@@ -266,6 +272,7 @@ mod tests {
         let set = gates("AllAlpha=true,ReleaseLeaderElectionOnExit=false");
         assert!(set.cross_namespace_volume_data_source && !set.release_leader_election_on_exit);
         assert_eq!(gates("AllBeta=true"), gates(""));
+        assert!(!set.csi_migration_rbd && gates("CSIMigrationRBD=true").csi_migration_rbd);
     }
 
     #[test]

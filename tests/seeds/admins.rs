@@ -182,6 +182,17 @@ fn restore(core: &Core, dice: &Dice) {
     core.observe();
     if core.api.create(&volume).is_ok() {
         core.ledger.tell(&format!("admin: restores {name} from a backup"));
+        if dice.percent(30) {
+            delete_claim_of(core, &volume);
+        }
+    }
+}
+
+/// It was the wrong one.
+fn delete_claim_of(core: &Core, volume: &Value) {
+    let claim = text(volume, "/spec/claimRef/name");
+    if core.api.delete("PersistentVolumeClaim", NAMESPACE, claim).is_ok() {
+        core.ledger.tell(&format!("admin: deletes the claim {claim}"));
     }
 }
 

@@ -1,5 +1,5 @@
-//! Whether the checks find defects: each mutation of the program is to be caught by the seed that
-//! stands beside it in `mutants.txt`.
+//! Whether the checks find defects: each mutation of the program is to be caught by one of the
+//! seeds that stand beside it in `mutants.txt`.
 
 use std::{
     process::ExitCode,
@@ -7,11 +7,16 @@ use std::{
 };
 
 use csi_provisioner::mutations::{self, Mutation};
+use parking_lot::Mutex;
 
 use super::run::{Report, play};
 
-/// Lines of a mutation's name and the seed that catches it.
+/// Lines of a mutation's name and seeds that catch it. Several, as a change of the program changes
+/// what a seed leads to.
 const CAUGHT_BY: &str = include_str!("mutants.txt");
+
+/// How many seeds a hunt looks for.
+const ENOUGH: usize = 3;
 
 /// What the command line asks for here, done; none when it asks for something else.
 pub(crate) fn asked_for() -> Option<ExitCode> {
@@ -31,54 +36,65 @@ fn played(mutation: Mutation, seed: u64) -> Report {
     report
 }
 
-/// Every seed must find its mutation, and nothing without it.
+/// Whether the seed finds the defect, and nothing without it.
+fn catches(mutation: Mutation, seed: u64) -> Option<String> {
+    let found = played(mutation, seed).wrong.into_iter().next()?;
+    play(seed).wrong.is_empty().then_some(found)
+}
+
+/// Each mutation must be caught.
 fn check() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
-    for line in CAUGHT_BY.lines().filter(|line| !line.starts_with('#')) {
-        let (name, seed) = line.split_once(' ').unwrap();
-        let mutation =
-            Mutation::ALL.into_iter().find(|mutation| format!("{mutation:?}") == name).unwrap();
-        let seed = seed.parse().unwrap();
-        let (caught, sound) = (played(mutation, seed).wrong, play(seed).wrong);
-        let found = caught.first().map_or("nothing; look for another seed with --hunt", |it| it);
-        println!("{name}: seed {seed} finds {found}");
-        if caught.is_empty() || !sound.is_empty() {
-            println!("without it: {sound:?}");
-            code = ExitCode::FAILURE;
+    for mutation in Mutation::ALL {
+        let caught =
+            seeds_of(mutation).into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
+        match caught {
+            Some((seed, what)) => println!("{mutation:?}: seed {seed} finds {what}"),
+            None => {
+                println!("{mutation:?}: no seed finds it; look for others with --hunt");
+                code = ExitCode::FAILURE;
+            }
         }
     }
     code
 }
 
-/// Looks for the first seed of so many that catches each mutation, or the named one.
+fn seeds_of(mutation: Mutation) -> Vec<u64> {
+    let name = format!("{mutation:?}");
+    let line = CAUGHT_BY.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
+    let seeds = line.unwrap_or_default().split(' ');
+    seeds.filter_map(|seed| seed.parse().ok()).collect()
+}
+
+/// Looks among so many seeds for some that catch each mutation, or the named one.
 fn hunt(seeds: u64, name: Option<&str>) -> ExitCode {
     let wanted = |mutation: &Mutation| name.is_none_or(|name| format!("{mutation:?}") == name);
     for mutation in Mutation::ALL.into_iter().filter(wanted) {
-        let catches =
-            |seed: &u64| !played(mutation, *seed).wrong.is_empty() && play(*seed).wrong.is_empty();
-        match first(seeds, &catches) {
-            Some(seed) => println!("{mutation:?} {seed}"),
-            None => println!("# {mutation:?}: none of {seeds} seeds"),
-        }
+        let found: Vec<String> = some(mutation, seeds).iter().map(u64::to_string).collect();
+        println!("{mutation:?} {}", found.join(" "));
     }
     ExitCode::SUCCESS
 }
 
-/// The first of so many seeds that does, on as many threads as there are processors.
-fn first(seeds: u64, catches: &(impl Fn(&u64) -> bool + Sync)) -> Option<u64> {
-    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
-    let found = AtomicU64::new(u64::MAX);
+/// Enough of so many seeds that catch it, looked for on as many threads as there are processors.
+fn some(mutation: Mutation, seeds: u64) -> Vec<u64> {
+    let (next, found) = (AtomicU64::new(1), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let found = &found;
-            scope.spawn(move || {
-                let mut seeds = (1 + thread..=seeds).step_by(usize::try_from(threads).unwrap());
-                let earlier = |seed: &u64| *seed < found.load(Ordering::Relaxed);
-                if let Some(seed) = seeds.find(|seed| !earlier(seed) || catches(seed)) {
-                    found.fetch_min(seed, Ordering::Relaxed);
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > seeds || found.lock().len() >= ENOUGH {
+                        return;
+                    }
+                    if catches(mutation, seed).is_some() {
+                        found.lock().push(seed);
+                    }
                 }
             });
         }
     });
-    Some(found.into_inner()).filter(|seed| *seed <= seeds)
+    let mut found = found.into_inner();
+    found.sort_unstable();
+    found
 }

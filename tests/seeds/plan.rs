@@ -92,7 +92,8 @@ impl Plan {
             failing: some(&[5, 20, 60]),
             dragging: some(&[5, 20, 50]),
             unusable: some(&[5, 20]),
-            purges: dice.percent(50),
+            // With names that collide one claim's volume would be purged for another's.
+            purges: dice.percent(50) && !matches!(names, Names::Cut),
             killed: some(&[2, 10]),
             restarts: dice.percent(50),
             weather: dice.percent(50),

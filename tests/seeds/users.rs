@@ -97,7 +97,7 @@ fn delete_claim(core: &Core, dice: &Dice) {
     let waiting: Vec<_> =
         claims.iter().filter(|it| text(it, "/spec/volumeName").is_empty()).collect();
     // Those in the making are the ones that matter most.
-    let name = if waiting.is_empty() || dice.percent(30) {
+    let name = if waiting.is_empty() || dice.percent(50) {
         *dice.pick(&CLAIMS)
     } else {
         text(dice.pick::<&Value>(&waiting), "/metadata/name")

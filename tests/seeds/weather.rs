@@ -29,7 +29,11 @@ pub(crate) async fn run(core: Arc<Core>) {
         if core.is_healed() {
             return;
         }
-        let kind = *dice.pick(&KINDS);
+        let kind = if core.plan.restless && dice.percent(60) {
+            "persistentvolumeclaims"
+        } else {
+            *dice.pick(&KINDS)
+        };
         match dice.within(0..5) {
             0 | 1 => core.hold_up(kind, dice.stretch(200..300_000)),
             2 => {

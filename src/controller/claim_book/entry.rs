@@ -161,7 +161,7 @@ impl Entry {
             || self.volume_name.as_deref() == Some(volume.name());
         let may_be_open = self.state.awaits_answer() || self.mark.is_some();
         if made || !may_be_open {
-            self.advance(|state| state.volume_seen(volume.handle()));
+            self.advance(|state| state.volume_seen(volume.source_id()));
         }
     }
 
