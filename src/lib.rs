@@ -59,6 +59,7 @@ pub mod migration;
 pub mod mutations;
 pub mod nodes;
 pub mod preflight;
+pub mod protection;
 pub mod release_claims;
 pub mod runtime;
 pub mod workqueue;

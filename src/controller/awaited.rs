@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::kube_api::{Kind, View};
+use crate::kube_api::{Kind, View, reflector::Sighting};
 
 /// An object, or any of a kind, that an attempt was missing or found not ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +73,15 @@ impl Waits {
         let both = [object, &any].into_iter().filter_map(|key| waiting.by_object.get(key));
         both.flatten().cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
+
+    /// The claims that wait for what a watch has just shown to be there, new or changed.
+    pub fn of_shown<V: View>(&self, sighting: &Sighting<V>) -> Vec<String> {
+        let (Sighting::Listed(object) | Sighting::Applied(object)) = sighting else {
+            return Vec::new();
+        };
+        let namespace = V::NAMESPACED.then(|| object.namespace());
+        self.of(&Awaited::object::<V>(namespace, object.name()))
+    }
 }
 
 impl Waiting {
@@ -90,6 +99,8 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::kube_api::views::{Claim, StorageClass};
 
@@ -107,6 +118,26 @@ mod tests {
         assert_eq!(waits.of(&class("b")), ["1", "2", "3"]);
         assert_eq!(waits.of(&class("c")), ["3"]);
         assert!(waits.of(&Awaited::object::<Claim>(Some("ns"), "a")).is_empty());
+    }
+
+    #[test]
+    fn what_a_watch_shows_to_be_there_wakes_those_who_wait_for_it() {
+        let source = || -> Claim {
+            serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap()
+        };
+        let waits = Waits::default();
+        waits.wait("1", vec![Awaited::object::<Claim>(Some("ns"), "a")]);
+        waits.wait("2", vec![Awaited::object::<Claim>(Some("other"), "a")]);
+        for (sighting, woken) in [
+            (Sighting::Listed(source()), 1),
+            (Sighting::Applied(source()), 1),
+            (Sighting::Deleted(source()), 0),
+            (Sighting::Complete, 0),
+            (Sighting::Restarted, 0),
+        ] {
+            assert_eq!(waits.of_shown(&sighting).len(), woken, "{sighting:?}");
+        }
+        assert_eq!(waits.of_shown(&Sighting::Applied(StorageClass::default())), [""; 0]);
     }
 
     #[test]

@@ -18,7 +18,6 @@ use tracing::Instrument as _;
 use super::{
     claim_book::{ClaimBook, Existence},
     events::{ClaimEvents, claim_key},
-    exclusive::Exclusive,
     finalizers,
     leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
@@ -31,7 +30,7 @@ use crate::{
     },
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
-    workqueue::{Queue, Verdict},
+    workqueue::{Exclusive, Queue, Verdict},
 };
 
 /// Saves PersistentVolumes. Clones share what is unsaved.

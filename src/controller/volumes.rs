@@ -12,7 +12,6 @@ use tracing::{Instrument as _, field};
 
 use super::{
     events::{PANICKED, VolumeEvents},
-    exclusive::Exclusive,
     finalizers::{self, Due, due},
     ownership::class_of_volume,
     pace::{Look, Pace, Permit},
@@ -28,7 +27,7 @@ use crate::{
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
     runtime::Random,
-    workqueue::Verdict,
+    workqueue::{Exclusive, Verdict},
 };
 
 /// When a volume that waits to be detached is looked at without having been woken.

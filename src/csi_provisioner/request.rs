@@ -5,7 +5,10 @@
 //! says nothing about an earlier one ([`NotAsked::Failed`]).
 
 use crate::{
-    controller::provisioner::{Failure, NotAsked, Order},
+    controller::{
+        provisioner::{Failure, NotAsked, Order},
+        source::{Source, SourceKind},
+    },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
         ApiError, Client, Name,
@@ -16,6 +19,7 @@ use crate::{
 
 use super::{
     Settings, access_modes, capabilities,
+    data_source::{self, Copyable},
     keys::SecretKind,
     parameters,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
@@ -34,6 +38,8 @@ pub(super) struct Prepared {
     /// For mounted volumes, the file system type; empty lets the driver choose.
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
+    /// What the volume is made from, where it is not made empty.
+    pub(super) source: Option<Source>,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -48,14 +54,20 @@ pub(super) struct SecretReferences {
     pub(super) controller_modify: Option<SecretReference>,
 }
 
-/// Makes the request for an order, or says why there is none.
+/// Makes the request for an order, or says why there is none. `named` is the claim's source.
 pub(super) async fn prepare(
     client: &Client,
     settings: &Settings,
     topology: Option<&Topology>,
     order: &mut Order,
+    named: Option<&Copyable>,
 ) -> Result<Prepared, NotAsked> {
-    let mut prepared = draft(settings, order)?;
+    let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
+    if let Some(named) = named {
+        let source = data_source::resolve(client, settings, order, &prepared.size, named).await?;
+        prepared.request.volume_content_source = Some(data_source::content_source(&source));
+        prepared.source = Some(source);
+    }
     if let Some(topology) = topology {
         prepared.request.accessibility_requirements = topology.decide(order).await?;
     }
@@ -81,9 +93,13 @@ pub(super) async fn prepare(
 }
 
 /// The part of the request that needs nothing but the order.
-pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotAsked> {
+pub(super) fn draft(
+    settings: &Settings,
+    order: &Order,
+    source: Option<SourceKind>,
+) -> Result<Prepared, NotAsked> {
     let (claim, class) = (&*order.claim, &*order.class);
-    capabilities::check_create(settings, claim)?;
+    capabilities::check_create(settings, claim, source)?;
     if claim.spec.selector.is_some() {
         return Err(Failure::new("claim Selector is not supported").into());
     }
@@ -108,6 +124,7 @@ pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotA
         secret: SecretValues::default(),
         fs_type,
         secrets: SecretReferences::default(),
+        source: None,
     })
 }
 

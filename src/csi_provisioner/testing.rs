@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::{Settings, VolumeNaming};
 use crate::{
-    controller::provisioner::{NotAsked, Order},
+    controller::{
+        provisioner::{NotAsked, Order},
+        source::{Source, SourceKind},
+    },
     csi::{
         Capabilities,
         proto::{
@@ -34,6 +37,8 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
         controller_publish_readonly: false,
         volume_attributes_classes: true,
         migration: None,
+        cross_namespace_sources: false,
+        prevent_volume_mode_conversion: true,
     }
 }
 
@@ -54,7 +59,19 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        source: None,
         topology: None,
+    }
+}
+
+/// A snapshot that volumes are made from.
+pub(super) fn source() -> Source {
+    Source {
+        kind: SourceKind::Snapshot,
+        namespace: "shop".into(),
+        name: "snap".into(),
+        uid: "snap-uid".into(),
+        handle: "snap-handle".into(),
     }
 }
 
