@@ -26,6 +26,7 @@
 //! | [`http`], [`logging`] | metrics, health checks and profiles; klog-shaped logs |
 //! | `go_text` | quoting as users know it from Go |
 //! | [`metrics`] | every metric's name, labels and buckets |
+//! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
@@ -54,6 +55,7 @@ pub mod leader;
 pub mod logging;
 pub mod metrics;
 pub mod migration;
+pub mod mutations;
 pub mod nodes;
 pub mod preflight;
 pub mod protection;

@@ -12,6 +12,7 @@ use super::{Error, Program};
 use crate::{
     kube_api::events::{Severity, Subject},
     leader::{self, ElectionSettings, Ended, Identity},
+    mutations::{self, Mutation},
 };
 
 /// How long before its end calls that still run are recorded on their claims.
@@ -42,11 +43,12 @@ impl Program<'_> {
         let election = self.election_loop(settings, release.clone());
         tokio::pin!(election);
         let in_flight = tokio::select! {
+            biased;
             ended = &mut election => return lost(&ended),
             in_flight = self.lead_and_stop(stop) => in_flight,
         };
         // A Lease whose holder has calls in flight runs out instead (safety rule 1).
-        if in_flight == 0 {
+        if in_flight == 0 || mutations::is_on(Mutation::ReleaseInFlight) {
             release.cancel();
             let ended = election.await;
             tracing::info!(?ended, "leader election ended");
@@ -85,6 +87,7 @@ impl Program<'_> {
     async fn lead(&self, stop: &CancellationToken) {
         let mut leads = self.leads.subscribe();
         tokio::select! {
+            biased;
             led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
         }

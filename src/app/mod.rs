@@ -92,6 +92,7 @@ pub struct Host {
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
+        biased;
         outcome = Box::pin(Program::run(&flags, &world, &tasks, &stop)) => outcome,
         // The sender lives in `tasks`: a task's end is all that can be received.
         Some(ended) = ended.recv() => Err(ended.into()),
@@ -133,6 +134,7 @@ impl<'a> Program<'a> {
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let program = tokio::select! {
+            biased;
             program = Self::start(flags, world, tasks) => program?,
             // Nothing is in hand yet.
             () = stop.cancelled() => return Ok(()),
@@ -141,6 +143,7 @@ impl<'a> Program<'a> {
         program.watch(tasks);
         program.preflight(tasks);
         let outcome = tokio::select! {
+            biased;
             outcome = program.work(stop) => outcome,
             ended = program.driver.clone().watch() => Err(ended.into()),
         };

@@ -36,6 +36,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::Census,
+    mutations::{self, Mutation},
 };
 
 /// Every claim in work. Clones share it.
@@ -151,8 +152,7 @@ impl ClaimBook {
     pub fn start_working(&self) {
         let mut inner = self.0.inner.lock();
         inner.working = true;
-        let marked = inner.entries.values_mut().filter(|entry| entry.mark.is_some());
-        marked.for_each(|entry| entry.advance(ClaimState::recorded));
+        inner.entries.values_mut().for_each(Entry::take_up_record);
     }
 
     /// Takes in what the claim watch shows, and names the claims to look at now.
@@ -211,14 +211,13 @@ impl ClaimBook {
         let older = inner.older.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
         let news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
-        if !inner.entries.contains_key(&uid) {
+        let entered = !inner.entries.contains_key(&uid);
+        if entered {
             let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
             let name = recorded.or_else(|| (self.0.volume_name)(&uid));
             inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
-            if inner.working && mark.is_some() {
-                inner.change(&uid, |entry| entry.advance(ClaimState::recorded));
-            }
         }
+        let working = inner.working;
         inner.change(&uid, |entry| {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
@@ -227,6 +226,9 @@ impl ClaimBook {
                 entry.existence.end();
             }
             (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
+            if entered && working {
+                entry.take_up_record();
+            }
         });
         // What we write ourselves is no reason to ask a driver sooner than we would.
         if news { vec![uid] } else { Vec::new() }
@@ -236,16 +238,20 @@ impl ClaimBook {
     /// at now: one whose open call it closes and whose mark can go.
     pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
-        let for_uid = claim_uid(volume);
+        let named = inner.by_volume.get(volume.name()).cloned();
+        let for_uid = match &named {
+            _ if !mutations::is_on(Mutation::KnownByName) => claim_uid(volume),
+            named => named.as_deref().unwrap_or_default(),
+        };
         let take_in = |entry: &mut Entry| {
             let was_open = entry.state.is_open();
-            entry.volume_seen(volume.source_id());
+            entry.volume_seen(volume);
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
         let closed = inner.change(for_uid, take_in).unwrap_or_default();
         // The name is taken by a stranger: found out live, with an event, before any call.
-        let named = inner.by_volume.get(volume.name()).filter(|uid| *uid != for_uid).cloned();
-        if let Some(entry) = named.and_then(|uid| inner.entries.get_mut(&uid)) {
+        let stranger = named.as_ref().filter(|uid| *uid != for_uid);
+        if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
             entry.doubt = entry.doubt.max(Doubt::Volume);
         }
         closed.then(|| for_uid.to_owned())
@@ -369,7 +375,7 @@ impl ClaimBook {
     pub fn volume_found(&self, uid: &str, volume: &Volume) {
         self.change(uid, |entry| {
             entry.doubt = Doubt::None;
-            entry.volume_seen(volume.source_id());
+            entry.volume_seen(volume);
         });
     }
 

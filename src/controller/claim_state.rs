@@ -12,7 +12,10 @@ use super::{
     leftover::Leftover,
     provisioner::{NotAsked, Outcome},
 };
-use crate::kube_api::views::Volume;
+use crate::{
+    kube_api::views::Volume,
+    mutations::{self, Mutation},
+};
 
 /// How many final answers in a row close the open call of a claim that is going away.
 const CLOSING_FINALS: u32 = 3;
@@ -97,6 +100,11 @@ impl ClaimState {
         )
     }
 
+    /// Whether a call was sent whose end is not known.
+    pub fn awaits_answer(&self) -> bool {
+        matches!(self, Self::InFlight { .. } | Self::Background(_))
+    }
+
     /// A call starts: `Waiting | Background => InFlight`; other states stay, as nobody may call.
     #[must_use]
     pub fn called(self) -> Self {
@@ -129,7 +137,8 @@ impl ClaimState {
             }
             // A node is given back only when no call can still make a volume for it (rule 4).
             Outcome::Reschedule(failure) => {
-                let next = if earlier.is_none() { Next::GiveNodeBack } else { Next::Retry };
+                let closed = earlier.is_none() || mutations::is_on(Mutation::NodeGivenBackOpen);
+                let next = if closed { Next::GiveNodeBack } else { Next::Retry };
                 Self::ended(earlier, demand, failure.is_inconclusive(), next, now)
             }
         }
@@ -156,6 +165,7 @@ impl ClaimState {
         next: Next,
         now: Instant,
     ) -> (Self, Next) {
+        let earlier = earlier.filter(|_| !mutations::is_on(Mutation::FinalClosesOpenCall));
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
@@ -235,7 +245,7 @@ impl ClaimState {
     #[must_use]
     pub fn volume_gone(self) -> Self {
         match self {
-            Self::Done => Self::Waiting,
+            Self::Done if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
             Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: false },
             other => other,
         }

@@ -21,6 +21,7 @@ use crate::{
         ApiError, Client, Name, Scope,
         views::{Claim, View as _, Volume},
     },
+    mutations::{self, Mutation},
     workqueue::Verdict,
 };
 
@@ -53,6 +54,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         order: &Order,
         leftover: &Leftover,
     ) -> Result<Option<String>, ApiError> {
+        let unseen = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
+        if unseen.into_iter().any(mutations::is_on) {
+            return Ok(None);
+        }
         let key = self.provisioner.key(&leftover.handle);
         let same = |handle: &str| self.provisioner.key(handle) == key;
         if self.store.holds(same) {

@@ -63,6 +63,7 @@ use crate::{
         views::{Claim, StorageClass, Volume},
     },
     metrics::Metrics,
+    mutations::{self, Mutation},
     runtime::{Clock, Random, Tasks},
     workqueue::{self, Exclusive, Limiter, Queue},
 };
@@ -304,7 +305,8 @@ impl<P: Provisioner> Controller<P> {
         let reflector = self.reflector::<Volume>();
         self.tasks.vital("watch of PersistentVolumes", async move {
             // Every volume that goes past is compared with our claims: those must be known first.
-            if claims_listed.wait_for(|listed| *listed).await.is_ok() {
+            let unordered = mutations::is_on(Mutation::VolumesListedFirst);
+            if unordered || claims_listed.wait_for(|listed| *listed).await.is_ok() {
                 reflector.run(observer).await;
             }
         });
@@ -370,6 +372,7 @@ impl<P: Provisioner> Controller<P> {
     /// every volume made is saved.
     pub async fn work(&self, stop: CancellationToken) {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = self.listed() => {}
         }
@@ -380,6 +383,7 @@ impl<P: Provisioner> Controller<P> {
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);
         tokio::select! {
+            biased;
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.audit() => {}
@@ -418,6 +422,7 @@ impl<P: Provisioner> Controller<P> {
         let hands = self.settings.workers.saturating_mul(2);
         let work = workqueue::work(queue, hands, tasks, "claim", handler, on_panic);
         tokio::select! {
+            biased;
             () = work => {}
             () = self.claims.pace.keep_time() => {}
         }
@@ -435,6 +440,7 @@ impl<P: Provisioner> Controller<P> {
         let workers = self.settings.workers;
         let work = workqueue::work(queue, workers, tasks, "volume", handler, on_panic);
         tokio::select! {
+            biased;
             () = work => {}
             () = self.volumes.pace.keep_time() => {}
         }

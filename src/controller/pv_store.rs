@@ -29,6 +29,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
+    mutations::{self, Mutation},
     workqueue::{Exclusive, Queue, Verdict},
 };
 
@@ -248,7 +249,7 @@ impl PvStore {
         match self.attempt(unsaved).await {
             Attempt::Saved => self.settled(uid, unsaved),
             Attempt::Superseded { volume } => self.superseded(uid, unsaved, &volume),
-            Attempt::Invalid { why } | Attempt::NameTaken { why } if self.book.is_gone(uid) => {
+            Attempt::Invalid { why } | Attempt::NameTaken { why } if self.is_hopeless(uid) => {
                 self.hand_over(uid, unsaved, &why)
             }
             Attempt::NameTaken { why } => self.not_saved(uid, unsaved, &why, true),
@@ -268,6 +269,11 @@ impl PvStore {
         // A claim that is being deleted is kept for a time only.
         self.claims.add(uid.to_owned());
         Verdict::Retry
+    }
+
+    /// Whether nobody is left to mend what the API server refuses.
+    fn is_hopeless(&self, uid: &str) -> bool {
+        self.book.is_gone(uid) || mutations::is_on(Mutation::ConflictIsDelete)
     }
 
     /// Nobody is left to mend what the API server refuses: the volume must go (safety rule 8).
@@ -328,6 +334,16 @@ impl PvStore {
         };
         match self.client.create::<Volume>(None, &body).await {
             Ok(_) => Attempt::Saved,
+            Err(taken)
+                if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>
+            {
+                Attempt::Saved
+            }
+            Err(taken)
+                if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsDelete) =>
+            {
+                Attempt::Invalid { why: taken.to_string() }
+            }
             Err(taken) if taken.is_already_exists() => {
                 let gone_again = Attempt::NotYet { why: taken.to_string(), unclear: true };
                 self.look(unsaved).await.unwrap_or(gone_again)

@@ -5,7 +5,7 @@
 //! that a driver which has deleted a volume is not asked again, and that only our finalizer is
 //! taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
@@ -25,6 +25,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
+    mutations::{self, Mutation},
     runtime::Random,
     workqueue::{Exclusive, Verdict},
 };
@@ -67,7 +68,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Verdict {
         let look = self.pace.look(name);
-        let _held = self.exclusive.hold(name).await;
+        let _held = self.exclusive.hold(&key(name)).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else { return Verdict::Done };
         let claim = glance.volume.spec.claim_ref.as_ref();
@@ -174,7 +175,9 @@ impl<P: Provisioner> VolumeWorker<P> {
             let deleted = self.provisioner.delete(&volume, removal).await;
             permit.ended(deleted.as_ref().err().map_or(Strain::Bearable, NotDeleted::strain));
             deleted?;
-            self.book.deletion_reached(&volume, Deletion::AtDriver);
+            if !mutations::is_on(Mutation::DeleteTwice) {
+                self.book.deletion_reached(&volume, Deletion::AtDriver);
+            }
         }
         self.remove(&volume).await?;
         Ok(Some(volume))
@@ -183,7 +186,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// The volume on the newest view, if it is still to be deleted (safety rule 10). What an
     /// in-tree volume is to the driver hangs on labels and annotations, too: always read live.
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
-        if glance.is_fresh() && glance.volume.spec.in_tree.is_none() {
+        let trusted = glance.is_fresh() && glance.volume.spec.in_tree.is_none();
+        if trusted || mutations::is_on(Mutation::DeleteUnseen) {
             return Ok(Some(Arc::clone(&glance.volume)));
         }
         let live = self.live(&glance.volume).await?;
@@ -298,7 +302,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Removes the PersistentVolume, whose volume is gone.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.client.delete::<Volume>(name, Some(volume.uid())).await {
+        let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
+        match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // The UID is a precondition; told by a live read, as other things can conflict too.
             Err(error) if error.is_conflict() => {
@@ -328,6 +333,14 @@ impl<P: Provisioner> VolumeWorker<P> {
         self.metrics.delete_failed(class_label(volume));
         Verdict::Retry
     }
+}
+
+/// The key under which one actor at a time works on the volume: that of its claim.
+fn key(name: &str) -> Cow<'_, str> {
+    if mutations::is_on(Mutation::SeparateKeys) {
+        return format!("{name} to be deleted").into();
+    }
+    name.into()
 }
 
 /// How metrics name the volume's class: by its field alone, as in the original and as for claims.

@@ -8,6 +8,7 @@ use super::{
     proto::{CreateVolumeResponse, Volume},
     wire::{End, MAX_ANSWER},
 };
+use crate::mutations::{self, Mutation};
 
 /// Who said that a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +99,8 @@ impl CallError {
             self.code,
             Code::Ok | Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted
         );
-        self.word == Word::Driver && !may_go_on
+        let whose = self.word == Word::Driver || mutations::is_on(Mutation::LocalStatusIsFinal);
+        whose && !may_go_on
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
         cache::{Cache, Change},
         views::{View as _, VolumeAttachment},
     },
+    mutations::{self, Mutation},
 };
 
 /// The attachments as last seen. Clones share them.
@@ -125,7 +126,7 @@ impl Index {
     }
 
     fn seen(&mut self, seen: &VolumeAttachment) {
-        let volume = seen.spec.source.persistent_volume_name.as_deref();
+        let volume = seen.spec.source.persistent_volume_name.as_deref().filter(|_| counts(seen));
         let attachment = volume.map(|volume| self.attachment(volume, &seen.spec.node_name));
         let before = match self.attachments.seen(seen.uid(), attachment.clone()) {
             Change::Updated { old, .. } | Change::Left(old) | Change::Gone(old) => Some(old),
@@ -186,6 +187,12 @@ fn hash(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Whether the attachment keeps its volume: whoever attaches it.
+fn counts(seen: &VolumeAttachment) -> bool {
+    !mutations::is_on(Mutation::AttachmentsByAttacher)
+        || seen.spec.attacher == mutations::SIMULATED_DRIVER
 }
 
 #[cfg(test)]

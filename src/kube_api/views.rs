@@ -343,6 +343,8 @@ view! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttachmentSpec {
+    /// Who attaches it: some CSI driver.
+    pub attacher: String,
     /// The node's name.
     pub node_name: String,
     /// The volume.

@@ -181,6 +181,7 @@ impl Nodes {
             self.begin();
             let observer = |sighting| self.see_node(sighting, &tell);
             tokio::select! {
+                biased;
                 () = reflector().run(observer) => {}
                 // A list that is under way ends first, so that many new keys cost few lists.
                 () = self.until(|progress| progress.whole && progress.outgrown) => {}

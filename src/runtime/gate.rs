@@ -124,6 +124,7 @@ impl Gate {
         loop {
             let Opening::Until(until) = *opening.borrow_and_update() else { return };
             tokio::select! {
+                biased;
                 () = until_boot(&*self.0.clock, until) => return,
                 // The sender lives as long as `self`.
                 _ = opening.changed() => {}

@@ -8,11 +8,15 @@ use super::{
     super::{
         claim_state::{ClaimState, Demand, Next},
         open_calls::Record,
+        ownership::PROVISIONED_BY,
         provisioner::{Order, Strain},
     },
     Doubt, Existence,
 };
-use crate::kube_api::views::{Claim, View as _};
+use crate::{
+    kube_api::views::{Claim, View as _, Volume},
+    mutations::{self, Mutation},
+};
 
 /// How long an event counts as told: it leaves the API server after an hour, and a claim that
 /// still waits must not be left without one.
@@ -146,18 +150,36 @@ impl Entry {
         unknown.then(|| self.mark.clone().unwrap_or_default())
     }
 
+    /// The call that an earlier process recorded is open, unless the claim is bound to that very
+    /// volume: then it was saved, even if it is gone by now (safety rule 6).
+    pub(super) fn take_up_record(&mut self) {
+        let saved = !self.claim.is_unbound() && self.claim.spec.volume_name == self.volume_name;
+        if self.mark.is_some() && !saved {
+            self.advance(ClaimState::recorded);
+        }
+    }
+
     pub(super) fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
         self.state = transition(std::mem::take(&mut self.state));
     }
 
-    pub(super) fn volume_seen(&mut self, source_id: &str) {
+    pub(super) fn volume_seen(&mut self, volume: &Volume) {
         self.shown = true;
-        self.advance(|state| state.volume_seen(source_id));
+        // One made by hand that the claim was bound to says nothing of the volume that an open
+        // call may have made.
+        let made = volume.annotation(PROVISIONED_BY).is_some()
+            || self.volume_name.as_deref() == Some(volume.name());
+        let may_be_open = self.state.awaits_answer() || self.mark.is_some();
+        if made || !may_be_open {
+            self.advance(|state| state.volume_seen(volume.source_id()));
+        }
     }
 
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
     pub(super) fn volume_gone(&mut self) -> bool {
-        self.doubt = Doubt::VolumeAndClaim;
+        if !mutations::is_on(Mutation::DoneForgotten) {
+            self.doubt = Doubt::VolumeAndClaim;
+        }
         self.advance(ClaimState::volume_gone);
         std::mem::take(&mut self.once_gone) == OnceGone::Returns
     }

@@ -361,7 +361,7 @@ async fn the_census_counts_claims_by_where_they_stand_and_finds_the_oldest() {
     book.observe(Sighting::Applied(claim("u")));
     book.observe(Sighting::Applied(bound("u")));
     assert_eq!(book.census(), Census { waiting: 1, background: 1, ..Census::default() });
-    book.volume_passes(&volume("pv", "v"));
+    book.volume_passes(&volume("pvc-v", "v"));
     assert_eq!(book.census(), Census { waiting: 1, ..Census::default() }, "done is out of work");
 }
 
@@ -373,6 +373,22 @@ fn what_the_audit_queued_is_told_once() {
     assert!(book.take_audited("u") && !book.take_audited("u"));
     book.audited("nobody");
     assert!(!book.take_audited("nobody"));
+}
+
+#[tokio::test]
+async fn a_volume_made_by_hand_closes_no_open_call() {
+    for (state, name, kept) in
+        [("open", "by-hand", true), ("open", "pvc-u", false), ("none", "by-hand", false)]
+    {
+        let book = with_claim();
+        if state == "open" {
+            assert!(book.called("u", &order("u")));
+            book.answered("u", &background());
+        }
+        book.volume_passes(&volume(name, "u"));
+        book.observe(Sighting::Applied(bound("u")));
+        assert_eq!(book.glance("u").is_some(), kept, "{state} {name}");
+    }
 }
 
 /// The claim, marked with a record of this driver's.
@@ -398,6 +414,31 @@ async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
     book.observe(Sighting::Applied(marked("v", DRIVER)));
     assert!(book.standing("v").unwrap().open);
     assert_eq!(book.glance("v").unwrap().doubt, Doubt::Volume);
+}
+
+#[tokio::test]
+async fn a_volume_made_by_hand_closes_no_recorded_call() {
+    let book = book();
+    book.observe(Sighting::Listed(marked("u", DRIVER)));
+    book.volume_passes(&volume("by-hand", "u"));
+    book.start_working();
+    assert!(book.standing("u").unwrap().open);
+}
+
+/// Its PersistentVolume was saved, or the claim could not be bound to it, even if it is gone by now.
+#[tokio::test]
+async fn a_claim_bound_to_its_own_volume_has_no_open_call_whatever_is_recorded() {
+    let mut bound = marked("u", DRIVER);
+    bound.spec.volume_name = Some("old-u".into());
+    let (before, after) = (book(), book());
+    before.observe(Sighting::Listed(bound.clone()));
+    before.start_working();
+    after.start_working();
+    after.observe(Sighting::Listed(bound));
+    for book in [before, after] {
+        let standing = book.standing("u").unwrap();
+        assert!(standing.marked && !standing.open);
+    }
 }
 
 #[tokio::test]

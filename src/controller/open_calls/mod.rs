@@ -36,6 +36,7 @@ use crate::{
         views::{Claim, View as _},
     },
     metrics::ControllerMetrics,
+    mutations::{self, Mutation},
     runtime::Clock,
 };
 
@@ -154,6 +155,9 @@ impl OpenCalls {
     /// It may not be asked for: who chose `always` wants no call that nobody would remember.
     pub async fn before_call(&self, uid: &str, order: &Order) -> Result<(), Unmarked> {
         if self.settings.mode != Mode::Always || !self.book.is_wanted(uid) {
+            return Ok(());
+        }
+        if mutations::is_on(Mutation::MarkedLate) {
             return Ok(());
         }
         self.put_on(uid, order).await

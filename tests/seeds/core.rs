@@ -1,0 +1,140 @@
+//! What all actors of a seed share.
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::json;
+use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{ledger::Ledger, plan::Plan, storage::Storage};
+
+/// The driver's name.
+pub(crate) const DRIVER: &str = csi_provisioner::mutations::SIMULATED_DRIVER;
+
+/// The namespace of claims and secrets.
+pub(crate) const NAMESPACE: &str = "work";
+
+/// The cluster, the storage and the truth about them.
+pub(crate) struct Core {
+    pub seed: u64,
+    pub plan: Plan,
+    pub api: ApiServer,
+    pub storage: Storage,
+    pub ledger: Ledger,
+    /// Whether all trouble is over.
+    healed: AtomicBool,
+    /// What may not be done until when, by verb and resource.
+    forbidden: Mutex<BTreeMap<(&'static str, &'static str), Instant>>,
+    /// The kinds whose watches show nothing until then.
+    held_up: Mutex<BTreeMap<&'static str, Instant>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Makes the namespace, which goes only when it is empty.
+pub(crate) fn namespace(api: &ApiServer) {
+    api.namespace(NAMESPACE);
+    let content = json!({"metadata": {"finalizers": ["kubernetes.io/content"]}});
+    api.merge("Namespace", "", NAMESPACE, &content).unwrap();
+}
+
+/// The nodes, of which each is a zone of its own.
+pub(crate) const NODES: [&str; 2] = ["north", "south"];
+
+/// The label that names the zone.
+pub(crate) const ZONE: &str = "topology.example.com/zone";
+
+fn nodes(api: &ApiServer) {
+    for node in NODES {
+        let labelled = json!({"apiVersion": "v1", "kind": "Node",
+                              "metadata": {"name": node, "labels": {ZONE: node}}});
+        let driver = json!({"name": DRIVER, "nodeID": node, "topologyKeys": [ZONE]});
+        let registered = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+                                "metadata": {"name": node}, "spec": {"drivers": [driver]}});
+        api.create(&labelled).unwrap();
+        api.create(&registered).unwrap();
+    }
+}
+
+impl Core {
+    pub(crate) fn new(seed: u64) -> Arc<Self> {
+        let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
+        let api = ApiServer::new(Options { seed, hooks, ..Options::default() });
+        namespace(&api);
+        let plan = Plan::new(seed);
+        if plan.topology {
+            nodes(&api);
+        }
+        Arc::new(Self {
+            seed,
+            plan,
+            api,
+            storage: Storage::default(),
+            ledger: Ledger::new(),
+            healed: AtomicBool::new(false),
+            forbidden: Mutex::default(),
+            held_up: Mutex::default(),
+            tasks: Mutex::default(),
+        })
+    }
+
+    /// Starts something that no process of the program owns.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Ends all of that.
+    pub(crate) fn end(&self) {
+        self.tasks.lock().abort_all();
+    }
+
+    /// All trouble is over from now on.
+    pub(crate) fn heal(&self) {
+        self.ledger.tell("=== all trouble is over");
+        self.healed.store(true, Ordering::Relaxed);
+        self.forbidden.lock().clear();
+        self.held_up.lock().clear();
+        self.api.faults().clear();
+    }
+
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed.load(Ordering::Relaxed)
+    }
+
+    /// Brings the truth up to date.
+    pub(crate) fn observe(&self) {
+        self.ledger.catch_up(&self.api);
+    }
+
+    pub(crate) fn forbid(&self, verb: &'static str, resource: &'static str, time: Duration) {
+        self.ledger.tell(&format!("weather: no right to {verb} {resource} for {time:?}"));
+        self.forbidden.lock().insert((verb, resource), Instant::now() + time);
+    }
+
+    pub(crate) fn is_forbidden(&self, verb: &str, resource: &str) -> bool {
+        let forbidden = self.forbidden.lock();
+        let mut fits = forbidden.iter().filter(|((v, r), _)| *v == verb && *r == resource);
+        fits.any(|(_, until)| *until > Instant::now())
+    }
+
+    pub(crate) fn hold_up(&self, resource: &'static str, time: Duration) {
+        self.ledger.tell(&format!("weather: watches of {resource} show nothing for {time:?}"));
+        self.held_up.lock().insert(resource, Instant::now() + time);
+    }
+
+    /// How long the watches of this kind still show nothing.
+    pub(crate) fn held_up_for(&self, resource: &str) -> Duration {
+        let until = self.held_up.lock().get(resource).copied();
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}

@@ -1,0 +1,362 @@
+//! The model of a driver: idempotent by name, with locks in its process's memory, as ceph-csi is.
+//!
+//! A call goes on when its caller has gone away. Every call is checked against the truth the
+//! moment it arrives.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use testkit::driver::{
+    Answer, Backend, Call, Code, Status,
+    proto::{
+        ControllerGetCapabilitiesResponse, ControllerServiceCapability, CreateVolumeRequest,
+        CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest,
+        GetCapacityResponse, GetPluginCapabilitiesResponse, GetPluginInfoResponse,
+        NodeGetInfoResponse, PluginCapability, ProbeResponse, Topology, Volume,
+        controller_service_capability::{self, Rpc, rpc},
+        plugin_capability::{self, Service, service},
+    },
+};
+use tokio::{sync::oneshot, task::JoinSet, time::sleep};
+
+use super::{
+    core::{Core, DRIVER},
+    dice::Dice,
+    process::Life,
+    storage::{handle, image_of},
+};
+
+/// The codes a failing call may have.
+const CODES: [Code; 16] = [
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+/// The codes that a driver which keeps to the CSI specification may end an unfinished call with.
+const UNFINISHED: [Code; 5] =
+    [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable, Code::Aborted];
+
+/// The text of an answer that never arrives.
+const LOST: &str = "lost";
+
+/// The zone that a volume is made in: the one that is asked for first.
+fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
+    let zones = request.accessibility_requirements.iter();
+    zones.flat_map(|zones| zones.preferred.first().or(zones.requisite.first())).cloned().collect()
+}
+
+/// One replica's driver.
+pub(crate) struct Driver(Arc<Inner>);
+
+struct Inner {
+    core: Arc<Core>,
+    dice: Dice,
+    /// The operations under way: in this process's memory only.
+    locks: Mutex<BTreeSet<String>>,
+    /// What runs, which ends with this process.
+    running: Mutex<JoinSet<()>>,
+    /// The process of the program that calls it now.
+    caller: Mutex<Option<Arc<Life>>>,
+}
+
+/// What becomes of one call.
+struct Fate {
+    before: Duration,
+    /// It fails before it has done anything.
+    refused: Option<Code>,
+    /// It fails after it was done.
+    failed: Option<Code>,
+    after: Duration,
+    /// Its answer gets lost, and nothing tells its caller.
+    lost: bool,
+}
+
+impl Fate {
+    /// How it ends once the work is done.
+    fn end(&self) -> Answer<()> {
+        match self.failed {
+            _ if self.lost => Err(Status::unavailable(LOST)),
+            Some(code) => Err(Status::new(code, "failed late")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Inner {
+    fn fate(&self) -> Fate {
+        let (plan, dice) = (&self.core.plan, &self.dice);
+        let quick = || dice.stretch(1..200);
+        let mut fate =
+            Fate { before: quick(), refused: None, failed: None, after: quick(), lost: false };
+        if self.core.is_healed() {
+            return fate;
+        }
+        if dice.percent(plan.dragging) {
+            fate.before = dice.stretch(500..30_000);
+        }
+        if dice.percent(plan.dragging / 2) {
+            fate.after = dice.stretch(500..30_000);
+        }
+        fate.lost = dice.percent(plan.lost);
+        if dice.percent(plan.failing) {
+            let full = plan.topology && dice.percent(50);
+            fate.refused = Some(if full { Code::ResourceExhausted } else { *dice.pick(&CODES) });
+        } else if dice.percent(plan.failing / 2) {
+            // A code that says that nothing is left must not be a lie.
+            fate.failed = Some(*dice.pick(&UNFINISHED));
+        }
+        fate
+    }
+
+    fn caller(&self) -> Arc<Life> {
+        self.caller.lock().clone().unwrap_or_default()
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock();
+        while running.try_join_next().is_some() {}
+        running.spawn(task);
+    }
+
+    /// Whether there is neither an image of this name nor a call that could still make it.
+    fn has_nothing_of(&self, name: &str) -> bool {
+        self.core.storage.get(name).is_none() && !self.locks.lock().contains(name)
+    }
+
+    fn lock(&self, key: &str) -> Answer<()> {
+        if self.locks.lock().insert(key.to_owned()) {
+            return Ok(());
+        }
+        Err(Status::aborted(format!("an operation with the given volume {key} already exists")))
+    }
+
+    async fn create(
+        &self,
+        request: &CreateVolumeRequest,
+        caller: &Life,
+    ) -> Answer<CreateVolumeResponse> {
+        let (name, fate) = (&request.name, self.fate());
+        let purges = self.core.plan.purges && !self.core.is_healed() && self.dice.percent(30);
+        if purges && self.core.storage.remove(name) {
+            self.core.ledger.tell(&format!("storage: {name} is purged by a repeated CreateVolume"));
+            return Err(Status::internal("the image could not be expanded and is purged"));
+        }
+        sleep(fate.before).await;
+        if let Some(code) = fate.refused {
+            return Err(Status::new(code, "refused"));
+        }
+        let needs = request.parameters.get("secret").map_or("", String::as_str);
+        if request.secrets.get("key").map_or("", String::as_str) != needs {
+            return Err(Status::invalid_argument("the secret does not fit"));
+        }
+        let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
+        if self.core.storage.get(name).is_none() {
+            let others: Vec<_> = self.core.storage.all().into_keys().collect();
+            let late = caller.is_dead() && caller.elected_host().is_some();
+            self.core.storage.make(name, size, late);
+            self.core.ledger.tell(&format!("storage: {name} is made"));
+            // The original knows volumes by their names alone.
+            if !caller.is_original() {
+                self.core.ledger.made(name, &others);
+            }
+        }
+        sleep(fate.after).await;
+        fate.end()?;
+        Ok(self.shaped(request, size))
+    }
+
+    /// The answer, which need not be one that can be used.
+    fn shaped(&self, request: &CreateVolumeRequest, size: i64) -> CreateVolumeResponse {
+        let cluster = request.parameters.get("cluster").map_or("a", String::as_str);
+        let mut volume = Volume {
+            volume_id: handle(cluster, &request.name),
+            capacity_bytes: size,
+            accessible_topology: zone(request),
+            ..Volume::default()
+        };
+        if self.core.is_healed() || !self.dice.percent(self.core.plan.unusable) {
+            return CreateVolumeResponse { volume: Some(volume) };
+        }
+        match self.dice.within(0..4) {
+            0 => volume.capacity_bytes = 1,
+            // Longer than clients take an answer to be.
+            3 => drop(volume.volume_context.insert("much".to_owned(), "x".repeat(5 << 20))),
+            1 => volume.volume_id.clear(),
+            _ => return CreateVolumeResponse { volume: None },
+        }
+        CreateVolumeResponse { volume: Some(volume) }
+    }
+
+    async fn delete(&self, request: &DeleteVolumeRequest) -> Answer<DeleteVolumeResponse> {
+        let (image, fate) = (image_of(&request.volume_id), self.fate());
+        sleep(fate.before).await;
+        if let Some(code) = fate.refused {
+            return Err(Status::new(code, "refused"));
+        }
+        if self.core.storage.remove(image) {
+            self.core.ledger.tell(&format!("storage: {image} is removed"));
+        }
+        sleep(fate.after).await;
+        fate.end().map(|()| DeleteVolumeResponse {})
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(core: &Arc<Core>, host: &str) -> Self {
+        Self(Arc::new(Inner {
+            core: Arc::clone(core),
+            dice: Dice::new(core.seed, &format!("driver {host}")),
+            locks: Mutex::default(),
+            running: Mutex::default(),
+            caller: Mutex::default(),
+        }))
+    }
+
+    /// The process that calls from now on.
+    pub(crate) fn called_by(&self, life: &Arc<Life>) {
+        *self.0.caller.lock() = Some(Arc::clone(life));
+    }
+
+    /// The driver's process is another one: nothing runs, nothing is locked.
+    pub(crate) fn forget(&self) {
+        self.0.running.lock().abort_all();
+        self.0.locks.lock().clear();
+    }
+
+    /// Runs a call to its end, whether or not its caller waits for it.
+    async fn to_its_end<T, F>(
+        &self,
+        key: String,
+        time_left: Option<Duration>,
+        call: impl FnOnce(Arc<Inner>) -> F,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Answer<T>> + Send + 'static,
+    {
+        self.0.lock(&key)?;
+        let caller = self.0.caller();
+        let patience = time_left.unwrap_or(Duration::from_secs(3_600));
+        let job = Job(
+            Arc::clone(&self.0.core),
+            self.0.core.ledger.job_begins(caller.elected_host(), &key, patience),
+        );
+        let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
+        let running = call(Arc::clone(&inner));
+        self.0.spawn(async move {
+            let answer = running.await;
+            drop(job);
+            inner.locks.lock().remove(&key);
+            let _ = tell.send(answer);
+        });
+        let answer = told.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")));
+        if answer.as_ref().is_err_and(|status| status.message() == LOST) {
+            std::future::pending::<()>().await;
+        }
+        answer
+    }
+}
+
+/// What a driver works on now; dropped, it does not any more.
+struct Job(Arc<Core>, u64);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.0.ledger.job_ends(self.1);
+    }
+}
+
+impl Backend for Driver {
+    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
+        Ok(GetPluginInfoResponse { name: DRIVER.to_owned(), ..GetPluginInfoResponse::default() })
+    }
+
+    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
+        let zones = self.0.core.plan.topology;
+        let zones = zones.then_some(service::Type::VolumeAccessibilityConstraints);
+        let able = std::iter::once(service::Type::ControllerService).chain(zones);
+        let capabilities = able.map(|able| PluginCapability {
+            r#type: Some(plugin_capability::Type::Service(Service { r#type: able.into() })),
+        });
+        Ok(GetPluginCapabilitiesResponse { capabilities: capabilities.collect() })
+    }
+
+    async fn probe(&self) -> Answer<ProbeResponse> {
+        Ok(ProbeResponse { ready: Some(true) })
+    }
+
+    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
+        let attaches = self.0.core.plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
+        let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches);
+        let capabilities = able.map(|able| ControllerServiceCapability {
+            r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
+        });
+        Ok(ControllerGetCapabilitiesResponse { capabilities: capabilities.collect() })
+    }
+
+    async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
+        let (core, name) = (&self.0.core, request.name.clone());
+        core.observe();
+        core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
+        core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
+        if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
+            caller.die_soon(&self.0.dice);
+        }
+        let asked_by = Arc::clone(&caller);
+        let answer = self
+            .to_its_end(name.clone(), time_left, |inner| async move {
+                inner.create(&request, &asked_by).await
+            })
+            .await;
+        let (result, nothing_left) = match &answer {
+            Ok(_) => (Code::Ok, false),
+            Err(status) => (status.code(), self.0.has_nothing_of(&name)),
+        };
+        core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
+        core.ledger.create_ended(&name, nothing_left);
+        answer
+    }
+
+    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
+        let (core, id) = (&self.0.core, request.volume_id.clone());
+        core.observe();
+        core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
+        let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
+        if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
+            caller.die_soon(&self.0.dice);
+        }
+        let answer = self
+            .to_its_end(id.clone(), time_left, |inner| async move { inner.delete(&request).await })
+            .await;
+        let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+        core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
+        if answer.is_ok() && !caller.is_suspended() {
+            core.ledger.removed(caller.name(), &id, volume);
+        }
+        answer
+    }
+
+    async fn get_capacity(&self, _: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
+        Err(Status::unimplemented("not modelled"))
+    }
+
+    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
+        Err(Status::unimplemented("not modelled"))
+    }
+}

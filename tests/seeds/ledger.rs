@@ -1,0 +1,617 @@
+//! The truth: what was, by the API server's own objects, and the checks that rest on it.
+//!
+//! Owns the trace, the history of volumes, claims and the Lease that the checks need, and the
+//! list of what was found wrong. It is brought up to date after everything that may have written.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use testkit::apiserver::ApiServer;
+use tokio::time::Instant;
+
+use super::{
+    admins::BY_HAND,
+    naming::may_be_of,
+    storage::{Storage, image_of},
+};
+
+/// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
+/// takes to arrive.
+pub(crate) const STALE: Duration = Duration::from_millis(4_500);
+
+/// So long what a watch should show may be unknown, when watches stand still: for what is only
+/// known from watches.
+const UNSEEN: Duration = Duration::from_secs(400);
+
+/// How long a leader may go on without renewing, and how inexact a clock may be.
+const TERM: Duration = Duration::from_millis(10_500);
+
+/// The record of one seed.
+pub(crate) struct Ledger {
+    start: Instant,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    revision: u64,
+    lines: String,
+    wrong: Vec<String>,
+    volumes: BTreeMap<String, VolumeTruth>,
+    lease: Option<LeaseTruth>,
+    calls: BTreeMap<String, CallsTruth>,
+    removals: BTreeMap<String, Removal>,
+    suspects: Vec<String>,
+    /// Every claim that is or was, by UID, and since when it has been deleted.
+    claims: BTreeMap<String, Option<Instant>>,
+    /// Those whose finalizers a user took off.
+    stripped_claims: BTreeSet<String>,
+    /// Names that a PersistentVolume of another volume had.
+    taken: BTreeSet<String>,
+    /// Since when each PersistentVolume has been attached.
+    attached: BTreeMap<String, Instant>,
+    /// What drivers work on for callers who wait, by number.
+    jobs: BTreeMap<u64, Job>,
+    jobs_so_far: u64,
+}
+
+/// What a driver works on.
+#[derive(Debug, Clone)]
+struct Job {
+    /// The identity its caller is elected under.
+    host: String,
+    what: String,
+    /// Until when its caller waits.
+    until: Instant,
+}
+
+/// A PersistentVolume that is or was.
+#[derive(Debug, Clone, Default)]
+struct VolumeTruth {
+    name: String,
+    handle: String,
+    /// The UID of the claim it is or was for.
+    claim: String,
+    by_hand: bool,
+    /// A provisioner has made it, or a backup says so.
+    provisioned: bool,
+    /// When it was first bound.
+    bound: Option<Instant>,
+    /// Since when its volume may not be deleted; none when it may.
+    kept: Option<Instant>,
+    gone: Option<Instant>,
+    created: Option<Instant>,
+    /// An administrator has taken its finalizers off, or deleted it when it had none.
+    stripped: bool,
+}
+
+#[derive(Debug, Clone)]
+struct LeaseTruth {
+    holder: String,
+    since: Instant,
+    version: String,
+    written: Instant,
+}
+
+/// The CreateVolume calls for one claim.
+#[derive(Debug, Clone, Default)]
+struct CallsTruth {
+    /// When the first of them since the last that left nothing began.
+    first: Option<Instant>,
+    /// How many began since then.
+    since: usize,
+    /// The process that sent the last one, while its end is not known.
+    open: Option<String>,
+    /// A process ended and left this open, or unsaved.
+    abandoned: Option<Abandoned>,
+}
+
+/// How a claim's volume was left by a process that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Abandoned {
+    /// Killed in its first call.
+    InFirstCall,
+    /// In any other way.
+    Otherwise,
+    /// By the original provisioner, which records nothing.
+    ByOriginal,
+}
+
+#[derive(Debug, Clone)]
+struct Removal {
+    process: String,
+    volume: Option<String>,
+}
+
+impl Ledger {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), inner: Mutex::default() }
+    }
+
+    /// Adds a line to the trace.
+    pub(crate) fn tell(&self, what: &str) {
+        let at = self.start.elapsed();
+        let _ = writeln!(self.inner.lock().lines, "{:>9.3} {what}", at.as_secs_f64());
+    }
+
+    /// Something is as it must not be.
+    pub(crate) fn wrong(&self, what: &str) {
+        self.tell(&format!("WRONG: {what}"));
+        self.inner.lock().wrong.push(what.to_owned());
+    }
+
+    /// What was found wrong.
+    pub(crate) fn verdict(&self) -> Vec<String> {
+        self.inner.lock().wrong.clone()
+    }
+
+    pub(crate) fn trace(&self) -> String {
+        self.inner.lock().lines.clone()
+    }
+
+    /// The program says that a volume may be left behind.
+    pub(crate) fn suspected(&self, what: &str) {
+        self.tell(&format!("suspect: {what}"));
+        self.inner.lock().suspects.push(what.to_owned());
+    }
+
+    /// Whether the program has said that this volume may be left behind.
+    pub(crate) fn is_suspect(&self, handle: &str) -> bool {
+        self.inner.lock().suspects.iter().any(|told| told.contains(handle))
+    }
+
+    /// How the volume of this name was abandoned, where it was.
+    pub(crate) fn abandoned(&self, name: &str) -> Option<Abandoned> {
+        self.inner.lock().calls.get(name).and_then(|calls| calls.abandoned)
+    }
+
+    /// Whether the volume of this name had a record, which a user took off its claim.
+    pub(crate) fn was_stripped(&self, name: &str) -> bool {
+        self.inner.lock().stripped_claims.iter().any(|uid| may_be_of(name, uid))
+    }
+
+    /// Whether another volume's PersistentVolume had this name, of which people were told, or the
+    /// claim got another volume's from a backup, which ends what was asked for it (safety rule 3).
+    pub(crate) fn was_taken(&self, name: &str) -> bool {
+        let inner = self.inner.lock();
+        let replaces = |volume: &VolumeTruth| {
+            volume.by_hand
+                && volume.provisioned
+                && may_be_of(name, &volume.claim)
+                && image_of(&volume.handle) != name
+        };
+        inner.taken.contains(name) || inner.volumes.values().any(replaces)
+    }
+
+    /// Whether the claim of this volume was deleted within that time after the first call for it.
+    pub(crate) fn was_deleted_within(&self, name: &str, time: Duration) -> bool {
+        let inner = self.inner.lock();
+        let Some(first) = inner.calls.get(name).and_then(|calls| calls.first) else { return false };
+        let soon = |deleted: Instant| deleted < first + time;
+        inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
+    }
+
+    /// A user takes the finalizers off a claim.
+    pub(crate) fn claim_stripped(&self, uid: &str) {
+        self.inner.lock().stripped_claims.insert(uid.to_owned());
+    }
+
+    /// An administrator takes the finalizers off a PersistentVolume, or has deleted it without any.
+    pub(crate) fn stripped(&self, uid: &str) {
+        if let Some(volume) = self.inner.lock().volumes.get_mut(uid) {
+            volume.stripped = true;
+        }
+    }
+
+    /// Whether people have given the image up: they retained it, or took its PersistentVolume
+    /// away by force.
+    pub(crate) fn was_given_up(&self, image: &str) -> bool {
+        self.inner.lock().was_given_up(image)
+    }
+
+    // === What the API server holds ===
+
+    /// Takes in what has changed.
+    pub(crate) fn catch_up(&self, api: &ApiServer) {
+        let now = Instant::now();
+        let mut inner = self.inner.lock();
+        if inner.revision == api.revision() {
+            return;
+        }
+        inner.revision = api.revision();
+        inner.see_claims(api, now);
+        inner.see_volumes(api, now);
+        inner.see_attachments(api, now);
+        let released = inner.see_lease(api, now);
+        drop(inner);
+        for what in released {
+            self.wrong(&what);
+        }
+    }
+
+    // === Checks at the moment of the act ===
+
+    /// A CreateVolume of this name reaches the driver.
+    /// The caller works since `start`, or since it leads.
+    pub(crate) fn create_begins(
+        &self,
+        process: &str,
+        host: Option<&str>,
+        start: Instant,
+        name: &str,
+    ) {
+        self.in_term(host, &format!("CreateVolume {name}"));
+        let mut inner = self.inner.lock();
+        let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
+        let bound = inner.all_had(name, term.map_or(start, |term| term.max(start)));
+        let calls = inner.calls.entry(name.to_owned()).or_default();
+        calls.since += 1;
+        calls.first.get_or_insert_with(Instant::now);
+        calls.open = Some(process.to_owned());
+        drop(inner);
+        if let Some(volume) = bound {
+            self.wrong(&format!("{process} asks for {name}, which {volume} had and was bound"));
+        }
+    }
+
+    /// A driver makes a volume, while there are `others`.
+    pub(crate) fn made(&self, name: &str, others: &[String]) {
+        let inner = self.inner.lock();
+        let second = inner.sole_claim(name).filter(|_| !inner.is_left(name)).and_then(|uid| {
+            let same = |other: &&String| {
+                inner.sole_claim(other) == Some(uid)
+                    && !inner.is_left(other)
+                    && !inner.was_given_up(other)
+            };
+            others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
+        });
+        drop(inner);
+        if let Some(what) = second {
+            self.wrong(&format!("a second volume is made: {what}"));
+        }
+    }
+
+    /// A driver starts to work for a caller who waits for so long.
+    pub(crate) fn job_begins(&self, host: Option<&str>, what: &str, patience: Duration) -> u64 {
+        let mut inner = self.inner.lock();
+        inner.jobs_so_far += 1;
+        let (number, until) = (inner.jobs_so_far, Instant::now() + patience);
+        let host = host.unwrap_or_default().to_owned();
+        inner.jobs.insert(number, Job { host, what: what.to_owned(), until });
+        number
+    }
+
+    /// It has ended, or nobody waits for it by no fault of the caller's.
+    pub(crate) fn job_ends(&self, number: u64) {
+        self.inner.lock().jobs.remove(&number);
+    }
+
+    /// The driver's answer to a CreateVolume: nothing is open any more if it says that there is no
+    /// volume.
+    pub(crate) fn create_ended(&self, name: &str, nothing_left: bool) {
+        let mut inner = self.inner.lock();
+        if let Some(calls) = inner.calls.get_mut(name)
+            && nothing_left
+        {
+            (calls.open, calls.first, calls.since) = (None, None, 0);
+        }
+    }
+
+    /// A DeleteVolume of this handle reaches the driver, which holds such a volume or not; gives
+    /// the PersistentVolume that has it.
+    pub(crate) fn delete_begins(
+        &self,
+        process: &str,
+        host: Option<&str>,
+        handle: &str,
+    ) -> Option<String> {
+        self.in_term(host, &format!("DeleteVolume {handle}"));
+        let wrong = self.inner.lock().objections(process, handle);
+        for why in wrong {
+            self.wrong(&format!("{process} deletes {handle}: {why}"));
+        }
+        self.inner.lock().owner(handle)
+    }
+
+    /// The driver has removed the volume, and the process `process` is told so.
+    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>) {
+        let removal = Removal { process: process.to_owned(), volume };
+        self.inner.lock().removals.insert(handle.to_owned(), removal);
+    }
+
+    /// A process has ended: what it had open nobody knows of any more.
+    pub(crate) fn ended(&self, process: &str, killed: bool) {
+        let mut inner = self.inner.lock();
+        let inner = &mut *inner;
+        for (name, calls) in &mut inner.calls {
+            if calls.open.as_deref() == Some(process) {
+                calls.open = None;
+                let first = killed && calls.since == 1;
+                calls.abandoned =
+                    Some(if first { Abandoned::InFirstCall } else { Abandoned::Otherwise });
+                let _ = writeln!(inner.lines, "          {process} leaves {name} open");
+            }
+        }
+    }
+
+    /// The original provisioner has ended so.
+    pub(crate) fn ended_original(&self, process: &str) {
+        for calls in self.inner.lock().calls.values_mut() {
+            if calls.open.as_deref() == Some(process) {
+                (calls.open, calls.abandoned) = (None, Some(Abandoned::ByOriginal));
+            }
+        }
+    }
+
+    /// A process gives the selected node of the claim back.
+    pub(crate) fn node_given_back(&self, process: &str, uid: &str, storage: &Storage) {
+        let inner = self.inner.lock();
+        let is_open = |(name, calls): &(&String, &CallsTruth)| {
+            let running = inner.jobs.values().any(|job| job.what == **name);
+            may_be_of(name, uid)
+                && calls.open.as_deref() == Some(process)
+                && (running || storage.get(name).is_some())
+        };
+        let open = inner.calls.iter().find(is_open).map(|(name, _)| name.clone());
+        drop(inner);
+        if let Some(name) = open {
+            self.wrong(&format!("{process} gives the node of {name} back during a call"));
+        }
+    }
+
+    /// A process removes the PersistentVolume with this UID.
+    pub(crate) fn volume_removed(&self, process: &str, uid: &str) {
+        let inner = self.inner.lock();
+        let Some(volume) = inner.volumes.get(uid) else { return };
+        let why = match inner.removals.get(&volume.handle) {
+            Some(removal) if removal.volume.as_deref() == Some(uid) => None,
+            Some(_) => Some("whose predecessor's volume was deleted"),
+            None => old(volume.kept).then_some("which is not Released to be deleted"),
+        };
+        let why = why.map(|why| format!("{process} removes {}, {why}", volume.name));
+        drop(inner);
+        if let Some(why) = why {
+            self.wrong(&why);
+        }
+    }
+
+    /// The PersistentVolume that was just saved must be of a volume that is there.
+    pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
+        if let Some(calls) = self.inner.lock().calls.get_mut(image_of(handle)) {
+            calls.open = None;
+        }
+        if !alive {
+            self.wrong(&format!(
+                "{process} saves {name} of {handle}, which the driver does not have"
+            ));
+        }
+    }
+
+    /// With leader election work is begun in a term only.
+    fn in_term(&self, host: Option<&str>, what: &str) {
+        let Some(host) = host else { return };
+        let lease = self.inner.lock().lease.clone();
+        let wrong = match lease {
+            None => Some("there is no Lease".to_owned()),
+            Some(lease) if lease.holder != host => (lease.since.elapsed() > TERM).then(|| {
+                format!("the Lease has been {:?}'s for {:?}", lease.holder, lease.since.elapsed())
+            }),
+            Some(lease) => (lease.written.elapsed() > TERM)
+                .then(|| format!("the Lease was last renewed {:?} ago", lease.written.elapsed())),
+        };
+        if let Some(why) = wrong {
+            self.wrong(&format!("{host} begins {what} out of its term: {why}"));
+        }
+    }
+}
+
+impl Inner {
+    /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
+    /// and was bound to it. What was gone before anybody who works now could see it counts not.
+    fn all_had(&self, name: &str, since: Instant) -> Option<String> {
+        let had = |uid: &&String| {
+            self.volumes.values().find(|volume| {
+                volume.claim == **uid
+                    && !volume.by_hand
+                    && may_be_of(image_of(&volume.handle), uid)
+                    && old(volume.bound)
+                    && (volume.gone.is_none() || volume.bound > Some(since))
+            })
+        };
+        let mut names = Vec::new();
+        for uid in self.claims.keys().filter(|uid| may_be_of(name, uid)) {
+            names.push(had(&uid)?.name.clone());
+        }
+        (!names.is_empty()).then(|| names.join(" and "))
+    }
+
+    /// The one claim that the volume's name stands for.
+    fn sole_claim(&self, name: &str) -> Option<&String> {
+        let mut claims = self.claims.keys().filter(|uid| may_be_of(name, uid));
+        claims.next().filter(|_| claims.next().is_none())
+    }
+
+    /// Whether nobody may know of this volume, by no fault or as was said.
+    fn is_left(&self, name: &str) -> bool {
+        self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
+            || self.suspects.iter().any(|told| told.contains(name))
+    }
+
+    fn was_given_up(&self, image: &str) -> bool {
+        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
+    }
+
+    fn see_claims(&mut self, api: &ApiServer, now: Instant) {
+        let mut standing = BTreeSet::new();
+        for claim in api.objects("PersistentVolumeClaim") {
+            let uid = text(claim.value(), "/metadata/uid").to_owned();
+            self.claims.entry(uid.clone()).or_default();
+            if claim.value()["metadata"]["deletionTimestamp"].is_null() {
+                standing.insert(uid);
+            }
+        }
+        for (uid, deleted) in &mut self.claims {
+            if !standing.contains(uid) {
+                deleted.get_or_insert(now);
+            }
+        }
+    }
+
+    fn see_attachments(&mut self, api: &ApiServer, now: Instant) {
+        let attachments = api.objects("VolumeAttachment");
+        let there: BTreeSet<&str> = attachments
+            .iter()
+            .map(|attachment| text(attachment.value(), "/spec/source/persistentVolumeName"))
+            .collect();
+        self.attached.retain(|volume, _| there.contains(volume.as_str()));
+        for volume in there {
+            self.attached.entry(volume.to_owned()).or_insert(now);
+        }
+    }
+
+    fn see_volumes(&mut self, api: &ApiServer, now: Instant) {
+        let mut there = Vec::new();
+        for object in api.objects("PersistentVolume") {
+            let volume = object.value();
+            let uid = text(volume, "/metadata/uid").to_owned();
+            let truth = self.volumes.entry(uid.clone()).or_insert_with(|| VolumeTruth {
+                name: text(volume, "/metadata/name").to_owned(),
+                handle: text(volume, "/spec/csi/volumeHandle").to_owned(),
+                by_hand: !text(volume, &format!("/metadata/annotations/{}", escaped(BY_HAND)))
+                    .is_empty(),
+                provisioned: !text(
+                    volume,
+                    "/metadata/annotations/pv.kubernetes.io~1provisioned-by",
+                )
+                .is_empty(),
+                kept: Some(now),
+                created: Some(now),
+                ..VolumeTruth::default()
+            });
+            if truth.claim.is_empty() {
+                text(volume, "/spec/claimRef/uid").clone_into(&mut truth.claim);
+            }
+            if text(volume, "/status/phase") == "Bound" {
+                truth.bound.get_or_insert(now);
+            }
+            if may_go(volume) {
+                truth.kept = None;
+            } else {
+                truth.kept.get_or_insert(now);
+            }
+            if image_of(&truth.handle) != truth.name && !self.taken.contains(&truth.name) {
+                self.taken.insert(truth.name.clone());
+            }
+            there.push(uid);
+        }
+        for (uid, truth) in &mut self.volumes {
+            if !there.contains(uid) {
+                truth.gone.get_or_insert(now);
+            }
+        }
+    }
+
+    /// What must not have been under way, when the Lease is given back.
+    fn see_lease(&mut self, api: &ApiServer, now: Instant) -> Vec<String> {
+        let Some(object) = api.objects("Lease").into_iter().next() else { return Vec::new() };
+        let lease = object.value();
+        let (holder, version) =
+            (text(lease, "/spec/holderIdentity"), text(lease, "/metadata/resourceVersion"));
+        let before = self.lease.as_ref().map(|lease| lease.holder.clone()).unwrap_or_default();
+        match &mut self.lease {
+            Some(known) if known.version == version => {}
+            Some(known) if known.holder == holder => {
+                (known.version, known.written) = (version.to_owned(), now);
+            }
+            known => {
+                *known = Some(LeaseTruth {
+                    holder: holder.to_owned(),
+                    since: now,
+                    version: version.to_owned(),
+                    written: now,
+                });
+            }
+        }
+        if !holder.is_empty() || before.is_empty() {
+            return Vec::new();
+        }
+        let running = self.jobs.values().filter(|job| job.host == before && job.until > now);
+        running
+            .map(|job| format!("{before} gives the Lease back during its {}", job.what))
+            .collect()
+    }
+
+    /// The PersistentVolume that has the handle now.
+    fn owner(&self, handle: &str) -> Option<String> {
+        let owner = |(_, volume): &(&String, &VolumeTruth)| {
+            volume.handle == handle && volume.gone.is_none()
+        };
+        self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
+    }
+
+    /// Why the volume must not be deleted now.
+    fn objections(&self, process: &str, handle: &str) -> Vec<String> {
+        let same = || self.volumes.values().filter(|volume| volume.handle == handle);
+        let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
+        let mut why = Vec::new();
+        for volume in standing.iter().filter(|volume| old(volume.kept)) {
+            why.push(format!("{} is not Released with the policy Delete", volume.name));
+        }
+        let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
+        if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
+            why.push("several PersistentVolumes have it".to_owned());
+        }
+        if standing.is_empty() && same().any(|volume| volume.bound.is_some() && old(volume.gone)) {
+            why.push("its PersistentVolume was bound and is gone".to_owned());
+        }
+        let attached = |volume: &&&VolumeTruth| {
+            self.attached.get(&volume.name).is_some_and(|since| since.elapsed() > UNSEEN / 10)
+        };
+        for volume in standing.iter().filter(attached) {
+            why.push(format!("{} is attached", volume.name));
+        }
+        if let Some(removal) = self.removals.get(handle)
+            && removal.process == process
+            && removal.volume.is_some()
+            && removal.volume == self.owner(handle)
+        {
+            why.push("it was told that this is done".to_owned());
+        }
+        why
+    }
+}
+
+/// Whether the volume of this PersistentVolume may be deleted.
+fn may_go(volume: &Value) -> bool {
+    text(volume, "/status/phase") == "Released"
+        && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+}
+
+/// Whether that was long enough ago for everybody to know.
+fn old(at: Option<Instant>) -> bool {
+    at.is_some_and(|at| at.elapsed() > STALE)
+}
+
+/// A key in a path.
+fn escaped(key: &str) -> String {
+    key.replace('/', "~1")
+}
+
+/// Whether the PersistentVolume is attached to a node.
+pub(crate) fn is_attached(api: &ApiServer, volume: &str) -> bool {
+    let attachments = api.objects("VolumeAttachment");
+    attachments
+        .iter()
+        .any(|object| text(object.value(), "/spec/source/persistentVolumeName") == volume)
+}
+
+/// The text at a path; empty when there is none.
+pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,100 @@
+//! Whether the checks find defects: each mutation of the program is to be caught by one of the
+//! seeds that stand beside it in `mutants.txt`.
+
+use std::{
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use csi_provisioner::mutations::{self, Mutation};
+use parking_lot::Mutex;
+
+use super::run::{Report, play};
+
+/// Lines of a mutation's name and seeds that catch it. Several, as a change of the program changes
+/// what a seed leads to.
+const CAUGHT_BY: &str = include_str!("mutants.txt");
+
+/// How many seeds a hunt looks for.
+const ENOUGH: usize = 3;
+
+/// What the command line asks for here, done; none when it asks for something else.
+pub(crate) fn asked_for() -> Option<ExitCode> {
+    let args: Vec<String> = std::env::args().collect();
+    let at = |flag: &str| args.iter().position(|arg| arg == flag);
+    if let Some(place) = at("--hunt") {
+        let seeds = args.get(place + 1).and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
+        return Some(hunt(seeds, args.get(place + 2).map(String::as_str)));
+    }
+    at("--mutants").map(|_| check())
+}
+
+fn played(mutation: Mutation, seed: u64) -> Report {
+    mutations::choose(Some(mutation));
+    let report = play(seed);
+    mutations::choose(None);
+    report
+}
+
+/// Whether the seed finds the defect, and nothing without it.
+fn catches(mutation: Mutation, seed: u64) -> Option<String> {
+    let found = played(mutation, seed).wrong.into_iter().next()?;
+    play(seed).wrong.is_empty().then_some(found)
+}
+
+/// Each mutation must be caught.
+fn check() -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for mutation in Mutation::ALL {
+        let caught =
+            seeds_of(mutation).into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
+        match caught {
+            Some((seed, what)) => println!("{mutation:?}: seed {seed} finds {what}"),
+            None => {
+                println!("{mutation:?}: no seed finds it; look for others with --hunt");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn seeds_of(mutation: Mutation) -> Vec<u64> {
+    let name = format!("{mutation:?}");
+    let line = CAUGHT_BY.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
+    let seeds = line.unwrap_or_default().split(' ');
+    seeds.filter_map(|seed| seed.parse().ok()).collect()
+}
+
+/// Looks among so many seeds for some that catch each mutation, or the named one.
+fn hunt(seeds: u64, name: Option<&str>) -> ExitCode {
+    let wanted = |mutation: &Mutation| name.is_none_or(|name| format!("{mutation:?}") == name);
+    for mutation in Mutation::ALL.into_iter().filter(wanted) {
+        let found: Vec<String> = some(mutation, seeds).iter().map(u64::to_string).collect();
+        println!("{mutation:?} {}", found.join(" "));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Enough of so many seeds that catch it, looked for on as many threads as there are processors.
+fn some(mutation: Mutation, seeds: u64) -> Vec<u64> {
+    let (next, found) = (AtomicU64::new(1), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > seeds || found.lock().len() >= ENOUGH {
+                        return;
+                    }
+                    if catches(mutation, seed).is_some() {
+                        found.lock().push(seed);
+                    }
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner();
+    found.sort_unstable();
+    found
+}

@@ -1,0 +1,117 @@
+//! What one seed does: which kinds of trouble it brings and how much of each.
+//!
+//! A seed in which everything goes wrong at once hides what a seed with one trouble shows; so
+//! each is on in some seeds only, and how strong it is differs.
+
+use std::time::Duration;
+
+use super::{dice::Dice, naming::Names};
+
+/// The troubles of one seed; numbers are per cent of the occasions unless said otherwise.
+#[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // each a trouble of its own
+pub(crate) struct Plan {
+    /// Two replicas with leader election; else one without.
+    pub elected: bool,
+    /// Whether candidates know their pod's UID.
+    pub pod_uid: bool,
+    /// `--claim-protection`.
+    pub protection: &'static str,
+    /// How many things the users do.
+    pub acts: u64,
+    /// The longest time between two of them, in milliseconds.
+    pub pause: u64,
+    /// API requests cut or refused before they are carried out.
+    pub refused: u64,
+    /// API writes carried out whose answer is lost.
+    pub unanswered: u64,
+    /// API requests that take long.
+    pub slow: u64,
+    /// CreateVolume and DeleteVolume calls that fail.
+    pub failing: u64,
+    /// Calls that take long, some of them beyond their deadline.
+    pub dragging: u64,
+    /// CreateVolume answers that cannot be used.
+    pub unusable: u64,
+    /// Whether a repeated CreateVolume may purge what it finds.
+    pub purges: bool,
+    /// Processes killed in mid-call, per call.
+    pub killed: u64,
+    /// Whether processes are stopped, killed and suspended at any time.
+    pub restarts: bool,
+    /// Whether watches are held up and cut, and rights taken.
+    pub weather: bool,
+    /// Whether the driver's process goes down.
+    pub outages: bool,
+    /// Whether users do what only administrators should.
+    pub meddling: bool,
+    /// `--timeout` of calls to the driver.
+    pub timeout: Duration,
+    /// `--shutdown-timeout`.
+    pub shutdown: &'static str,
+    /// The longest time the cluster's controllers look away, in milliseconds.
+    pub lag: u64,
+    /// API requests whose answer never comes: half-open connections.
+    pub hung: u64,
+    /// Calls whose answer never comes.
+    pub lost: u64,
+    /// How volumes are named.
+    pub names: Names,
+    /// Whether the driver attaches volumes, and somebody does.
+    pub attaches: bool,
+    /// Whether wall clocks jump.
+    pub jumps: bool,
+    /// Whether the original provisioner takes a turn now and then.
+    pub original: bool,
+    /// Whether namespaces are deleted.
+    pub evicts: bool,
+    /// Whether volumes are bound to the zone of a node that a scheduler chooses.
+    pub topology: bool,
+    /// Whether classes are replaced all the time, which wakes every claim of theirs.
+    pub restless: bool,
+}
+
+/// Names that change are dangerous; so are names that collide, but they stand in their own way.
+const NAMES: [Names; 5] =
+    [Names::Usual, Names::Usual, Names::Changing, Names::Changing, Names::Cut];
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let dice = Dice::new(seed, "plan");
+        let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
+        let names = *dice.pick(&NAMES);
+        Self {
+            elected: dice.percent(40),
+            pod_uid: dice.percent(50),
+            protection: *dice.pick(&["auto", "always", "off"]),
+            acts: dice.within(10..70),
+            pause: *dice.pick(&[500, 3_000, 20_000]),
+            refused: some(&[2, 10, 30]),
+            unanswered: some(&[2, 10, 30]),
+            slow: some(&[2, 10]),
+            failing: some(&[5, 20, 60]),
+            dragging: some(&[5, 20, 50]),
+            unusable: some(&[5, 20]),
+            // With names that collide one claim's volume would be purged for another's.
+            purges: dice.percent(50) && !matches!(names, Names::Cut),
+            killed: some(&[2, 10]),
+            restarts: dice.percent(50),
+            weather: dice.percent(50),
+            outages: dice.percent(25),
+            meddling: dice.percent(50),
+            timeout: Duration::from_secs(*dice.pick(&[10, 10, 60])),
+            shutdown: *dice.pick(&["3s", "20s"]),
+            lag: *dice.pick(&[1_500, 5_000, 60_000]),
+            hung: some(&[1, 5]),
+            lost: some(&[2, 10]),
+            names,
+            attaches: dice.percent(30),
+            jumps: dice.percent(30),
+            // Of other names than its own the original knows nothing.
+            original: dice.percent(30) && !matches!(names, Names::Changing),
+            evicts: dice.percent(20),
+            topology: dice.percent(35),
+            restless: dice.percent(25),
+        }
+    }
+}

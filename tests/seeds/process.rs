@@ -1,0 +1,302 @@
+//! One run of the program: its tasks, its clock, its death.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use csi_provisioner::{
+    app::{self, Host, World},
+    csi::{BoxedIo, Connector},
+    flags::Flags,
+    kube_api::transport::boxed,
+    runtime::{Clock, Generator, Spawner},
+};
+use futures::{FutureExt as _, future::BoxFuture};
+use parking_lot::Mutex;
+use testkit::driver;
+use tokio::{sync::Notify, task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire};
+
+/// What keeps a process's tasks running, stands still with it and ends with it.
+#[derive(Default)]
+pub(crate) struct Life {
+    name: String,
+    /// The name it is elected under, where it is.
+    host: Option<String>,
+    start: Option<Instant>,
+    inner: Mutex<LifeInner>,
+    tasks: Mutex<JoinSet<()>>,
+    over: Notify,
+}
+
+#[derive(Default)]
+struct LifeInner {
+    dead: bool,
+    /// It dies after so many polls of its tasks more.
+    polls_left: Option<u64>,
+    suspended: bool,
+    waiting: Vec<Waker>,
+    outcome: Option<Result<(), String>>,
+}
+
+impl Life {
+    /// One on `host`, known as `name` in the trace.
+    pub(crate) fn of(plan: &Plan, host: &str, name: &str) -> Arc<Self> {
+        let elected = plan.elected.then(|| identity(host, plan.pod_uid));
+        let start = Some(Instant::now());
+        Arc::new(Self { name: name.to_owned(), host: elected, start, ..Self::default() })
+    }
+
+    /// Its name in the trace.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is the original provisioner's.
+    pub(crate) fn is_original(&self) -> bool {
+        self.name.starts_with("original")
+    }
+
+    pub(crate) fn elected_host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    pub(crate) fn start(&self) -> Instant {
+        self.start.unwrap_or_else(Instant::now)
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.inner.lock().suspended
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.inner.lock().dead
+    }
+
+    /// Ends every task at the await it stands at.
+    pub(crate) fn kill(&self) {
+        self.inner.lock().dead = true;
+        self.tasks.lock().abort_all();
+        self.over.notify_one();
+    }
+
+    /// It dies at one of the next awaits.
+    pub(crate) fn die_soon(&self, dice: &Dice) {
+        self.inner.lock().polls_left.get_or_insert_with(|| dice.within(0..60));
+    }
+
+    /// Stands still until [`Life::resume`].
+    pub(crate) fn suspend(&self) {
+        self.inner.lock().suspended = true;
+    }
+
+    pub(crate) fn resume(&self) {
+        let mut inner = self.inner.lock();
+        inner.suspended = false;
+        for waker in inner.waiting.drain(..) {
+            waker.wake();
+        }
+    }
+
+    /// Waits until it has ended, by itself or not.
+    pub(crate) async fn over(&self) {
+        self.over.notified().await;
+        self.over.notify_one();
+    }
+
+    /// How it ended, if by itself.
+    pub(crate) fn outcome(&self) -> Option<Result<(), String>> {
+        self.inner.lock().outcome.clone()
+    }
+
+    /// Whether a task may be polled now.
+    fn may_go_on(&self, context: &Context<'_>) -> Option<bool> {
+        let mut inner = self.inner.lock();
+        if inner.suspended {
+            inner.waiting.push(context.waker().clone());
+            return None;
+        }
+        match &mut inner.polls_left {
+            Some(0) => inner.dead = true,
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Some(!inner.dead)
+    }
+}
+
+/// A task that lives as long as its process.
+struct Mortal {
+    task: BoxFuture<'static, ()>,
+    life: Arc<Life>,
+}
+
+impl Future for Mortal {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match self.life.may_go_on(context) {
+            Some(true) => self.task.as_mut().poll(context),
+            Some(false) => {
+                self.life.kill();
+                Poll::Ready(())
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+struct Mortals(Arc<Life>);
+
+impl Spawner for Mortals {
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let mut tasks = self.0.tasks.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(Mortal { task, life: Arc::clone(&self.0) });
+    }
+}
+
+/// A clock that is somewhat wrong until all is healed: the wall clock by an offset, the boot clock by a drift.
+struct CrookedClock {
+    start: Instant,
+    /// Wall time at the start.
+    wall: jiff::Timestamp,
+    /// Parts in a thousand.
+    drift: u32,
+    /// How far the wall clock was set, in milliseconds.
+    set: Mutex<i64>,
+    core: Arc<Core>,
+}
+
+impl CrookedClock {
+    fn new(core: &Arc<Core>, dice: &Dice) -> Self {
+        Self {
+            core: Arc::clone(core),
+            start: Instant::now(),
+            wall: core.api.now() + jiff::SignedDuration::from_millis(skew(dice)),
+            drift: u32::try_from(dice.within(0..5)).unwrap(),
+            set: Mutex::default(),
+        }
+    }
+}
+
+impl Clock for CrookedClock {
+    fn wall(&self) -> jiff::Timestamp {
+        if self.core.is_healed() {
+            return self.core.api.now();
+        }
+        let set = jiff::SignedDuration::from_millis(*self.set.lock());
+        self.wall + jiff::SignedDuration::try_from(self.start.elapsed()).unwrap() + set
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(1000) + self.start.elapsed() * (998 + self.drift) / 1000
+    }
+}
+
+/// How many milliseconds a host's wall clock goes wrong by: most are kept right.
+fn skew(dice: &Dice) -> i64 {
+    let most = if dice.percent(70) { 500 } else { 3_600_000 };
+    i64::try_from(dice.within(0..2 * most)).unwrap() - i64::try_from(most).unwrap()
+}
+
+/// A process that runs.
+pub(crate) struct Process {
+    pub life: Arc<Life>,
+    stop: CancellationToken,
+    clock: Arc<CrookedClock>,
+}
+
+impl Process {
+    /// Starts the program on `host` for the `number`th time.
+    pub(crate) fn start(
+        core: &Arc<Core>,
+        host: &str,
+        number: u64,
+        driver: &Arc<driver::Host<Driver>>,
+    ) -> Self {
+        let dice = Dice::new(core.seed, &format!("process {host} {number}"));
+        let plan = &core.plan;
+        let life = Life::of(plan, host, &format!("{host}#{number}"));
+        driver.backend().called_by(&life);
+        let stop = CancellationToken::new();
+        let clock = Arc::new(CrookedClock::new(core, &dice));
+        let process =
+            Self { life: Arc::clone(&life), stop: stop.clone(), clock: Arc::clone(&clock) };
+        let world = World {
+            transport: boxed(Wire::new(core, &life)),
+            connector: connector(driver),
+            clock,
+            random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
+            spawner: Arc::new(Mortals(Arc::clone(&life))),
+            host: Host {
+                name: host.to_owned(),
+                pod_uid: plan.pod_uid.then(|| format!("{host}-uid")),
+                ..Host::default()
+            },
+        };
+        let naming = Naming::of(plan.names, &dice);
+        let flags = flags(core, naming);
+        core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
+        let main = Arc::clone(&life);
+        Mortals(life).spawn(
+            async move {
+                let ended = app::run(flags, world, stop).await.map_err(|error| error.to_string());
+                main.inner.lock().outcome = Some(ended);
+                main.kill();
+            }
+            .boxed(),
+        );
+        process
+    }
+
+    /// Sets its wall clock, by up to two hours.
+    pub(crate) fn set_clock(&self, dice: &Dice) {
+        let by = i64::try_from(dice.within(0..14_400_000)).unwrap() - 7_200_000;
+        *self.clock.set.lock() += by;
+    }
+
+    /// Cancelled, it is SIGTERM.
+    pub(crate) fn stopper(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+}
+
+/// The identity in the Lease.
+fn identity(host: &str, pod_uid: bool) -> String {
+    if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
+}
+
+fn flags(core: &Core, naming: Naming) -> Flags {
+    let plan = &core.plan;
+    let mut args = vec![
+        "csi-provisioner".to_owned(),
+        "--csi-address=/run/csi.sock".to_owned(),
+        "--retry-interval-max=60s".to_owned(),
+        format!("--timeout={}s", plan.timeout.as_secs()),
+        format!("--shutdown-timeout={}", plan.shutdown),
+        format!("--claim-protection={}", plan.protection),
+    ];
+    args.extend(naming.flags());
+    if plan.elected {
+        let election = ["--leader-election", "--leader-election-namespace=default"];
+        args.extend(election.map(ToOwned::to_owned));
+    }
+    Flags::parse(args.into_iter().map(Into::into), |_| None).unwrap().flags
+}
+
+fn connector(driver: &Arc<driver::Host<Driver>>) -> Connector {
+    let driver = Arc::clone(driver);
+    Arc::new(move |_| {
+        let stream: io::Result<BoxedIo> =
+            driver.connect().map(|stream| Box::new(stream) as BoxedIo);
+        async move { stream }.boxed()
+    })
+}

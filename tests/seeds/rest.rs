@@ -1,0 +1,127 @@
+//! What must hold once all trouble is over and everything has had its time.
+
+use std::time::Duration;
+
+use csi_provisioner::controller::open_calls;
+use serde_json::Value;
+
+use super::{
+    admins::BY_HAND,
+    core::{Core, DRIVER},
+    ledger::{Abandoned, text},
+    naming::{NAMINGS, may_be_of},
+    storage::image_of,
+};
+
+/// What is not as it must be.
+pub(crate) fn unrest(core: &Core) -> Vec<String> {
+    let volumes = core.api.list("PersistentVolume", "");
+    let claims = core.api.list("PersistentVolumeClaim", "");
+    let events = core.api.list("Event", "");
+    let told = |object: &Value| {
+        events.iter().any(|event| event["involvedObject"]["uid"] == object["metadata"]["uid"])
+    };
+    let mut unrest = leaks(core, &volumes);
+    for volume in &volumes {
+        unrest.extend(about_volume(core, volume, told(volume)));
+    }
+    for claim in claims.iter().filter(|claim| !told(claim)) {
+        let name = text(claim, "/metadata/name");
+        if !is_bound(claim) {
+            unrest.push(format!("the claim {name} is unbound without an event"));
+        }
+        if is_held(claim) {
+            unrest.push(format!("the claim {name} is being deleted for ever without an event"));
+        }
+    }
+    for claim in claims.iter().filter(|claim| !is_bound(claim)) {
+        unrest.extend(unbound(core, &volumes, claim));
+    }
+    unrest
+}
+
+fn is_bound(claim: &Value) -> bool {
+    !text(claim, "/spec/volumeName").is_empty()
+}
+
+/// Whether the claim is gone but for our record.
+fn is_held(claim: &Value) -> bool {
+    let finalizers = claim["metadata"]["finalizers"].as_array();
+    claim["metadata"]["deletionTimestamp"].is_string()
+        && finalizers
+            .is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
+}
+
+/// A claim may only go without a volume when something that only people can mend is in its way.
+fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
+    let uid = text(claim, "/metadata/uid");
+    let taken = volumes.iter().any(|volume| may_be_of(text(volume, "/metadata/name"), uid));
+    let excused = taken || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
+    (!excused).then(|| format!("the claim {} waits, {uid}", text(claim, "/metadata/name")))
+}
+
+/// Volumes at the driver that no PersistentVolume has.
+fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
+    let images = core.storage.all();
+    let held = |image: &str| {
+        volumes.iter().any(|volume| image_of(text(volume, "/spec/csi/volumeHandle")) == image)
+    };
+    let leaks = images.iter().filter(|(name, image)| {
+        !held(name)
+            && !core.ledger.is_suspect(name)
+            && !image.late
+            && !core.ledger.was_given_up(name)
+            && !core.ledger.was_taken(name)
+            && !is_excused(core, name)
+    });
+    leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
+}
+
+/// Whether a leak is one that the claims' protection in use does not close.
+fn is_excused(core: &Core, name: &str) -> bool {
+    let stripped = core.ledger.was_stripped(name);
+    core.ledger.abandoned(name).is_some_and(|how| {
+        stripped || too_late(core, name) || protects_not(core.plan.protection, how)
+    })
+}
+
+/// Whether the claim was deleted before a record could be put on it: with `auto` that is when the
+/// first call has ended without a word of the driver's.
+fn too_late(core: &Core, name: &str) -> bool {
+    let plan = &core.plan;
+    let troubled = plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather;
+    let writing = Duration::from_secs(if troubled { 60 } else { 2 });
+    plan.protection == "auto" && core.ledger.was_deleted_within(name, plan.timeout + writing)
+}
+
+/// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it
+/// says in the documentation of `--claim-protection`.
+fn protects_not(protection: &str, how: Abandoned) -> bool {
+    matches!(
+        (protection, how),
+        (_, Abandoned::ByOriginal) | ("off", _) | ("auto", Abandoned::InFirstCall)
+    )
+}
+
+fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
+    let name = text(volume, "/metadata/name");
+    let ours = text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
+    let mut unrest = Vec::new();
+    let by_hand = volume["metadata"]["annotations"][BY_HAND].is_string();
+    if !ours || by_hand {
+        return unrest;
+    }
+    let (handle, phase) = (text(volume, "/spec/csi/volumeHandle"), text(volume, "/status/phase"));
+    let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
+    let terminating = volume["metadata"]["deletionTimestamp"].is_string();
+    if policy == "Delete" && phase == "Released" && !told {
+        unrest.push(format!("{name} is to be deleted and stays without an event"));
+    }
+    if terminating && phase != "Bound" && !told {
+        unrest.push(format!("{name} is being deleted for ever without an event"));
+    }
+    if core.storage.get(image_of(handle)).is_none() && policy == "Delete" && phase == "Bound" {
+        unrest.push(format!("{name} is bound and its volume {handle} is gone"));
+    }
+    unrest
+}

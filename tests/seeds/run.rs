@@ -1,0 +1,106 @@
+//! One seed from its start to its rest.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    admins, attacher, cluster,
+    core::Core,
+    keeper::{self, Replica},
+    naming::Names,
+    rest, suspects, users, weather,
+};
+
+/// How long everything may take to come to rest.
+const PATIENCE: Duration = Duration::from_secs(90 * 60);
+
+/// What came of a seed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub wrong: Vec<String>,
+    pub trace: String,
+}
+
+/// Plays one seed, on a thread of its own runtime with simulated time.
+pub(crate) fn play(seed: u64) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let core = Core::new(seed);
+        let listening = suspects::listen(&core);
+        live(&core).await;
+        drop(listening);
+        core.end();
+        Report { wrong: core.ledger.verdict(), trace: core.ledger.trace() }
+    })
+}
+
+async fn live(core: &Arc<Core>) {
+    core.ledger.tell(&format!("seed {}: {:?}", core.seed, core.plan));
+    users::provide(core);
+    core.observe();
+    let hosts: &[&str] = if core.plan.elected { &["left", "right"] } else { &["left"] };
+    let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
+    for replica in &replicas {
+        core.spawn(keeper::run(Arc::clone(core), Arc::clone(replica)));
+        if core.plan.outages {
+            let (host, driver) = (replica.host.clone(), Arc::clone(&replica.driver));
+            core.spawn(weather::outages(Arc::clone(core), host, driver));
+        }
+    }
+    core.spawn(cluster::run(Arc::clone(core)));
+    if core.plan.attaches {
+        core.spawn(attacher::run(Arc::clone(core)));
+    }
+    if core.plan.weather {
+        core.spawn(weather::run(Arc::clone(core)));
+    }
+    users::run(Arc::clone(core)).await;
+    core.heal();
+    users::provide(core);
+    admins::clear_names(core);
+    come_to_rest(core).await;
+    for replica in &replicas {
+        stop(core, replica).await;
+    }
+}
+
+/// Waits until nothing is as it must not be, and stays so.
+async fn come_to_rest(core: &Core) {
+    let start = Instant::now();
+    let mut quiet = 0;
+    while quiet < 6 {
+        sleep(Duration::from_secs(10)).await;
+        core.observe();
+        let unrest = rest::unrest(core);
+        if !unrest.is_empty() && start.elapsed().as_secs() % 120 < 10 {
+            users::mend(core);
+        }
+        quiet = if unrest.is_empty() { quiet + 1 } else { 0 };
+        if start.elapsed() > PATIENCE {
+            for what in unrest {
+                core.ledger.wrong(&format!("at rest: {what}"));
+            }
+            return;
+        }
+    }
+}
+
+/// At rest a process has nothing in hand, and ends as soon as it is told to; but where names
+/// collide it may wait for one.
+async fn stop(core: &Core, replica: &Replica) {
+    let Some((life, stop)) =
+        replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
+    else {
+        return;
+    };
+    stop.cancel();
+    let patience = if matches!(core.plan.names, Names::Cut) { 30 } else { 10 };
+    if timeout(Duration::from_secs(patience), life.over()).await.is_err() {
+        core.ledger.wrong(&format!("{} does not end at rest", life.name()));
+    }
+}

@@ -1,0 +1,60 @@
+//! What the program logs of volumes that may be left behind, and of bugs: read from its log.
+
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+    subscriber::DefaultGuard,
+};
+
+use super::core::Core;
+
+/// Listens on this thread until the guard is dropped.
+pub(crate) fn listen(core: &Arc<Core>) -> DefaultGuard {
+    tracing::subscriber::set_default(Listener(Arc::clone(core)))
+}
+
+struct Listener(Arc<Core>);
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() == Level::ERROR
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        if line.0.contains("suspected leak") {
+            self.0.ledger.suspected(&line.0);
+        } else if line.0.contains("this is a bug") {
+            self.0.ledger.wrong(&line.0);
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// An event's fields in a line.
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = write!(self.0, "{}={value:?} ", field.name());
+    }
+}

@@ -1,0 +1,162 @@
+//! Users and administrators: they make claims, change their minds, and meddle.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{
+    admins,
+    cluster::CLAIM_IN_USE,
+    core::{Core, DRIVER, NAMESPACE},
+    dice::Dice,
+    ledger::text,
+};
+
+const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
+pub(crate) const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
+
+/// Everything that makes claims possible, as it is at the start and again at the end.
+pub(crate) fn provide(core: &Core) {
+    for name in CLASSES {
+        if core.api.get("StorageClass", "", name).is_none() {
+            core.api.create(&class(core, name, false, "a")).unwrap();
+        }
+    }
+    // In a namespace that is going there can't be one.
+    if core.api.get("Secret", NAMESPACE, "key").is_none() {
+        let _ = core.api.create(&secret());
+    }
+}
+
+/// Does what the events ask people for: a class that an open call needs comes back.
+pub(crate) fn mend(core: &Core) {
+    provide(core);
+    for event in core.api.list("Event", NAMESPACE) {
+        let asked = text(&event, "/message").contains("restore the class");
+        let name = text(&event, "/involvedObject/name");
+        let Some(claim) = core.api.get("PersistentVolumeClaim", NAMESPACE, name) else { continue };
+        let current = claim["metadata"]["uid"] == event["involvedObject"]["uid"];
+        if !asked || !current || !text(&claim, "/spec/volumeName").is_empty() {
+            continue;
+        }
+        let name = text(&claim, "/spec/storageClassName");
+        let now = core.api.get("StorageClass", "", name).unwrap();
+        let other = if text(&now, "/parameters/cluster") == "a" { "b" } else { "a" };
+        core.api.delete("StorageClass", "", name).unwrap();
+        core.api.create(&class(core, name, false, other)).unwrap();
+        core.ledger.tell(&format!("user: restores the class {name}, cluster {other}"));
+        return;
+    }
+}
+
+/// Does so many things, then lets it be.
+pub(crate) async fn run(core: Arc<Core>) {
+    let dice = Dice::new(core.seed, "users");
+    for _ in 0..core.plan.acts {
+        sleep(dice.stretch(20..core.plan.pause)).await;
+        core.observe();
+        act(&core, &dice);
+        core.observe();
+    }
+}
+
+fn act(core: &Core, dice: &Dice) {
+    if core.plan.meddling && dice.percent(35) {
+        return admins::meddle(core, dice);
+    }
+    if core.plan.restless && dice.percent(30) {
+        return replace_class(core, dice);
+    }
+    match dice.within(0..11) {
+        0..5 => create_claim(core, dice),
+        5..8 => delete_claim(core, dice),
+        8 => replace_class(core, dice),
+        9 if core.plan.evicts && dice.percent(50) => delete_namespace(core),
+        9 => toggle_secret(core),
+        _ => admins::flip_policy(core, dice),
+    }
+}
+
+fn create_claim(core: &Core, dice: &Dice) {
+    let (name, class) = (dice.pick(&CLAIMS), dice.pick(&CLASSES));
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": [CLAIM_IN_USE]},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
+                 "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    if let Ok(made) = core.api.create(&claim) {
+        core.ledger
+            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
+    }
+}
+
+fn delete_claim(core: &Core, dice: &Dice) {
+    let claims = core.api.list("PersistentVolumeClaim", NAMESPACE);
+    let waiting: Vec<_> =
+        claims.iter().filter(|it| text(it, "/spec/volumeName").is_empty()).collect();
+    // Those in the making are the ones that matter most.
+    let name = if waiting.is_empty() || dice.percent(50) {
+        *dice.pick(&CLAIMS)
+    } else {
+        text(dice.pick::<&Value>(&waiting), "/metadata/name")
+    };
+    if core.api.delete("PersistentVolumeClaim", NAMESPACE, name).is_ok() {
+        core.ledger.tell(&format!("user: deletes the claim {name}"));
+    }
+}
+
+/// The class of this name says something else from now on, or is gone.
+fn replace_class(core: &Core, dice: &Dice) {
+    let name = dice.pick(&CLASSES);
+    let gone = core.api.delete("StorageClass", "", name).is_ok();
+    if gone && dice.percent(30) {
+        core.ledger.tell(&format!("user: deletes the class {name}"));
+        return;
+    }
+    let (turned, cluster) = (dice.percent(40), dice.pick(&["a", "b"]));
+    core.api.create(&class(core, name, turned, cluster)).unwrap();
+    core.ledger
+        .tell(&format!("user: replaces the class {name}, turned {turned}, cluster {cluster}"));
+}
+
+/// A class; `turned`: with the other reclaim policy.
+fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
+    let policy = if (name == "kept") == turned { "Delete" } else { "Retain" };
+    let mut class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+        "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": {"cluster": cluster},
+    });
+    if core.plan.topology && name != "kept" {
+        class["volumeBindingMode"] = json!("WaitForFirstConsumer");
+    }
+    if name == "secret" {
+        class["parameters"] = json!({
+            "cluster": cluster, "secret": "right",
+            "csi.storage.k8s.io/provisioner-secret-name": "key",
+            "csi.storage.k8s.io/provisioner-secret-namespace": NAMESPACE,
+        });
+    }
+    class
+}
+
+fn secret() -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": NAMESPACE},
+           "data": {"key": "cmlnaHQ="}})
+}
+
+fn toggle_secret(core: &Core) {
+    if core.api.delete("Secret", NAMESPACE, "key").is_ok() {
+        core.ledger.tell("user: deletes the secret");
+    } else if core.api.create(&secret()).is_ok() {
+        core.ledger.tell("user: creates the secret");
+    }
+}
+
+/// With everything in it; it comes again once it is gone.
+fn delete_namespace(core: &Core) {
+    if core.api.delete("Namespace", "", NAMESPACE).is_ok() {
+        core.ledger.tell("user: deletes the namespace");
+    }
+}

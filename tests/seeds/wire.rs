@@ -1,0 +1,268 @@
+//! The way from a process to the API server, on which requests are lost, refused and late.
+//!
+//! A request that is on its way is carried out whether or not its process still lives.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, StreamBody};
+use serde_json::Value;
+use testkit::apiserver::{Body, User, refuse, request_info::RequestInfo, status::Status};
+use tokio::{sync::oneshot, time::sleep};
+use tower::BoxError;
+
+use super::{
+    cluster::SELECTED_NODE, core::Core, dice::Dice, ledger::text, process::Life, storage::image_of,
+};
+
+/// Carries one process's requests.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    core: Arc<Core>,
+    life: Arc<Life>,
+    dice: Arc<Dice>,
+}
+
+/// What becomes of a request.
+enum Fate {
+    Served,
+    /// The connection is cut before.
+    Lost,
+    Refused(Status),
+    /// It is carried out, and the connection cut.
+    Unanswered,
+    /// It is carried out or not, and nothing is heard of it for a long time.
+    Hung(bool),
+    /// It is carried out, and an error answered.
+    Misreported(Status),
+}
+
+impl Wire {
+    pub(crate) fn new(core: &Arc<Core>, life: &Arc<Life>) -> Self {
+        let dice = Dice::new(core.seed, &format!("wire {}", life.name()));
+        Self { core: Arc::clone(core), life: Arc::clone(life), dice: Arc::new(dice) }
+    }
+
+    fn latency(&self) -> Duration {
+        if !self.core.is_healed() && self.dice.percent(self.core.plan.slow) {
+            return self.dice.stretch(100..2_000);
+        }
+        self.dice.stretch(1..20)
+    }
+
+    fn fate(&self, info: &RequestInfo) -> Fate {
+        let (core, dice) = (&self.core, &self.dice);
+        if core.is_healed() {
+            return Fate::Served;
+        }
+        if core.is_forbidden(&info.verb, &info.resource) {
+            let why = "the role lacks it for now";
+            return Fate::Refused(Status::forbidden_resource(
+                &info.group,
+                &info.resource,
+                &info.name,
+                why,
+            ));
+        }
+        if dice.percent(core.plan.hung) {
+            return Fate::Hung(dice.percent(50));
+        }
+        if dice.percent(core.plan.refused) {
+            return self.refusal(info);
+        }
+        let writes = matches!(info.verb.as_str(), "create" | "update" | "patch" | "delete");
+        if writes && dice.percent(core.plan.unanswered) {
+            return match dice.within(0..3) {
+                0 => Fate::Misreported(Status::internal("etcdserver: request timed out")),
+                1 => Fate::Misreported(Status::unavailable("the server is going down")),
+                _ => Fate::Unanswered,
+            };
+        }
+        Fate::Served
+    }
+
+    fn refusal(&self, info: &RequestInfo) -> Fate {
+        let saves = info.verb == "create" && info.resource == "persistentvolumes";
+        match self.dice.within(0..8) {
+            2 => Fate::Refused(Status::too_many_requests(1)),
+            3 => Fate::Refused(Status::unavailable("the server is overloaded")),
+            4 => Fate::Refused(Status::internal("etcdserver: leader changed")),
+            5 => Fate::Refused(Status::forbidden_resource(
+                &info.group,
+                &info.resource,
+                &info.name,
+                "no",
+            )),
+            6 if info.verb == "update" || info.verb == "patch" => {
+                Fate::Refused(Status::new(409, "Conflict", "the object has been modified"))
+            }
+            7 if saves => Fate::Refused(Status::new(422, "Invalid", "a webhook refuses it")),
+            _ => Fate::Lost,
+        }
+    }
+
+    /// Carries a request out. A dead process's may be lost, or late by up to a minute.
+    async fn carry(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
+        let info = RequestInfo::parse(request.method(), request.uri());
+        let fate = self.fate(&info);
+        sleep(self.latency()).await;
+        if self.life.is_dead() {
+            if info.verb == "get"
+                || info.verb == "list"
+                || info.verb == "watch"
+                || self.dice.percent(50)
+            {
+                return Err("its process is gone".into());
+            }
+            sleep(self.dice.stretch(10..60_000)).await;
+        }
+        let answer = match fate {
+            Fate::Served => Ok(self.serve(&info, request).await?),
+            Fate::Lost => Err("the connection was cut".into()),
+            Fate::Hung(served) => {
+                if served {
+                    self.serve(&info, request).await?;
+                }
+                sleep(self.dice.stretch(30_000..600_000)).await;
+                Err("the connection was cut".into())
+            }
+            Fate::Refused(status) => Ok(refuse(&status)),
+            Fate::Unanswered => {
+                self.serve(&info, request).await?;
+                Err("the connection was cut".into())
+            }
+            Fate::Misreported(status) => {
+                self.serve(&info, request).await?;
+                Ok(refuse(&status))
+            }
+        };
+        self.trace(&info, &answer);
+        sleep(self.latency()).await;
+        answer
+    }
+
+    async fn serve(
+        &self,
+        info: &RequestInfo,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, BoxError> {
+        self.core.observe();
+        let body = request.body().clone();
+        let (removed, node) = (self.removed(info), self.selected(info));
+        let response = self.core.api.answer(&User::new("provisioner"), request).await?;
+        self.core.observe();
+        if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201
+        {
+            self.check_saved(&body);
+        }
+        if let Some(uid) = removed.filter(|_| response.status() == 200) {
+            self.core.ledger.volume_removed(self.life.name(), &uid);
+        }
+        if let Some(uid) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
+            self.core.ledger.node_given_back(self.life.name(), &uid, &self.core.storage);
+        }
+        if info.verb != "watch" || response.status() != 200 {
+            return Ok(response);
+        }
+        Ok(self.watch(info.resource.clone(), response))
+    }
+
+    /// The UID of the PersistentVolume that is about to be deleted.
+    fn removed(&self, info: &RequestInfo) -> Option<String> {
+        let removes = info.verb == "delete" && info.resource == "persistentvolumes";
+        let volume = removes.then(|| self.core.api.get("PersistentVolume", "", &info.name))??;
+        Some(text(&volume, "/metadata/uid").to_owned())
+    }
+
+    /// The UID of the claim with a selected node that is about to be written.
+    fn selected(&self, info: &RequestInfo) -> Option<String> {
+        let writes = info.verb == "update" && info.resource == "persistentvolumeclaims";
+        let claim = writes
+            .then(|| self.core.api.get("PersistentVolumeClaim", &info.namespace, &info.name))??;
+        claim["metadata"]["annotations"][SELECTED_NODE].as_str()?;
+        Some(text(&claim, "/metadata/uid").to_owned())
+    }
+
+    fn check_saved(&self, body: &[u8]) {
+        let volume: Value = serde_json::from_slice(body).unwrap();
+        let handle = text(&volume, "/spec/csi/volumeHandle");
+        // What a dead process sent may come when the next has done with the volume.
+        let alive = self.life.is_dead() || self.core.storage.get(image_of(handle)).is_some();
+        self.core.ledger.saved(self.life.name(), text(&volume, "/metadata/name"), handle, alive);
+    }
+
+    /// A watch whose news can be held up.
+    fn watch(&self, resource: String, response: Response<Body>) -> Response<Body> {
+        let core = Arc::clone(&self.core);
+        let (parts, body) = response.into_parts();
+        let frames = futures::stream::unfold(
+            (body, core, resource),
+            |(mut body, core, resource)| async move {
+                let frame: Result<Frame<Bytes>, BoxError> = body.frame().await?;
+                loop {
+                    let wait = core.held_up_for(&resource);
+                    if wait.is_zero() {
+                        break;
+                    }
+                    sleep(wait.min(Duration::from_secs(1))).await;
+                }
+                Some((frame, (body, core, resource)))
+            },
+        );
+        Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
+    }
+
+    fn trace(&self, info: &RequestInfo, answer: &Result<Response<Body>, BoxError>) {
+        // Leases, events and what only reads for ever would drown the rest.
+        if matches!(info.resource.as_str(), "leases")
+            && self.core.plan.elected
+            && answer.as_ref().is_ok_and(|a| a.status() == 200)
+        {
+            return;
+        }
+        let code = answer.as_ref().map_or(0, |response| response.status().as_u16());
+        let who = self.life.name();
+        let late = if self.life.is_dead() { " after its end" } else { "" };
+        self.core
+            .ledger
+            .tell(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
+    }
+}
+
+/// Whether this claim has a selected node.
+fn has_node(claim: &[u8]) -> bool {
+    let claim: Value = serde_json::from_slice(claim).unwrap();
+    claim["metadata"]["annotations"][SELECTED_NODE].is_string()
+}
+
+impl tower::Service<Request<kube::client::Body>> for Wire {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
+        let wire = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            let (tell, told) = oneshot::channel();
+            let core = Arc::clone(&wire.core);
+            core.spawn(async move {
+                let answer = wire.carry(Request::from_parts(parts, body)).await;
+                let _ = tell.send(answer);
+            });
+            told.await?
+        })
+    }
+}
