@@ -76,6 +76,7 @@ pub const EVENT_COMPONENT: &str = "external-provisioner";
 
 /// What flags and driver decide about provisioning, once, at the start.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // the flags have as many
 pub struct Settings {
     /// The driver's name.
     pub driver_name: String,
@@ -95,7 +96,7 @@ pub struct Settings {
     pub volume_attributes_classes: bool,
     /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
     pub migration: Option<Migration>,
-    /// The feature gate CrossNamespaceVolumeDataSource.
+    /// The feature gate `CrossNamespaceVolumeDataSource`.
     pub cross_namespace_sources: bool,
     /// `--prevent-volume-mode-conversion`.
     pub prevent_volume_mode_conversion: bool,

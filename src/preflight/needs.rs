@@ -22,7 +22,7 @@ pub enum Feature {
     VolumeAttributesClass,
     /// Drivers that restore snapshots (`CREATE_DELETE_SNAPSHOT`), in clusters that have these.
     Snapshots,
-    /// The feature gate CrossNamespaceVolumeDataSource.
+    /// The feature gate `CrossNamespaceVolumeDataSource`.
     CrossNamespaceSources,
     /// `--enable-capacity`.
     Capacity,

@@ -33,7 +33,7 @@ use crate::{
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 /// A source as a claim names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reference<'a> {
     /// API group without version; empty for the core group.
     group: &'a str,
