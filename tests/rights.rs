@@ -396,13 +396,14 @@ async fn the_owner_of_capacity_objects_is_found_with_the_commented_rules() {
     }
 }
 
-/// The life of the objects of a driver that tells its room: made, corrected, taken back. An error names what did not
-/// come about.
+/// The life of the objects of a driver that tells its room: made, corrected, taken back. An error
+/// names what did not come about.
 async fn publish(simulation: &Simulation) -> Result<(), &'static str> {
     let room = |gib: u64| {
-        simulation
-            .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "GET_CAPACITY"],
-        "get_capacity": [{"available_capacity": gib << 30}]}))
+        let capabilities = ["CREATE_DELETE_VOLUME", "GET_CAPACITY"];
+        let answer = json!([{"available_capacity": gib << 30}]);
+        let script = json!({"controller_capabilities": capabilities, "get_capacity": answer});
+        simulation.script(script);
     };
     let late = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
         "provisioner": world::DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
