@@ -349,7 +349,7 @@ impl Provisioner for CsiProvisioner {
     }
 
     fn node(&self) -> Option<&str> {
-        self.0.node.as_ref().map(|node| node.node())
+        self.0.node.as_ref().map(NodeDeployment::node)
     }
 
     async fn turn(&self, order: &Order) -> Turn {
