@@ -20,6 +20,10 @@ const RECORDING: Duration = Duration::from_secs(2);
 /// How long calls that were cut at the end may take to notice.
 const CUT: Duration = Duration::from_secs(1);
 
+/// How long giving the Lease back may take. With `--shutdown-timeout`, the last events and the last
+/// answers it stays within a pod's usual grace of 30 s.
+const RELEASE: Duration = Duration::from_secs(4);
+
 impl Program<'_> {
     /// Works while this process leads, until `stop`.
     pub(super) async fn work(&self, stop: &CancellationToken) -> Result<(), Error> {
@@ -48,8 +52,10 @@ impl Program<'_> {
         // A Lease whose holder has calls in flight runs out instead (safety rule 1).
         if in_flight == 0 {
             release.cancel();
-            let ended = election.await;
-            tracing::info!(?ended, "leader election ended");
+            match timeout(RELEASE, election).await {
+                Ok(ended) => tracing::info!(?ended, "leader election ended"),
+                Err(_) => tracing::warn!("The Lease could not be given back in time; it runs out"),
+            }
         }
         Ok(())
     }
