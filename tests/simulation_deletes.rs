@@ -216,11 +216,11 @@ mod newest_view {
         assert!(exists(&simulation, "pv"));
     }
 
-    /// A secret that can't be read now is told and tried again; one that is missing or forbidden is
-    /// passed over, as in the original.
+    /// A secret that can't be read is told and tried again; one that is missing is passed over, as
+    /// in the original.
     #[tokio::test(start_paused = true)]
     async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
-        for (code, passed_over) in [(500, false), (503, false), (403, true), (404, true)] {
+        for (code, passed_over) in [(500, false), (503, false), (403, false), (404, true)] {
             let simulation = Simulation::new(1);
             let mut pv = volume("pv", "h");
             let annotations = &mut pv["metadata"]["annotations"];

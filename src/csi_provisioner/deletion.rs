@@ -19,9 +19,9 @@ use crate::{
 /// The secret for deleting `volume`, whose class is `class` where that still stands.
 ///
 /// # Errors
-/// When the class's templates do not resolve, and when the API server does not answer. A Secret
-/// that is gone or may not be read is passed over, as in the original: the driver then says
-/// whether it needs one.
+/// When the class's templates do not resolve, and when the Secret can't be read: without the right
+/// to, or without an answer, nobody knows what the driver would be left without. Only a Secret that
+/// is gone is passed over, as in the original: the driver then says whether it needs one.
 pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
@@ -29,12 +29,11 @@ pub(super) async fn secret(
 ) -> Result<SecretValues, Failure> {
     let reference = reference(volume, class)?;
     match secrets::read(client, reference.as_ref()).await {
-        Err(passing) if passing.is_passing() => Err(Failure::new(passing)),
-        Err(lasting) => {
-            tracing::warn!(pv = volume.name(), error = %lasting, "deleting without credentials");
+        Err(missing) if missing.is_missing() => {
+            tracing::warn!(pv = volume.name(), error = %missing, "deleting without credentials");
             Ok(SecretValues::default())
         }
-        Ok(values) => Ok(values),
+        read => read.map_err(Failure::new),
     }
 }
 
@@ -81,12 +80,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_that_only_a_person_can_bring_back_is_done_without() {
+    async fn only_a_secret_that_is_gone_is_done_without() {
         let nothing = Ok(SecretValues::default());
         assert_eq!(read("s", 404, "NotFound").await, nothing);
-        assert_eq!(read("s", 403, "Forbidden").await, nothing);
         assert_eq!(read("no/name", 500, "InternalError").await, nothing, "never asked for");
-        for (status, reason) in [(500, "InternalError"), (401, "Unauthorized")] {
+        let refusals = [(500, "InternalError"), (401, "Unauthorized"), (403, "Forbidden")];
+        for (status, reason) in refusals {
             let why = read("s", status, reason).await.unwrap_err();
             assert_eq!(why, "error getting secret s in namespace ns: no");
         }

@@ -200,12 +200,9 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Whether the API server had no say, or not its last: asking again may help. Where there is
-    /// no such Secret, or no right to read it, only a person can help.
-    pub(super) fn is_passing(&self) -> bool {
-        !(self.source.is_not_found()
-            || self.source.is_forbidden()
-            || matches!(self.source, ApiError::BadName(_)))
+    /// Whether there is no such Secret, as opposed to one that cannot be read now.
+    pub(super) fn is_missing(&self) -> bool {
+        self.source.is_not_found() || matches!(self.source, ApiError::BadName(_))
     }
 }
 
