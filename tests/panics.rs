@@ -18,7 +18,7 @@ use csi_provisioner::{
         classes::Classes,
         leftover::Leftover,
         open_calls,
-        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
     },
     kube_api::{
         LaneSettings, Lanes,
@@ -45,6 +45,7 @@ struct Panicking {
 
 impl Provisioner for Panicking {
     type Removal = ();
+    type Request = ();
 
     fn name(&self) -> &str {
         DRIVER
@@ -64,10 +65,14 @@ impl Provisioner for Panicking {
         true
     }
 
-    async fn provision(&self, order: Order) -> Outcome {
+    async fn prepare(&self, _order: &mut Order) -> Result<(), NotAsked> {
+        Ok(())
+    }
+
+    async fn create(&self, order: &Order, (): ()) -> Outcome {
         assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         let volume = json!({
-            "metadata": {"name": order.volume_name.unwrap()},
+            "metadata": {"name": order.volume_name.clone().unwrap()},
             "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
                      "persistentVolumeReclaimPolicy": "Delete",
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},

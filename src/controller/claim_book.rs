@@ -27,7 +27,7 @@ use super::{
     leftover::Leftover,
     open_calls::{Record, mark},
     ownership::Identity,
-    provisioner::{Order, Outcome, Strain},
+    provisioner::{NotAsked, Order, Outcome, Strain},
 };
 use crate::{
     kube_api::{
@@ -434,6 +434,14 @@ impl ClaimBook {
         inner.entries.get(uid).is_some_and(|entry| matches!(entry.state, ClaimState::Saving(_)))
     }
 
+    /// An attempt ended before its call: what to do next, and how often the call that is open was
+    /// asked after in a row.
+    pub fn not_asked(&self, uid: &str, why: &NotAsked) -> (Next, u32) {
+        let not_asked =
+            |entry: &mut Entry| entry.goes_on(entry.state.not_asked(why, entry.demand()));
+        self.change(uid, not_asked).unwrap_or((Next::Drop, 0))
+    }
+
     /// The call ended: what to do next, and how often it was asked after in a row.
     pub fn answered(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
         let answered = |entry: &mut Entry| {
@@ -441,14 +449,7 @@ impl ClaimBook {
             let (state, next) =
                 std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
-            if next == Next::Poll {
-                entry.polls = entry.polls.saturating_add(1);
-            } else {
-                entry.polls = 0;
-                entry.warned.clear();
-                entry.obstacle = None;
-            }
-            (next, entry.polls)
+            entry.goes_on(next)
         };
         self.change(uid, answered).unwrap_or((Next::Drop, 0))
     }

@@ -8,7 +8,10 @@
 use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::{Duration, Instant};
 
-use super::{leftover::Leftover, provisioner::Outcome};
+use super::{
+    leftover::Leftover,
+    provisioner::{NotAsked, Outcome},
+};
 
 /// How many final answers in a row close the open call of a claim that is going away.
 const CLOSING_FINALS: u32 = 3;
@@ -117,8 +120,6 @@ impl ClaimState {
             // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
             _ if seen => (Self::Done, Next::Drop),
             Outcome::Background(_) => (Self::Background(Open::default()), Next::Poll),
-            Outcome::Ignored { .. } => Self::unchanged(earlier, Next::Drop, Next::Poll),
-            Outcome::NoChange(_) => Self::unchanged(earlier, retry(demand), Next::Retry),
             Outcome::Final(failure) => {
                 Self::ended(earlier, demand, failure.is_inconclusive(), Next::Retry, now)
             }
@@ -133,11 +134,14 @@ impl ClaimState {
         }
     }
 
-    /// An attempt that did not reach the driver leaves things as they were.
-    fn unchanged(earlier: Option<Open>, without: Next, with_open: Next) -> (Self, Next) {
-        match earlier {
-            None => (Self::Waiting, without),
-            Some(open) => (Self::Background(open), with_open),
+    /// An attempt ended before its call, which leaves the state as it was: what to do next.
+    pub fn not_asked(&self, why: &NotAsked, demand: Demand) -> Next {
+        match (self, why, demand) {
+            (Self::Waiting, NotAsked::Failed(_), Demand::Wanted)
+            | (Self::Background(_), NotAsked::Failed(_), _) => Next::Retry,
+            // What is left to others is followed only where a call is open.
+            (Self::Background(_), NotAsked::Ignored { .. }, _) => Next::Poll,
+            _ => Next::Drop,
         }
     }
 
@@ -283,14 +287,6 @@ pub(super) fn handle_of(volume: &PersistentVolume) -> &str {
     csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
 }
 
-/// What follows an attempt that failed without a call.
-fn retry(demand: Demand) -> Next {
-    match demand {
-        Demand::Wanted => Next::Retry,
-        Demand::Withdrawn => Next::Drop,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{super::provisioner::Failure, *};
@@ -314,18 +310,12 @@ mod tests {
     async fn answers_lead_where_the_table_says() {
         let now = Instant::now();
         let waiting = || ClaimState::Waiting;
-        let ignored = || Outcome::Ignored { reason: "r".into() };
         let finished = || Outcome::Final(failure());
         let once = || ClaimState::Background(Open { finals: 1, first_final: Some(now) });
         let table = [
             (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Poll),
             (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
             (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
-            (FRESH, ignored(), Wanted, waiting(), Next::Drop),
-            (OPEN, ignored(), Wanted, background(), Next::Poll),
-            (FRESH, Outcome::NoChange(failure()), Wanted, waiting(), Next::Retry),
-            (FRESH, Outcome::NoChange(failure()), Withdrawn, waiting(), Next::Drop),
-            (OPEN, Outcome::NoChange(failure()), Withdrawn, background(), Next::Retry),
             (FRESH, finished(), Wanted, waiting(), Next::Retry),
             (FRESH, finished(), Withdrawn, waiting(), Next::Drop),
             (OPEN, finished(), Wanted, background(), Next::Retry),
@@ -341,6 +331,26 @@ mod tests {
         for (earlier, outcome, demand, state, next) in table {
             let got = ClaimState::InFlight { earlier, seen: false }.answered(&outcome, demand, now);
             assert_eq!(got, (state, next), "{earlier:?} {outcome:?} {demand:?}");
+        }
+    }
+
+    #[test]
+    fn what_fails_before_the_call_is_tried_again_while_somebody_waits_for_its_end() {
+        let waiting = || ClaimState::Waiting;
+        let ignored = || NotAsked::Ignored { reason: "r".into() };
+        let failed = || NotAsked::Failed(failure());
+        let table = [
+            (waiting(), ignored(), Wanted, Next::Drop),
+            (waiting(), failed(), Wanted, Next::Retry),
+            (waiting(), failed(), Withdrawn, Next::Drop),
+            (background(), ignored(), Wanted, Next::Poll),
+            (background(), failed(), Wanted, Next::Retry),
+            (background(), failed(), Withdrawn, Next::Retry),
+            (ClaimState::Done, failed(), Wanted, Next::Drop),
+            (saving("h"), failed(), Wanted, Next::Drop),
+        ];
+        for (state, why, demand, next) in table {
+            assert_eq!(state.not_asked(&why, demand), next, "{state:?} {why:?} {demand:?}");
         }
     }
 
@@ -491,7 +501,6 @@ mod tests {
         for outcome in [
             Outcome::Background(failure()),
             Outcome::Final(failure()),
-            Outcome::NoChange(failure()),
             Outcome::Reschedule(failure()),
         ] {
             let seen = background().called().volume_seen("h");

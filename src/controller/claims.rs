@@ -25,7 +25,7 @@ use super::{
     open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
     pace::{Look, Pace, Permit},
-    provisioner::{Failure, Order, Outcome, Provisioner, Strain},
+    provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain},
     pv_store::{PvStore, Unsaved},
 };
 use crate::{
@@ -381,7 +381,15 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
-    async fn provision(self: &Arc<Self>, uid: &str, order: Order, permit: Permit) -> Verdict {
+    async fn provision(self: &Arc<Self>, uid: &str, mut order: Order, permit: Permit) -> Verdict {
+        if !permit.repeats() {
+            self.events.provisioning(&order.claim);
+        }
+        let started = Instant::now();
+        let request = match self.provisioner.prepare(&mut order).await {
+            Ok(request) => request,
+            Err(why) => return self.not_asked(uid, &order, &why),
+        };
         match self.open_calls.before_call(uid, &order).await {
             Ok(()) => {}
             Err(Unmarked::Unwanted) => return Verdict::Retry,
@@ -391,12 +399,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             // What changed since the plan was made is planned for anew.
             return Verdict::Retry;
         }
-        if !permit.repeats() {
-            self.events.provisioning(&order.claim);
-        }
         tracing::trace!("asking the provisioner");
-        let started = Instant::now();
-        let outcome = self.ask(uid, &order).await;
+        let outcome = self.ask(uid, &order, request).await;
         permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
         self.waits.wait(uid, outcome.awaited().to_vec());
@@ -405,20 +409,43 @@ impl<P: Provisioner> ClaimWorker<P> {
         match next {
             Next::Save => self.save(order, outcome, started).await,
             Next::Discard => self.discard_made(uid, &order, &outcome).await,
+            Next::GiveNodeBack => self.give_node_back(&order).await,
+            later => self.come_back(later, polls),
+        }
+    }
+
+    /// The attempt ended before its call.
+    fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
+        let (next, polls) = self.book.not_asked(uid, why);
+        match why {
+            NotAsked::Ignored { reason } => {
+                tracing::debug!(reason, "left to others");
+                self.waits.forget(uid);
+            }
+            NotAsked::Failed(failure) => {
+                self.tell_failure(order, failure);
+                self.waits.wait(uid, failure.awaited().to_vec());
+            }
+        }
+        self.come_back(next, polls)
+    }
+
+    /// When the claim is worked on again, where nothing is to be done for it now.
+    fn come_back(&self, next: Next, polls: u32) -> Verdict {
+        match next {
             Next::Retry => Verdict::Retry,
             Next::Poll => {
                 Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max))
             }
             Next::Rest => Verdict::RetryAfter(self.retry_max),
-            Next::GiveNodeBack => self.give_node_back(&order).await,
-            Next::Drop => Verdict::Done,
+            Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack => Verdict::Done,
         }
     }
 
     /// Asks the provisioner. Where the process's end comes first, the call is recorded before it
     /// is cut.
-    async fn ask(&self, uid: &str, order: &Order) -> Outcome {
-        let call = self.provisioner.provision(order.clone());
+    async fn ask(&self, uid: &str, order: &Order, request: P::Request) -> Outcome {
+        let call = self.provisioner.create(order, request);
         tokio::pin!(call);
         tokio::select! {
             biased;
@@ -453,9 +480,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         match outcome {
             // Saving and discarding tell what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
-            Outcome::Ignored { reason } => {
-                tracing::debug!(reason, "left to others");
-            }
             Outcome::Infeasible(failure) => {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
@@ -470,7 +494,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             {
                 self.tell_still_open(order, failure);
             }
-            Outcome::Final(failure) | Outcome::Background(failure) | Outcome::NoChange(failure) => {
+            Outcome::Final(failure) | Outcome::Background(failure) => {
                 self.tell_failure(order, failure);
             }
         }

@@ -18,6 +18,8 @@ use crate::kube_api::views::{Claim, StorageClass, Volume};
 pub trait Provisioner: Send + Sync + 'static {
     /// A volume that is ready to be deleted.
     type Removal: Send;
+    /// A request for a volume that only has to be sent.
+    type Request: Send;
 
     /// The driver's name: classes and claims name it.
     fn name(&self) -> &str;
@@ -38,9 +40,21 @@ pub trait Provisioner: Send + Sync + 'static {
     /// annotations say (a node-local driver serves its own node only).
     fn should_provision(&self, claim: &Claim) -> impl Future<Output = bool> + Send;
 
+    /// Checks the order, reads what its request needs, and makes the request. Nothing is sent.
+    /// What must stay the same while a call for it is open is written into the order, and
+    /// followed where it stands there already.
+    ///
+    /// # Errors
+    /// The driver can't be asked, or needn't be.
+    fn prepare(
+        &self,
+        order: &mut Order,
+    ) -> impl Future<Output = Result<Self::Request, NotAsked>> + Send;
+
     /// Asks the driver for the claim's volume. Asking again is how one learns how an earlier
     /// call ended; the request is the same then.
-    fn provision(&self, order: Order) -> impl Future<Output = Outcome> + Send;
+    fn create(&self, order: &Order, request: Self::Request)
+    -> impl Future<Output = Outcome> + Send;
 
     /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
     fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
@@ -74,26 +88,37 @@ pub struct Order {
     pub selected_node: Option<String>,
 }
 
-/// How an attempt to provision ended.
+/// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotAsked {
+    /// Somebody else's claim: nothing to do and nothing to tell.
+    Ignored {
+        /// Why, for the log.
+        reason: String,
+    },
+    /// A check failed, or something that the request needs is not there.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotAsked {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// How a call for a volume ended.
 #[derive(Debug)]
 pub enum Outcome {
     /// The volume is there.
     Provisioned(Box<Made>),
     /// A volume is there that cannot be used.
     Unusable(Box<Leftover>),
-    /// Somebody else's claim: nothing to do and nothing to tell.
-    Ignored {
-        /// Why, for the log.
-        reason: String,
-    },
-    /// The driver refused: this call is over (safety rule 2). Never for what failed before a call.
+    /// The driver refused: this call is over (safety rule 2).
     Final(Failure),
     /// The request can't be met as it stands; asking again soon is of no use.
     Infeasible(Failure),
     /// A call may still be running at the driver.
     Background(Failure),
-    /// The attempt failed before its call: whether an earlier call runs is as unknown as before.
-    NoChange(Failure),
     /// The selected node can't have the volume; the scheduler should choose again.
     Reschedule(Failure),
 }
@@ -102,11 +127,10 @@ impl Outcome {
     /// Objects whose change may let the next attempt succeed.
     pub fn awaited(&self) -> &[Awaited] {
         match self {
-            Self::Provisioned(_) | Self::Unusable(_) | Self::Ignored { .. } => &[],
+            Self::Provisioned(_) | Self::Unusable(_) => &[],
             Self::Final(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
-            | Self::NoChange(failure)
             | Self::Reschedule(failure) => &failure.awaited,
         }
     }
@@ -115,7 +139,6 @@ impl Outcome {
     pub fn strain(&self) -> Strain {
         match self {
             Self::Provisioned(_) | Self::Unusable(_) => Strain::Bearable,
-            Self::Ignored { .. } | Self::NoChange(_) => Strain::Unknown,
             Self::Final(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
@@ -169,6 +192,11 @@ impl Failure {
             strain: Strain::Unknown,
             awaited: Vec::new(),
         }
+    }
+
+    /// Objects whose change may end it.
+    pub fn awaited(&self) -> &[Awaited] {
+        &self.awaited
     }
 
     /// A failure that says nothing about whether an earlier call left a volume behind.

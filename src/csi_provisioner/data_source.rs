@@ -4,12 +4,12 @@
 //! Promises that no claim that names a source ever gets an empty volume.
 
 use crate::{
-    controller::provisioner::{Failure, Outcome},
+    controller::provisioner::{Failure, NotAsked},
     kube_api::views::{Claim, ObjectReference},
 };
 
 /// Lets a claim without a source pass.
-pub(super) fn check(claim: &Claim) -> Result<(), Outcome> {
+pub(super) fn check(claim: &Claim) -> Result<(), NotAsked> {
     let Some(source) = claim.spec.data_source.as_ref().or(claim.spec.data_source_ref.as_ref())
     else {
         return Ok(());
@@ -17,13 +17,13 @@ pub(super) fn check(claim: &Claim) -> Result<(), Outcome> {
     Err(refusal(source))
 }
 
-fn refusal(source: &ObjectReference) -> Outcome {
+fn refusal(source: &ObjectReference) -> NotAsked {
     match source.kind.as_str() {
-        "VolumeSnapshot" | "PersistentVolumeClaim" => Outcome::NoChange(Failure::new(format!(
+        "VolumeSnapshot" | "PersistentVolumeClaim" => NotAsked::Failed(Failure::new(format!(
             "this version of csi-provisioner does not make volumes from a {} yet; use the original for claims with a data source",
             source.kind
         ))),
-        kind => Outcome::Ignored {
+        kind => NotAsked::Ignored {
             reason: format!(
                 "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
             ),
@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
 
-    fn outcome(spec: &serde_json::Value) -> Option<Outcome> {
+    fn outcome(spec: &serde_json::Value) -> Option<NotAsked> {
         check(&serde_json::from_value(json!({"spec": spec})).unwrap()).err()
     }
 
@@ -48,13 +48,13 @@ mod tests {
             for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
                 assert!(matches!(
                     outcome(&json!({field: {"kind": kind, "name": "n"}})),
-                    Some(Outcome::NoChange(_))
+                    Some(NotAsked::Failed(_))
                 ));
             }
             let populated = outcome(
                 &json!({field: {"kind": "Backup", "name": "n", "apiGroup": "example.com"}}),
             );
-            assert!(matches!(populated, Some(Outcome::Ignored { .. })));
+            assert!(matches!(populated, Some(NotAsked::Ignored { .. })));
         }
     }
 }

@@ -31,6 +31,7 @@ use tokio::time::Instant;
 
 pub use attachments::Attachments;
 pub use names::VolumeNaming;
+use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 
@@ -39,11 +40,11 @@ use crate::{
         classes::Classes,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
-        proto::DeleteVolumeRequest,
+        proto::{self, CreateVolumeRequest, DeleteVolumeRequest},
     },
     kube_api::{
         Client,
@@ -94,6 +95,13 @@ pub struct CsiProvisioner {
     settings: Arc<Settings>,
 }
 
+/// What a `CreateVolume` needs, and what its answer is made into a PersistentVolume with.
+#[derive(Debug)]
+pub struct Request {
+    prepared: Prepared,
+    credentials: Credentials,
+}
+
 /// What a `DeleteVolume` needs.
 #[derive(Debug)]
 pub struct Removal {
@@ -116,22 +124,11 @@ impl CsiProvisioner {
         Self { driver, client, classes, attachments, settings: Arc::new(settings) }
     }
 
-    async fn create(&self, order: &Order) -> Result<Outcome, Outcome> {
-        data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
-        let credentials = self
-            .credentials(&prepared.secret, CREATE_VOLUME)
-            .map_err(|unsent| Outcome::NoChange(Failure::new(unsent)))?;
-        let mut request = prepared.request.clone();
-        request.secrets = credentials.expose();
-        let answer = self.driver.create_volume(request).await.and_then(created_volume);
-        let volume = answer.map_err(|error| errors::create_outcome(&error, false))?;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Err(Outcome::Unusable(Box::new(leftover)));
-        }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
-        Ok(Outcome::Provisioned(Box::new(Made { volume, credentials })))
+    /// Asks for the volume.
+    async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
+        let secrets = request.credentials.expose();
+        let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
+        self.driver.create_volume(request).await.and_then(created_volume)
     }
 
     /// A secret's values as a call of this method carries them.
@@ -183,6 +180,7 @@ impl CsiProvisioner {
 
 impl Provisioner for CsiProvisioner {
     type Removal = Removal;
+    type Request = Request;
 
     fn name(&self) -> &str {
         &self.settings.driver_name
@@ -206,8 +204,26 @@ impl Provisioner for CsiProvisioner {
         true
     }
 
-    async fn provision(&self, order: Order) -> Outcome {
-        self.create(&order).await.unwrap_or_else(|refused| refused)
+    async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
+        data_source::check(&order.claim)?;
+        let prepared = request::prepare(&self.client, &self.settings, order).await?;
+        let credentials =
+            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        Ok(Request { prepared, credentials })
+    }
+
+    async fn create(&self, order: &Order, request: Request) -> Outcome {
+        let volume = match self.call(&request).await {
+            Ok(volume) => volume,
+            Err(error) => return errors::create_outcome(&error, false),
+        };
+        let Request { prepared, credentials } = request;
+        if let Some(defect) = defects::find(order, &prepared, &volume) {
+            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+            return Outcome::Unusable(Box::new(leftover));
+        }
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
+        Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
     async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {

@@ -2,10 +2,10 @@
 //!
 //! Owns the checks before a call, in the original's order (reference 3.4), and the request they
 //! end in. Promises that nothing is sent to the driver here: what fails, fails before the call and
-//! says nothing about an earlier one ([`Outcome::NoChange`]).
+//! says nothing about an earlier one ([`NotAsked::Failed`]).
 
 use crate::{
-    controller::provisioner::{Failure, Order, Outcome},
+    controller::provisioner::{Failure, NotAsked, Order},
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
         ApiError, Client, Name,
@@ -52,7 +52,7 @@ pub(super) async fn prepare(
     client: &Client,
     settings: &Settings,
     order: &Order,
-) -> Result<Prepared, Outcome> {
+) -> Result<Prepared, NotAsked> {
     let mut prepared = draft(settings, order)?;
     for (old, new) in parameters::deprecated(&order.class.parameters) {
         tracing::warn!(
@@ -62,9 +62,8 @@ pub(super) async fn prepare(
     }
     let volume_name = prepared.request.name.clone();
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
-    (prepared.secrets, prepared.secret) =
-        resolve_secrets(client, order, &context).await.map_err(Outcome::NoChange)?;
-    let own = parameters::for_driver(&order.class.parameters).map_err(Outcome::NoChange)?;
+    (prepared.secrets, prepared.secret) = resolve_secrets(client, order, &context).await?;
+    let own = parameters::for_driver(&order.class.parameters)?;
     prepared.request.parameters = own;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
@@ -77,15 +76,14 @@ pub(super) async fn prepare(
 }
 
 /// The part of the request that needs nothing but the order.
-pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outcome> {
+pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotAsked> {
     let (claim, class) = (&*order.claim, &*order.class);
-    capabilities::check_create(settings, claim).map_err(Outcome::NoChange)?;
+    capabilities::check_create(settings, claim)?;
     if claim.spec.selector.is_some() {
-        return Err(Outcome::NoChange(Failure::new("claim Selector is not supported")));
+        return Err(Failure::new("claim Selector is not supported").into());
     }
-    let name = order.volume_name.clone().map_err(Outcome::NoChange)?;
-    let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)
-        .map_err(Outcome::NoChange)?;
+    let name = order.volume_name.clone()?;
+    let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)?;
     let size = size(claim)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
     let request = CreateVolumeRequest {
@@ -96,8 +94,7 @@ pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outc
             required_bytes: size.checked_value().unwrap_or(0),
             limit_bytes: 0,
         }),
-        volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer)
-            .map_err(Outcome::NoChange)?,
+        volume_capabilities: access_modes::capabilities(claim, class, &fs_type, multi_writer)?,
         ..CreateVolumeRequest::default()
     };
     Ok(Prepared {
@@ -110,12 +107,12 @@ pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, Outc
 }
 
 /// The size that the claim asks for; zero when it asks for none.
-fn size(claim: &Claim) -> Result<Quantity, Outcome> {
+fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
     let Some(storage) = claim.spec.resources.requests.get("storage") else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(storage).map_err(|why| {
-        Outcome::NoChange(Failure::new(format!(
+        NotAsked::Failed(Failure::new(format!(
             "the claim requests {storage:?} of storage, which is no quantity: {why}"
         )))
     })
@@ -148,12 +145,12 @@ async fn mutable_parameters(
     client: &Client,
     settings: &Settings,
     name: &str,
-) -> Result<std::collections::BTreeMap<String, String>, Outcome> {
-    let no_change = |error: ApiError| Outcome::NoChange(Failure::new(error));
+) -> Result<std::collections::BTreeMap<String, String>, NotAsked> {
+    let no_change = |error: ApiError| NotAsked::Failed(Failure::new(error));
     let object = Name::cluster(name).map_err(|error| no_change(error.into()))?;
     let class: VolumeAttributesClass = client.get(object).await.map_err(no_change)?;
     if class.driver_name != settings.driver_name {
-        return Err(Outcome::NoChange(Failure::new(format!(
+        return Err(NotAsked::Failed(Failure::new(format!(
             "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
             class.name(),
             class.driver_name,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Settings, VolumeNaming};
 use crate::{
-    controller::provisioner::{Order, Outcome},
+    controller::provisioner::{NotAsked, Order},
     csi::{
         Capabilities,
         proto::{
@@ -62,11 +62,11 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// The words of an outcome that stopped before a call.
-pub(super) fn refusal(outcome: Outcome) -> String {
+/// The words in which a call was not made.
+pub(super) fn refusal(outcome: NotAsked) -> String {
     match outcome {
-        Outcome::NoChange(failure) => failure.to_string(),
-        other => panic!("{other:?}"),
+        NotAsked::Failed(failure) => failure.to_string(),
+        other @ NotAsked::Ignored { .. } => panic!("{other:?}"),
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     super::{
-        claim_state::{ClaimState, Demand},
+        claim_state::{ClaimState, Demand, Next},
         open_calls::Record,
         provisioner::{Order, Strain},
     },
@@ -108,6 +108,18 @@ impl Entry {
         } else {
             Demand::Withdrawn
         }
+    }
+
+    /// An attempt ended: what comes next, and how often the open call was asked after in a row.
+    pub(super) fn goes_on(&mut self, next: Next) -> (Next, u32) {
+        if next == Next::Poll {
+            self.polls = self.polls.saturating_add(1);
+        } else {
+            self.polls = 0;
+            self.warned.clear();
+            self.obstacle = None;
+        }
+        (next, self.polls)
     }
 
     /// Whether a call may start now: nothing is in doubt, and it is wanted or asks how an open
