@@ -52,9 +52,10 @@ impl Program<'_> {
         // A Lease whose holder has calls in flight runs out instead (safety rule 1).
         if in_flight == 0 {
             release.cancel();
-            match timeout(RELEASE, election).await {
-                Ok(ended) => tracing::info!(?ended, "leader election ended"),
-                Err(_) => tracing::warn!("The Lease could not be given back in time; it runs out"),
+            if let Ok(ended) = timeout(RELEASE, election).await {
+                tracing::info!(?ended, "leader election ended");
+            } else {
+                tracing::warn!("The Lease could not be given back in time; it runs out");
             }
         }
         Ok(())

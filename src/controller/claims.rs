@@ -21,6 +21,7 @@ use super::{
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
     exclusive::Exclusive,
+    item::Item,
     leftover::Leftover,
     open_calls::{self, OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity, SELECTED_NODE},
@@ -173,7 +174,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else {
-            self.waits.forget(uid);
+            self.waits.forget(&Item::claim(uid));
             return Verdict::Done;
         };
         let _held = self.exclusive.hold(&key).await;
@@ -189,6 +190,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         );
         let work = async {
             let verdict = self.step(uid, glance, audited, look).await;
+            if verdict == Verdict::Done {
+                self.waits.forget(&Item::claim(uid));
+            }
             // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
             let settled = self.open_calls.settle(uid).await;
             if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
@@ -403,7 +407,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let outcome = self.ask(uid, &order, request).await;
         permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
-        self.waits.wait(uid, outcome.awaited().to_vec());
+        self.waits.wait(&Item::claim(uid), outcome.awaited());
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
@@ -420,11 +424,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         match why {
             NotAsked::Ignored { reason } => {
                 tracing::debug!(reason, "left to others");
-                self.waits.forget(uid);
+                self.waits.forget(&Item::claim(uid));
             }
             NotAsked::Failed(failure) => {
                 self.tell_failure(order, failure);
-                self.waits.wait(uid, failure.awaited().to_vec());
+                self.waits.wait(&Item::claim(uid), failure.awaited());
             }
         }
         self.come_back(next, polls)

@@ -13,9 +13,11 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
 
 use super::{
+    awaited::Waits,
     events::{PANICKED, VolumeEvents},
     exclusive::Exclusive,
     finalizers::{self, Due, due},
+    item::Item,
     ownership::class_of_volume,
     pace::{Look, Pace, Permit},
     provisioner::{Failure, NotDeleted, Provisioner, Strain},
@@ -52,6 +54,8 @@ pub struct VolumeWorker<P> {
     pub pace: Pace,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
+    /// What else the volumes wait for.
+    pub waits: Waits,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -66,11 +70,18 @@ impl<P: Provisioner> VolumeWorker<P> {
         let look = self.pace.look(name);
         let _held = self.exclusive.hold(name).await;
         // Looked at under the key: what another actor has just done is seen.
-        let Some(glance) = self.book.glance(name) else { return Verdict::Done };
+        let Some(glance) = self.book.glance(name) else {
+            self.waits.forget(&Item::volume(name));
+            return Verdict::Done;
+        };
         let claim = glance.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        self.step(glance, look).instrument(span).await
+        let verdict = self.step(glance, look).instrument(span).await;
+        if verdict == Verdict::Done {
+            self.waits.forget(&Item::volume(name));
+        }
+        verdict
     }
 
     async fn step(&self, glance: Glance, look: Look) -> Verdict {
@@ -111,7 +122,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
             Ok(None) => Verdict::Done,
             Err(NotDeleted::Attached { node }) => self.wait_for_detach(&glance, &node),
-            Err(NotDeleted::Failed(why)) => self.failed(&glance.volume, &why.to_string()),
+            Err(NotDeleted::Failed(why)) => self.failed(&glance.volume, &why),
         }
     }
 
@@ -232,9 +243,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    fn failed(&self, volume: &Volume, why: &str) -> Verdict {
-        tracing::warn!(error = why, "deleting the volume failed");
-        self.events.failed_delete(volume, why);
+    fn failed(&self, volume: &Volume, why: &Failure) -> Verdict {
+        tracing::warn!(error = %why, "deleting the volume failed");
+        self.waits.wait(&Item::volume(volume.name()), why.awaited());
+        self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
         Verdict::Retry
     }

@@ -33,7 +33,7 @@ pub(super) async fn secret(
             tracing::warn!(pv = volume.name(), error = %missing, "deleting without credentials");
             Ok(SecretValues::default())
         }
-        read => read.map_err(Failure::new),
+        read => Ok(read?),
     }
 }
 

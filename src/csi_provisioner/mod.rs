@@ -215,7 +215,9 @@ impl Provisioner for CsiProvisioner {
     async fn create(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, false),
+            Err(error) => {
+                return errors::create_outcome(&error, false).awaiting(&request.prepared.sources);
+            }
         };
         let Request { prepared, credentials } = request;
         if let Some(defect) = defects::find(order, &prepared, &volume) {

@@ -5,7 +5,10 @@
 //! says nothing about an earlier one ([`NotAsked::Failed`]).
 
 use crate::{
-    controller::provisioner::{Failure, NotAsked, Order},
+    controller::{
+        awaited::Awaited,
+        provisioner::{Failure, NotAsked, Order},
+    },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
         ApiError, Client, Name,
@@ -33,6 +36,8 @@ pub(super) struct Prepared {
     /// For mounted volumes, the file system type; empty lets the driver choose.
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
+    /// What was read for it, beside claim and class: where the driver refuses, a change may help.
+    pub(super) sources: Vec<Awaited>,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -63,14 +68,17 @@ pub(super) async fn prepare(
     let volume_name = prepared.request.name.clone();
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
     (prepared.secrets, prepared.secret) = resolve_secrets(client, order, &context).await?;
+    prepared.sources.extend(prepared.secret.source().cloned());
     let own = parameters::for_driver(&order.class.parameters)?;
     prepared.request.parameters = own;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
     if let Some(attributes) = settings.attributes_class(&order.claim) {
-        prepared.request.mutable_parameters =
-            mutable_parameters(client, settings, attributes).await?;
+        let class = attributes_class(client, settings, attributes).await?;
+        let awaited = Awaited::object::<VolumeAttributesClass>(None, attributes);
+        prepared.sources.push(awaited.as_seen(&class.metadata));
+        prepared.request.mutable_parameters = class.parameters;
     }
     Ok(prepared)
 }
@@ -103,6 +111,7 @@ pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotA
         secret: SecretValues::default(),
         fs_type,
         secrets: SecretReferences::default(),
+        sources: Vec::new(),
     })
 }
 
@@ -127,7 +136,7 @@ async fn resolve_secrets(
 ) -> Result<(SecretReferences, SecretValues), Failure> {
     let reference = |kind| secrets::reference(kind, &order.class.parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
-    let secret = secrets::read(client, provisioner.as_ref()).await.map_err(Failure::new)?;
+    let secret = secrets::read(client, provisioner.as_ref()).await?;
     let references = SecretReferences {
         provisioner,
         controller_publish: reference(SecretKind::ControllerPublish)?,
@@ -140,24 +149,30 @@ async fn resolve_secrets(
     Ok((references, secret))
 }
 
-/// The parameters of the claim's VolumeAttributesClass, read anew for every attempt.
-async fn mutable_parameters(
+/// The claim's VolumeAttributesClass, read anew for every attempt.
+async fn attributes_class(
     client: &Client,
     settings: &Settings,
     name: &str,
-) -> Result<std::collections::BTreeMap<String, String>, NotAsked> {
-    let no_change = |error: ApiError| NotAsked::Failed(Failure::new(error));
-    let object = Name::cluster(name).map_err(|error| no_change(error.into()))?;
-    let class: VolumeAttributesClass = client.get(object).await.map_err(no_change)?;
-    if class.driver_name != settings.driver_name {
-        return Err(NotAsked::Failed(Failure::new(format!(
-            "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
-            class.name(),
-            class.driver_name,
-            settings.driver_name
-        ))));
+) -> Result<VolumeAttributesClass, Failure> {
+    let awaited = Awaited::object::<VolumeAttributesClass>(None, name);
+    let unread = |error: ApiError| {
+        let missing = error.is_not_found();
+        let awaited = awaited.clone();
+        Failure::new(error).awaiting([if missing { awaited.missing() } else { awaited }])
+    };
+    let object = Name::cluster(name).map_err(|error| unread(error.into()))?;
+    let class: VolumeAttributesClass = client.get(object).await.map_err(unread)?;
+    if class.driver_name == settings.driver_name {
+        return Ok(class);
     }
-    Ok(class.parameters)
+    let foreign = Failure::new(format!(
+        "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
+        class.name(),
+        class.driver_name,
+        settings.driver_name
+    ));
+    Err(foreign.awaiting([awaited.as_seen(&class.metadata)]))
 }
 
 #[cfg(test)]

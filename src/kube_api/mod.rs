@@ -19,6 +19,7 @@ pub mod credentials;
 mod discovery;
 mod error;
 pub mod events;
+mod follow;
 mod kind;
 mod lanes;
 mod layers;
