@@ -53,6 +53,7 @@ pub mod kube_api;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
+pub mod nodes;
 pub mod preflight;
 pub mod release_claims;
 pub mod runtime;

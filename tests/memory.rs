@@ -11,6 +11,8 @@
 
 #[path = "memory/cluster.rs"]
 mod cluster;
+#[path = "memory/nodes.rs"]
+mod nodes;
 
 use std::{alloc::System, collections::BTreeMap, fmt::Write as _, io, sync::Arc, time::Duration};
 
@@ -159,6 +161,17 @@ fn loads() -> Vec<Load> {
             volume(&ours(), n, RELEASED)
         }),
         Load::listed("attachments", "volumeattachments", 300, |n| foreign().attachment(n)),
+        Load::listed("nodes, in three zones", "nodes", 200, |n| nodes::node(n, false)),
+        Load::listed("nodes, a place each", "nodes", 350, |n| nodes::node(n, true)),
+        Load::changing(
+            "nodes, that came and went",
+            "nodes",
+            |n| nodes::node(n, true),
+            "DELETED",
+            |n| nodes::node(n, true),
+        ),
+        // The one that is always there tells the keys, and is counted in both runs.
+        Load::listed("CSINodes", "csinodes", 250, |n| nodes::csi_node(n + 1)),
         Load::listed("classes", "storageclasses", 1_600, |n| foreign().storage_class(n)),
     ]
 }
@@ -187,12 +200,19 @@ impl Clock for SimulatedClock {
     }
 }
 
-/// A driver that attaches volumes, so that attachments are watched.
-fn attaching_driver() -> driver::Host<Scripted> {
+/// One CSINode, for which the labels of nodes are kept.
+fn a_csi_node() -> Show {
+    Show { listed: 1, total: 1, event: Arc::new(|number| ("ADDED", nodes::csi_node(number))) }
+}
+
+/// A driver that attaches volumes and knows of places, so that attachments and nodes are watched.
+fn demanding_driver() -> driver::Host<Scripted> {
     let capabilities = ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"];
+    let services = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
     driver::Host::new(Scripted::new(Script {
         name: Some(DRIVER.to_owned()),
         controller_capabilities: Some(capabilities.map(str::to_owned).into()),
+        plugin_capabilities: Some(services.map(str::to_owned).into()),
         ..Script::default()
     }))
 }
@@ -212,8 +232,10 @@ async fn held(load: &Load, objects: usize) -> u64 {
     let flags = Flags::parse(arguments.into_iter().map(Into::into), |_| None).unwrap().flags;
     let tasks = Tasks::default();
     let world = World {
-        transport: cluster::transport([(load.plural, load.show(objects))].into()),
-        connector: connector(Arc::new(attaching_driver())),
+        transport: cluster::transport(
+            [("csinodes", a_csi_node()), (load.plural, load.show(objects))].into(),
+        ),
+        connector: connector(Arc::new(demanding_driver())),
         clock: Arc::new(SimulatedClock(Instant::now())),
         random: Arc::new(Generator::from_seed(1)),
         spawner: Arc::new(tasks.clone()),

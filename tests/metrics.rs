@@ -9,10 +9,11 @@ use csi_provisioner::metrics::{Definition, Metrics};
 
 const PAGE: &str = include_str!("../docs/metrics.md");
 
-/// Everything that a served process has.
+/// Everything that a served process with every feature has.
 fn definitions() -> Vec<Definition> {
     let metrics = Metrics::new().unwrap();
     metrics.serve().unwrap();
+    metrics.capacity().unwrap();
     metrics.definitions()
 }
 

@@ -18,14 +18,9 @@ use csi_provisioner::{
         classes::Classes,
         leftover::Leftover,
         open_calls,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
     },
-    kube_api::{
-        LaneSettings, Lanes,
-        events::Recorder,
-        transport::boxed,
-        views::{Claim, Volume},
-    },
+    kube_api::{LaneSettings, Lanes, events::Recorder, transport::boxed, views::Volume},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
 };
@@ -61,9 +56,15 @@ impl Provisioner for Panicking {
 
     async fn ready(&self) {}
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        None
     }
+
+    async fn turn(&self, _order: &Order) -> Turn {
+        Turn::Ours
+    }
+
+    fn forget(&self, _claim_uid: &str) {}
 
     async fn prepare(&self, _order: &mut Order) -> Result<(), NotAsked> {
         Ok(())

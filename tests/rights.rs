@@ -30,8 +30,8 @@ const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 const WITHOUT_STREAMING: u8 = 33;
 
 /// Needed, but by something rarer than what [`live`] plays: only some claims name a
-/// VolumeAttributesClass.
-const RARE: [(&str, &str); 1] = [("volumeattributesclasses", "get")];
+/// VolumeAttributesClass, and few nodes lack a label.
+const RARE: [(&str, &str); 2] = [("volumeattributesclasses", "get"), ("nodes", "get")];
 
 /// The needs whose rules our manifest grants, or has commented.
 fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
@@ -40,11 +40,13 @@ fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
 
 /// What the original needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
 /// but the last.
-const ORIGINAL: [(&str, &[&str]); 7] = [
+const ORIGINAL: [(&str, &[&str]); 9] = [
     ("persistentvolumes", &["get", "list", "watch", "create", "patch", "delete"]),
     ("persistentvolumeclaims", &["get", "list", "watch", "update"]),
     ("storageclasses", &["get", "list", "watch"]),
     ("volumeattachments", &["get", "list", "watch"]),
+    ("csinodes", &["get", "list", "watch"]),
+    ("nodes", &["get", "list", "watch"]),
     ("events", &["list", "watch", "create", "update", "patch"]),
     ("leases", &["get", "watch", "list", "delete", "update", "create"]),
     ("volumeattributesclasses", &["get"]),
@@ -67,10 +69,29 @@ fn cluster(minor: u8, roles: &[Value], account: &str) -> Simulation {
     Simulation::on(api, 1, service_account("default", account))
 }
 
+/// The topology key of the driver.
+const KEY: &str = "disk.example.com/zone";
+
+/// What a driver that knows of places reports.
+const PLACES: [&str; 2] = ["CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"];
+
+/// The node `n` with these labels and with the driver on it.
+fn create_node(simulation: &Simulation, labels: &Value) {
+    let drivers = json!([{"name": world::DRIVER, "nodeID": "n", "topologyKeys": [KEY]}]);
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "n"}, "spec": {"drivers": drivers}}),
+    ] {
+        simulation.api.create(&object).expect("the object is valid");
+    }
+}
+
 /// The life of a claim with some candidates for the Lease: two failures, a volume, its loss, another one, and
 /// the deletion of both. An error names what did not come about.
 async fn live(simulation: &Simulation, candidates: &[&str]) -> Result<(), &'static str> {
+    create_node(simulation, &json!({KEY: "a"}));
     simulation.script(json!({
+        "plugin_capabilities": PLACES,
         "controller_capabilities": ["CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME"],
         "create_volume": [{"error": {"code": "ABORTED"}, "times": 2}, {}],
     }));
@@ -236,6 +257,31 @@ async fn a_claims_attributes_class_must_be_readable() {
         simulation.start();
         let told = if expected.is_empty() { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
         comes(60, || simulation.has_event("data", told)).await.expect(told);
+        assert_eq!(refused(&simulation), expected);
+    }
+}
+
+/// A claim for a node that lacks a label is told all that the node has, and where that can't be
+/// read what is known; either way it goes on once the label is there.
+#[tokio::test(start_paused = true)]
+async fn the_labels_of_a_selected_node_should_be_readable() {
+    let lacking = without(parsed(OURS), "nodes", "get");
+    for (roles, labels, expected) in [
+        (parsed(OURS), "map[arch:arm]", BTreeSet::new()),
+        (lacking, "map[]", BTreeSet::from(["get nodes".to_owned()])),
+    ] {
+        let simulation = cluster(36, &roles, "csi-provisioner");
+        simulation.script(json!({"plugin_capabilities": PLACES}));
+        create_node(&simulation, &json!({"arch": "arm"}));
+        let mut claim = world::claim("data");
+        claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n");
+        simulation.api.create(&claim).expect("the claim is valid");
+        simulation.start();
+        comes(60, || simulation.has_event("data", "ProvisioningFailed")).await.expect("an event");
+        assert!(simulation.told("data", "ProvisioningFailed")[0].contains(labels), "{labels}");
+        let labelled = json!({"metadata": {"labels": {KEY: "a"}}});
+        simulation.api.merge("Node", "", "n", &labelled).expect("the node stands");
+        comes(1, || simulation.volumes().len() == 1).await.expect("a volume");
         assert_eq!(refused(&simulation), expected);
     }
 }

@@ -5,9 +5,6 @@ use crate::{capacity, csi, http, leader, runtime::TaskEnded};
 /// Why the program ended before anybody asked it to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A flag asks for something that this version can't do.
-    #[error("{0}")]
-    Unsupported(&'static str),
     /// `--csi-address` can't be used.
     #[error(transparent)]
     Address(#[from] csi::AddressError),
@@ -45,11 +42,7 @@ impl Error {
             Self::Driver(error) => error.exit_code(),
             Self::Capacity(_) | Self::Http(_) | Self::Metrics(_) => 255,
             Self::Election(_) => 2,
-            Self::Unsupported(_)
-            | Self::Address(_)
-            | Self::DriverChanged(_)
-            | Self::LostLease(_)
-            | Self::Task(_) => 1,
+            Self::Address(_) | Self::DriverChanged(_) | Self::LostLease(_) | Self::Task(_) => 1,
         }
     }
 }

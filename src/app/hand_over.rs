@@ -95,7 +95,12 @@ impl Program<'_> {
             led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
         }
-        self.controller.work(stop.clone()).await;
+        let publish = async {
+            if let Some(publisher) = &self.publisher {
+                publisher.work(self.controller.classes_listed(), stop.clone()).await;
+            }
+        };
+        futures::future::join(self.controller.work(stop.clone()), publish).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.

@@ -7,6 +7,7 @@
 //! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
 //! the exit code to `main`.
 
+mod capacity;
 mod error;
 mod hand_over;
 mod rights;
@@ -23,21 +24,28 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::Error;
 use self::{
-    settings::{controller_settings, lane_settings, provisioner_settings},
-    support::{
-        connect, publishing, refuse_unsupported, refuse_unsupported_driver,
-        serves_attributes_classes,
+    settings::{
+        controller_settings, lane_settings, node_deployment, provisioner_settings,
+        topology_settings,
     },
+    support::{connect, has_topology, nodes, serves_attributes_classes},
 };
 use crate::{
-    controller::{self, Controller, classes::Classes},
+    capacity::Publisher,
+    controller::{self, Controller, awaited::Awaited, classes::Classes},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Attachments, CsiProvisioner},
+    csi_provisioner::{Attachments, CsiProvisioner, Topology},
     flags::Flags,
     http::{self, Routes},
-    kube_api::{Lanes, Reflector, Scope, Transport, events::Recorder, reflector},
+    kube_api::{
+        Lanes, Reflector, Scope, Transport, View,
+        events::Recorder,
+        reflector,
+        views::{CsiNode, Node},
+    },
     leader,
     metrics::Metrics,
+    nodes::{News, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
 
@@ -81,7 +89,6 @@ pub struct Host {
 /// # Errors
 /// What ended it, when that was not `stop`.
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
-    refuse_unsupported(&flags)?;
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
         outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
@@ -103,6 +110,10 @@ struct Program<'a> {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// Where it matters where nodes are: what is known of them by watching.
+    nodes: Option<Nodes>,
+    /// With `--enable-capacity`: publishes how much room there is.
+    publisher: Option<Publisher>,
     /// Whether classes of volume attributes are looked at.
     attributes_classes: bool,
     /// Whether this process leads; always without election.
@@ -155,22 +166,33 @@ impl<'a> Program<'a> {
         );
         let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
         let driver = connect(flags, world, tasks, &gate, &metrics).await?;
-        let publishing = publishing(flags, &driver, &lanes.objects).await?;
-        refuse_unsupported_driver(flags, &driver, &publishing)?;
+        let nodes = nodes(flags, &driver);
+        let publisher =
+            capacity::publisher(flags, world, tasks, &driver, &lanes, &nodes, &metrics).await?;
         let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
         let classes = Classes::default();
+        let refresher = publisher.as_ref().map(|publisher| {
+            capacity::follow(&classes, publisher);
+            publisher.refresher()
+        });
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
+        let topology = has_topology(flags, &driver)
+            .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
+        let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
         let provisioner = CsiProvisioner::new(
             driver.clone(),
             lanes.objects.clone(),
             classes.clone(),
             attachments.clone(),
+            topology,
+            node_deployment(flags, &driver, random(), &metrics),
             settings,
-        );
+        )
+        .telling(refresher.unwrap_or_default());
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
-        let controller = Controller::new(controller::Parts {
+        let mut controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
             client: lanes.objects.clone(),
             classes: classes.clone(),
@@ -181,6 +203,10 @@ impl<'a> Program<'a> {
             tasks: tasks.clone(),
             settings: controller_settings(flags),
         });
+        if nodes.is_some() && flags.node_deployment.is_none() {
+            controller.shows::<CsiNode>();
+            controller.shows::<Node>();
+        }
         let health = leader::Health::new(clock());
         let leads = watch::Sender::new(!elects);
         Ok(Self {
@@ -194,6 +220,8 @@ impl<'a> Program<'a> {
             controller,
             classes,
             attachments,
+            nodes: nodes.filter(|_| flags.node_deployment.is_none()),
+            publisher,
             attributes_classes,
             leads,
             health,
@@ -204,15 +232,53 @@ impl<'a> Program<'a> {
     fn watch(&self, tasks: &Tasks) {
         self.controller.watch();
         if let Some(attachments) = &self.attachments {
-            let reflector = Reflector::new(
-                &self.lanes.objects,
-                Scope::all(),
-                reflector::Settings::default(),
-                Arc::clone(&self.world.random),
-                &self.metrics,
-            );
             let observer = attachments.observer(self.controller.volume_waker());
-            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
+            tasks.vital("watch of VolumeAttachments", self.reflector().run(observer));
+        }
+        if let Some(publisher) = &self.publisher {
+            publisher.watch();
+        }
+        if let Some(nodes) = &self.nodes {
+            self.watch_nodes(nodes.clone(), tasks);
+        }
+    }
+
+    fn watch_nodes(&self, nodes: Nodes, tasks: &Tasks) {
+        let waker = Arc::new(self.controller.claim_waker());
+        let wake = move |news: News<'_>| {
+            waker(&match news {
+                News::CsiNode(name) => Awaited::object::<CsiNode>(None, name),
+                News::Node(name) => Awaited::object::<Node>(None, name),
+            });
+        };
+        let observer = nodes.csi_node_observer(wake.clone());
+        tasks.vital("watch of CSINodes", self.reflector().run(observer));
+        let reflectors = self.reflectors();
+        tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
+    }
+
+    /// A reflector of a whole kind.
+    fn reflector<V: View>(&self) -> Reflector<V> {
+        self.reflectors()()
+    }
+
+    /// Makes reflectors of a whole kind.
+    fn reflectors<V: View>(&self) -> impl Fn() -> Reflector<V> + Send + Sync + use<V> {
+        let (client, metrics) = (self.lanes.objects.clone(), self.metrics.clone());
+        let random = Arc::clone(&self.world.random);
+        move || {
+            let settings = reflector::Settings::default();
+            Reflector::new(&client, Scope::all(), settings, Arc::clone(&random), &metrics)
+        }
+    }
+
+    /// A check of whether everything that is watched has been listed once; an error names what
+    /// has not.
+    fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
+        let (controller, nodes) = (self.controller.readiness(), self.nodes.clone());
+        move || {
+            controller()?;
+            nodes.as_ref().map_or(Ok(()), Nodes::readiness)
         }
     }
 
@@ -224,7 +290,7 @@ impl<'a> Program<'a> {
         let scrapes = metrics.serve()?;
         let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
             .check("/healthz", || Ok(()))
-            .check("/readyz", self.controller.readiness());
+            .check("/readyz", self.readiness());
         if http.leader_election_check && self.flags.leader_election.is_some() {
             let check = move || health.check().map_err(|error| error.to_string());
             routes = routes.check(http::LEADER_ELECTION_CHECK, check);

@@ -17,7 +17,7 @@ impl Program<'_> {
     /// Asks which rights there are, once all that is watched has been listed. Where that cannot
     /// be, the answer says why.
     pub(super) fn preflight(&self, tasks: &Tasks) {
-        let readiness = self.controller.readiness();
+        let readiness = self.readiness();
         let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
         let (features, classes) = (self.features(), self.classes.clone());
         let driver = self.driver.name().to_owned();
@@ -50,6 +50,7 @@ impl Program<'_> {
         [
             (true, Feature::Provisioning),
             (self.attachments.is_some(), Feature::Attachments),
+            (self.nodes.is_some(), Feature::Topology),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
             (owner.is_some(), Feature::CapacityOwner),

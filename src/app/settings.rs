@@ -1,12 +1,18 @@
 //! Flags, as the settings of the rooms that go by them.
 
+use std::sync::Arc;
+
 use super::World;
 use crate::{
     controller::{self, open_calls},
-    csi::Driver,
-    csi_provisioner::{Settings, VolumeNaming},
+    csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
+    csi_provisioner::{
+        Settings, TopologySettings, VolumeNaming,
+        node_deployment::{self, NodeDeployment},
+    },
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
+    metrics::Metrics,
     runtime::{Clock, Random},
 };
 
@@ -17,8 +23,12 @@ pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
             "no client-side limit on API requests; --kube-api-qps=5 gives the original's"
         );
     }
-    let qps = flags.kubernetes.rate.map(|flags::Rate { qps, burst }| RateLimit { qps, burst });
-    LaneSettings { qps, ..LaneSettings::default() }
+    let limit = |flags::Rate { qps, burst }| RateLimit { qps, burst };
+    LaneSettings {
+        qps: flags.kubernetes.rate.map(limit),
+        capacity_qps: flags.kubernetes.capacity_rate.map(limit),
+        ..LaneSettings::default()
+    }
 }
 
 /// How many work on claims and volumes side by side, and how they retry.
@@ -52,7 +62,7 @@ pub(super) fn provisioner_settings(
     Settings {
         driver_name: driver.name().to_owned(),
         capabilities: driver.capabilities().clone(),
-        identity: identity(driver.name(), &*world.clock, &*world.random),
+        identity: identity(flags, driver.name(), &*world.clock, &*world.random),
         naming: VolumeNaming {
             prefix: provisioning.name_prefix.clone(),
             uuid_length: provisioning.name_uuid_length,
@@ -64,7 +74,47 @@ pub(super) fn provisioner_settings(
     }
 }
 
+/// What is told to drivers that know of places.
+pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
+    let provisioning = &flags.provisioning;
+    TopologySettings {
+        strict: provisioning.strict_topology,
+        immediate: provisioning.immediate_topology,
+    }
+}
+
+/// This node among the others, where each provisions for itself.
+pub(super) fn node_deployment(
+    flags: &Flags,
+    driver: &Driver,
+    random: Arc<dyn Random>,
+    metrics: &Metrics,
+) -> Option<NodeDeployment> {
+    let node = flags.node_deployment.as_ref()?;
+    let settings = node_deployment::Settings {
+        node: node.node_name.clone(),
+        topology: driver.node().topology.clone(),
+        immediate_binding: node.immediate_binding,
+        base_delay: node.base_delay,
+        max_delay: node.max_delay,
+    };
+    tracing::info!(node = settings.node, topology = ?settings.topology, "provisioning for this node only");
+    if node.immediate_binding && !driver.capabilities().controller.contains(&Rpc::GetCapacity) {
+        tracing::warn!(
+            "the driver does not tell its free space (GET_CAPACITY): claims with immediate binding are taken without asking for it"
+        );
+    }
+    if flags.leader_election.is_some() {
+        tracing::warn!(
+            "--leader-election lets one node work at a time, as all share a Lease: with --node-deployment start without it"
+        );
+    }
+    Some(NodeDeployment::new(settings, random, metrics.node.clone()))
+}
+
 /// This process's identity, new at each start: it is written into every volume (reference 2.5).
-fn identity(driver: &str, clock: &dyn Clock, random: &dyn Random) -> String {
-    format!("{}-{}-{driver}", clock.wall().as_millisecond(), random.below(10_000))
+fn identity(flags: &Flags, driver: &str, clock: &dyn Clock, random: &dyn Random) -> String {
+    let node = flags.node_deployment.as_ref().map(|node| format!("-{}", node.node_name));
+    let node = node.unwrap_or_default();
+    format!("{}-{}-{driver}{node}", clock.wall().as_millisecond(), random.below(10_000))
 }

@@ -5,42 +5,29 @@ use std::sync::Arc;
 
 use super::{Error, World};
 use crate::{
-    capacity::{self, Publishing},
     csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
     flags::Flags,
     kube_api::{Client, views::VolumeAttributesClass},
     metrics::Metrics,
+    nodes::Nodes,
     runtime::{Gate, Tasks},
 };
 
-/// Refuses what would be silently left undone, whatever the driver.
-pub(super) fn refuse_unsupported(flags: &Flags) -> Result<(), Error> {
-    if flags.node_deployment.is_some() {
-        return Err(Error::Unsupported(
-            "this version does not provision per node yet: start without --node-deployment",
-        ));
-    }
-    Ok(())
+/// Whether it matters where the driver's volumes are.
+pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
+    let places = Service::VolumeAccessibilityConstraints;
+    flags.gates.topology && driver.capabilities().plugin.contains(&places)
 }
 
-/// Refuses what would be silently left undone with this driver.
-pub(super) fn refuse_unsupported_driver(
-    flags: &Flags,
-    driver: &Driver,
-    publishing: &Publishing,
-) -> Result<(), Error> {
-    if flags.gates.topology
-        && driver.capabilities().plugin.contains(&Service::VolumeAccessibilityConstraints)
-    {
-        return Err(Error::Unsupported(
-            "the driver has topology (VOLUME_ACCESSIBILITY_CONSTRAINTS), which this version does not handle yet: start with --feature-gates=Topology=false if its volumes can be anywhere",
-        ));
-    }
-    match publishing {
-        Publishing::Nothing => Ok(()),
-        Publishing::To(_) => Err(Error::Unsupported(
-            "this version does not publish CSIStorageCapacity objects yet: start without --enable-capacity",
-        )),
+/// What is known of the nodes: with node deployment this one, as its driver describes it; else
+/// whatever watches will show.
+pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
+    match &flags.node_deployment {
+        None => Nodes::of(driver.name()),
+        Some(node) => {
+            let segments = driver.node().topology.clone().unwrap_or_default();
+            Nodes::fixed(driver.name(), &node.node_name, &segments)
+        }
     }
 }
 
@@ -55,24 +42,11 @@ pub(super) async fn connect(
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
+        asks_node: flags.node_deployment.is_some(),
         tasks: tasks.clone(),
     };
     let connector = Arc::clone(&world.connector);
     Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)
-}
-
-/// What storage capacity is to be published.
-pub(super) async fn publishing(
-    flags: &Flags,
-    driver: &Driver,
-    client: &Client,
-) -> Result<Publishing, Error> {
-    let Some(flags) = &flags.capacity else { return Ok(Publishing::Nothing) };
-    let settings = capacity::Settings {
-        namespace: &flags.namespace,
-        owner: flags.owner.as_ref().map(|owner| (owner.pod.as_str(), owner.level)),
-    };
-    Ok(Publishing::prepare(client, settings, driver.capabilities()).await?)
 }
 
 /// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API

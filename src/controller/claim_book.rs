@@ -189,15 +189,22 @@ impl ClaimBook {
         let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
         match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
-            Change::Left(_) | Change::Gone(_) => return inner.left(&claim).into_iter().collect(),
+            Change::Left(_) | Change::Gone(_) => {
+                if self.0.identity.is_elsewhere(&claim) {
+                    inner.not_ours(&claim, false);
+                }
+                return inner.left(&claim).into_iter().collect();
+            }
             Change::Nothing => {
-                inner.not_ours(&claim, born_under_our_eyes);
+                // What becomes of it on another node is not under our eyes.
+                let under_our_eyes = born_under_our_eyes && !self.0.identity.is_elsewhere(&claim);
+                inner.not_ours(&claim, under_our_eyes);
                 return Vec::new();
             }
         }
         let older = inner.older.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
-        let news = known.is_none_or(|entry| !mark::is_all_that_differs(&entry.claim, &claim));
+        let news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
         if !inner.entries.contains_key(&uid) {
             let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
             let name = recorded.or_else(|| (self.0.volume_name)(&uid));
@@ -373,6 +380,11 @@ impl ClaimBook {
         self.change(uid, called).unwrap_or(false)
     }
 
+    /// The claim's selected node was given back: what is known of the claim is in doubt.
+    pub fn node_given_back(&self, uid: &str) {
+        self.change(uid, |entry| entry.doubt = Doubt::VolumeAndClaim);
+    }
+
     /// What will tell whether the claim still exists, whatever becomes of its entry.
     pub fn existence(&self, uid: &str) -> Existence {
         let inner = self.0.inner.lock();
@@ -535,6 +547,14 @@ impl ClaimBook {
     }
 }
 
+impl Shared {
+    /// Whether the claim has changed in more than our own mark. Another's may be what it waits for.
+    fn is_news(&self, old: &Claim, new: &Claim) -> bool {
+        let anothers = mark::read(old).is_some_and(|record| record.is_anothers(&self.identity));
+        anothers || !mark::is_all_that_differs(old, new)
+    }
+}
+
 /// The UID of the claim that the PersistentVolume is for; empty when it is for none.
 fn claim_uid(volume: &Volume) -> &str {
     volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default()
@@ -619,12 +639,13 @@ fn interest(identity: &Identity, claim: &Claim, mark: Option<&Record>) -> Intere
     }
 }
 
-/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls. A
-/// record that does not say whose it is belongs to the claim's provisioner.
+/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls, and
+/// that of a node those of its node. A record that does not say whose it is belongs to the claim's
+/// provisioner.
 fn mark_of(identity: &Identity, claim: &Claim) -> Option<Record> {
-    let is_ours = |record: &Record| match record.driver.as_str() {
-        "" => identity.owns_claim(claim),
-        driver => driver == identity.driver,
+    let is_ours = |record: &Record| {
+        let told = !record.driver.is_empty() && (identity.node.is_none() || record.node.is_some());
+        !record.is_anothers(identity) && (told || identity.is_provisioner_of(claim))
     };
     mark::read(claim).filter(is_ours)
 }

@@ -138,7 +138,9 @@ impl ClaimState {
     pub fn not_asked(&self, why: &NotAsked, demand: Demand) -> Next {
         match (self, why, demand) {
             (Self::Waiting, NotAsked::Failed(_), Demand::Wanted)
-            | (Self::Background(_), NotAsked::Failed(_), _) => Next::Retry,
+            // A node is given back only when no call can still make a volume for it (rule 4).
+            | (Self::Background(_), NotAsked::Failed(_) | NotAsked::Reschedule(_), _) => Next::Retry,
+            (Self::Waiting, NotAsked::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
             // What is left to others is followed only where a call is open.
             (Self::Background(_), NotAsked::Ignored { .. }, _) => Next::Poll,
             _ => Next::Drop,
@@ -339,6 +341,7 @@ mod tests {
         let waiting = || ClaimState::Waiting;
         let ignored = || NotAsked::Ignored { reason: "r".into() };
         let failed = || NotAsked::Failed(failure());
+        let reschedule = || NotAsked::Reschedule(failure());
         let table = [
             (waiting(), ignored(), Wanted, Next::Drop),
             (waiting(), failed(), Wanted, Next::Retry),
@@ -348,6 +351,9 @@ mod tests {
             (background(), failed(), Withdrawn, Next::Retry),
             (ClaimState::Done, failed(), Wanted, Next::Drop),
             (saving("h"), failed(), Wanted, Next::Drop),
+            (waiting(), reschedule(), Wanted, Next::GiveNodeBack),
+            (waiting(), reschedule(), Withdrawn, Next::Drop),
+            (background(), reschedule(), Wanted, Next::Retry),
         ];
         for (state, why, demand, next) in table {
             assert_eq!(state.not_asked(&why, demand), next, "{state:?} {why:?} {demand:?}");

@@ -23,10 +23,10 @@ use super::{
     exclusive::Exclusive,
     item::Item,
     leftover::Leftover,
-    open_calls::{self, OpenCalls, Record, Unmarked, record},
+    open_calls::{self, OpenCalls, Record, Unmarked, mark, record},
     ownership::{self, Identity, SELECTED_NODE},
     pace::{Look, Pace, Permit},
-    provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain},
+    provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain, Turn},
     pv_store::{PvStore, Unsaved},
 };
 use crate::{
@@ -114,6 +114,11 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
     if glance.demand == Demand::Withdrawn || !identity.owns_claim(&glance.claim) {
         return Plan::Drop;
     }
+    if let Some(node) = followed_on(identity, &glance.claim) {
+        return Plan::Blocked(format!(
+            "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
+        ));
+    }
     let Some(class) = class else {
         return Plan::Blocked(match ownership::class_of_claim(&glance.claim) {
             "" => "the claim names no storage class".to_owned(),
@@ -132,6 +137,13 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
         ));
     }
     Plan::Provision(class)
+}
+
+/// The node on which another process follows an open call for the claim, which is ours by now.
+fn followed_on(identity: &Identity, claim: &Claim) -> Option<String> {
+    let own = identity.node.as_ref()?;
+    let record = mark::read(claim).filter(|record| record.driver == identity.driver)?;
+    record.node.filter(|node| node != own)
 }
 
 /// Whether the class binds late and the scheduler has not chosen a node yet.
@@ -175,6 +187,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else {
             self.waits.forget(&Item::claim(uid));
+            self.provisioner.forget(uid);
             return Verdict::Done;
         };
         let _held = self.exclusive.hold(&key).await;
@@ -208,9 +221,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         mut look: Look,
     ) -> Verdict {
         match self.plan(&mut glance) {
-            Plan::Drop => Verdict::Done,
+            Plan::Drop => {
+                self.provisioner.forget(uid);
+                Verdict::Done
+            }
             Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
             Plan::Provision(class) => {
+                if let Some(verdict) = self.leave(&glance, &class).await {
+                    return verdict;
+                }
                 self.count_audit(audited);
                 // The wait for it holds nothing: the claim comes again when it is its turn.
                 let Some(permit) = look.permit(class.name(), glance.order.is_some()) else {
@@ -221,6 +240,26 @@ impl<P: Provisioner> ClaimWorker<P> {
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
                 self.discard(uid, &order, &leftover).await
+            }
+        }
+    }
+
+    /// Where others may provision for the claim as well, and it is not our turn: what becomes of it
+    /// here. An open call is for whoever made it, so nobody is asked then.
+    async fn leave(&self, glance: &Glance, class: &Arc<StorageClass>) -> Option<Verdict> {
+        if glance.order.is_some() {
+            return None;
+        }
+        let order = self.order(&glance.claim, Arc::clone(class));
+        match self.provisioner.turn(&order).await {
+            Turn::Ours => None,
+            Turn::Others => Some(Verdict::Done),
+            Turn::Later(wait) => Some(Verdict::RetryAfter(wait)),
+            Turn::Unable => Some(Verdict::Retry),
+            Turn::Failed(why) => {
+                self.events.provisioning(&order.claim);
+                self.tell_failure(&order, &why);
+                Some(Verdict::Retry)
             }
         }
     }
@@ -298,9 +337,6 @@ impl<P: Provisioner> ClaimWorker<P> {
             Some(open) => open,
             None => self.order(&glance.claim, class),
         };
-        if glance.order.is_none() && !self.provisioner.should_provision(&order.claim).await {
-            return Verdict::Done;
-        }
         match self.settle_doubt(uid, &glance, &order).await {
             Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,
@@ -310,7 +346,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
         let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Order { claim: Arc::clone(claim), class, volume_name, selected_node }
+        Order { claim: Arc::clone(claim), class, volume_name, selected_node, topology: None }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
@@ -327,7 +363,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.book.volume_found(uid, &volume);
                 Err(Verdict::Done)
             }
-            Ok(LookUp::Bound) => Err(Verdict::Done),
+            // The event that says so comes.
+            Ok(LookUp::Moot) => Err(Verdict::Done),
             Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why, Duration::ZERO);
@@ -363,8 +400,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         // An open call is followed to its end even when nobody wants its volume any more.
         let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
-        if claim_in_doubt && !self.is_unbound(uid, &order.claim).await? {
-            return Ok(LookUp::Bound);
+        if claim_in_doubt && !self.still_asks(uid, order).await? {
+            return Ok(LookUp::Moot);
         }
         Ok(named)
     }
@@ -376,11 +413,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Whether the claim, read live, is still there under its UID and unbound.
-    async fn is_unbound(&self, uid: &str, claim: &Claim) -> Result<bool, ApiError> {
-        match self.client.get::<Claim>(Name::namespaced(claim.namespace(), claim.name())?).await {
+    /// Whether the claim, read live, is still there under its UID, unbound and for this node.
+    async fn still_asks(&self, uid: &str, order: &Order) -> Result<bool, ApiError> {
+        let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+        match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| live.uid() == uid && live.is_unbound()),
+            found => found.map(|live| {
+                let same_node = ownership::selected_node(&live) == order.selected_node.as_deref();
+                live.uid() == uid && live.is_unbound() && same_node
+            }),
         }
     }
 
@@ -392,7 +433,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let started = Instant::now();
         let request = match self.provisioner.prepare(&mut order).await {
             Ok(request) => request,
-            Err(why) => return self.not_asked(uid, &order, &why),
+            Err(why) => return self.not_asked(uid, &order, &why).await,
         };
         match self.open_calls.before_call(uid, &order).await {
             Ok(()) => {}
@@ -419,7 +460,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The attempt ended before its call.
-    fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
+    async fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
         let (next, polls) = self.book.not_asked(uid, why);
         match why {
             NotAsked::Ignored { reason } => {
@@ -430,8 +471,15 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.tell_failure(order, failure);
                 self.waits.wait(&Item::claim(uid), failure.awaited());
             }
+            NotAsked::Reschedule(failure) => {
+                self.tell_rescheduled(order, failure);
+                self.waits.wait(&Item::claim(uid), failure.awaited());
+            }
         }
-        self.come_back(next, polls)
+        match next {
+            Next::GiveNodeBack => self.give_node_back(order).await,
+            later => self.come_back(later, polls),
+        }
     }
 
     /// When the claim is worked on again, where nothing is to be done for it now.
@@ -489,10 +537,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.events.infeasible(&order.claim, &failure.to_string());
                 self.count_failure(&order.claim);
             }
-            Outcome::Reschedule(failure) => {
-                tracing::info!(error = %failure, "provisioning failed");
-                self.events.failed(&order.claim, &failure.to_string());
-            }
+            Outcome::Reschedule(failure) => self.tell_rescheduled(order, failure),
             Outcome::Background(failure)
                 if !self.book.warns(order.claim.uid(), failure.strain()) =>
             {
@@ -509,6 +554,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
         self.count_failure(&order.claim);
+    }
+
+    /// Tells the claim's user why another node is needed.
+    fn tell_rescheduled(&self, order: &Order, failure: &Failure) {
+        tracing::info!(error = %failure, "provisioning failed");
+        self.events.failed(&order.claim, &failure.to_string());
     }
 
     /// Tells that the end of an open call is still unknown, in a way that was warned of before:
@@ -546,13 +597,22 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn give_node_back(&self, order: &Order) -> Verdict {
         let claim = &order.claim;
         let refused = order.selected_node.as_deref();
+        if claim.annotation(SELECTED_NODE).is_none() {
+            // It stands under its oldest name, which nobody takes off: a failure like any other.
+            self.count_failure(claim);
+            return Verdict::Retry;
+        }
         let remove = |object: &mut Value| remove_node(object, refused);
         let edited = match Name::namespaced(claim.namespace(), claim.name()) {
             Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
             Err(error) => Err(error.into()),
         };
         match edited {
-            Ok(_) => Verdict::Done,
+            Ok(_) => {
+                // Until the watch shows it, what is known of the claim still names the node.
+                self.book.node_given_back(claim.uid());
+                Verdict::Done
+            }
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
                 tracing::warn!("{why}");
@@ -586,8 +646,8 @@ enum LookUp {
     Clear,
     /// The claim has its PersistentVolume: this one.
     HasVolume(Box<Volume>),
-    /// The claim is gone or bound.
-    Bound,
+    /// The claim is gone, bound, or for another node now.
+    Moot,
     /// The PersistentVolume of that name is somebody else's.
     NameTaken {
         /// The name.

@@ -3,7 +3,7 @@
 //! Owns the cache and telling who waits for a class that it has come or changed. Keeps every
 //! class: there are few, and a claim may name any.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -15,18 +15,39 @@ use crate::kube_api::{
 };
 
 /// The classes as last seen. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub struct Classes(Arc<RwLock<BTreeMap<String, Arc<StorageClass>>>>);
+#[derive(Clone, Default)]
+pub struct Classes(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    by_name: RwLock<BTreeMap<String, Arc<StorageClass>>>,
+    /// Who else is told of changes.
+    followers: RwLock<Vec<Follower>>,
+}
+
+type Follower = Box<dyn Fn(&str, Option<Arc<StorageClass>>) + Send + Sync>;
+
+impl fmt::Debug for Classes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Classes").field(&*self.0.by_name.read()).finish()
+    }
+}
 
 impl Classes {
     /// The class called `name`.
     pub fn get(&self, name: &str) -> Option<Arc<StorageClass>> {
-        self.0.read().get(name).cloned()
+        self.0.by_name.read().get(name).cloned()
     }
 
     /// Whether any class is such.
     pub fn any(&self, such: impl Fn(&StorageClass) -> bool) -> bool {
-        self.0.read().values().any(|class| such(class))
+        self.0.by_name.read().values().any(|class| such(class))
+    }
+
+    /// Has `told` told each class that comes or changes from now on, and the name of each that
+    /// goes.
+    pub fn follow(&self, told: impl Fn(&str, Option<Arc<StorageClass>>) + Send + Sync + 'static) {
+        self.0.followers.write().push(Box::new(told));
     }
 
     /// What keeps these classes fresh: `on_change` is told the name of each class that came,
@@ -54,17 +75,23 @@ impl ClassObserver {
         let change = self.known.seen(&name, Some(name.clone()));
         debug_assert!(!matches!(change, Change::Left(_) | Change::Gone(_)), "every class is kept");
         let version = class.metadata.resource_version.clone();
-        let old = self.classes.0.write().insert(name.clone(), Arc::new(class));
+        let old = self.classes.0.by_name.write().insert(name.clone(), Arc::new(class));
         // Shown again by a new list: those who wait and back off are not woken for that.
         let known = old.is_some_and(|old| old.metadata.resource_version == version);
         if !known {
-            (self.on_change)(&name);
+            self.changed(&name);
         }
     }
 
     fn gone(&self, name: &str) {
-        self.classes.0.write().remove(name);
+        self.classes.0.by_name.write().remove(name);
+        self.changed(name);
+    }
+
+    fn changed(&self, name: &str) {
         (self.on_change)(name);
+        let class = self.classes.get(name);
+        self.classes.0.followers.read().iter().for_each(|told| told(name, class.clone()));
     }
 }
 
@@ -106,6 +133,9 @@ mod tests {
         let classes = Classes::default();
         let woken: Arc<Mutex<u32>> = Arc::default();
         let count = Arc::clone(&woken);
+        let followed: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let follower = Arc::clone(&followed);
+        classes.follow(move |_, class| follower.lock().push(class.is_some()));
         let mut observer =
             classes.observer(watch::Sender::new(false), Box::new(move |_| *count.lock() += 1));
         let relist = |class: Option<StorageClass>| {
@@ -123,5 +153,6 @@ mod tests {
         assert_eq!(shown(relist(Some(class("2"))).collect()), 1, "changed");
         assert_eq!(shown(relist(None).collect()), 1, "went");
         assert!(classes.get("fast").is_none());
+        assert_eq!(*followed.lock(), [true, true, false], "and so are others");
     }
 }

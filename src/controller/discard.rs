@@ -139,6 +139,7 @@ mod tests {
             class: Arc::default(),
             volume_name: Ok("pvc-u".into()),
             selected_node: None,
+            topology: None,
         }
     }
 

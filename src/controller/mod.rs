@@ -29,6 +29,7 @@ pub mod ownership;
 pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
+pub mod topology;
 pub mod volume_book;
 pub mod volumes;
 
@@ -163,6 +164,7 @@ impl<P: Provisioner> Controller<P> {
         let identity = Identity {
             driver: provisioner.name().to_owned(),
             in_tree: provisioner.in_tree_name().map(str::to_owned),
+            node: provisioner.node().map(str::to_owned),
         };
         let queues = Queues::new(&settings, &metrics);
         let exclusive = Exclusive::default();
@@ -193,9 +195,11 @@ impl<P: Provisioner> Controller<P> {
             claims: queues.claims.clone(),
             unsaved: watch::Sender::default(),
         };
+        let reaching = Arc::clone(&provisioner);
+        let in_reach = move |volume: &Volume| reaching.should_delete(volume);
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone()),
+            book: VolumeBook::new(identity.clone(), book.clone(), in_reach),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
@@ -203,6 +207,7 @@ impl<P: Provisioner> Controller<P> {
             pace: deletes,
             store: store.clone(),
             waits: waits.clone(),
+            random: Arc::clone(&random),
         };
         let open_calls = OpenCalls::new(
             client.clone(),
@@ -210,7 +215,7 @@ impl<P: Provisioner> Controller<P> {
             ClaimEvents::new(events.clone()),
             metrics.controller.clone(),
             clock,
-            identity.driver.clone(),
+            identity.clone(),
             settings.open_calls,
         );
         let claims = ClaimWorker {
@@ -349,6 +354,15 @@ impl<P: Provisioner> Controller<P> {
     pub fn claim_waker(&self) -> impl Fn(&Awaited) + Send + Sync + use<P> {
         let (queues, waits) = (self.queues.clone(), self.claims.waits.clone());
         move |object| queues.wake_items(waits.of(object))
+    }
+
+    /// Waits until all classes have been listed once.
+    pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
+        let mut synced = self.synced.classes.subscribe();
+        async move {
+            // An error means that nobody lists any more.
+            let _ = synced.wait_for(|listed| *listed).await;
+        }
     }
 
     /// A check of whether everything has been listed once; an error names what has not.

@@ -27,6 +27,8 @@ pub struct Identity {
     pub driver: String,
     /// The in-tree plugin that the driver took over from, where it did.
     pub in_tree: Option<String>,
+    /// The one node that this process provisions for, where others do for the others.
+    pub node: Option<String>,
 }
 
 impl Identity {
@@ -35,8 +37,25 @@ impl Identity {
         name == self.driver || self.in_tree.as_deref() == Some(name)
     }
 
-    /// Whether the claim's annotations name us as its provisioner.
+    /// Whether the claim's annotations name us as its provisioner, and no other node than ours.
     pub fn owns_claim(&self, claim: &Claim) -> bool {
+        self.is_for_driver(claim) && !self.is_elsewhere(claim)
+    }
+
+    /// Whether another node than ours was chosen for the claim: its own provisioner serves it.
+    pub fn is_elsewhere(&self, claim: &Claim) -> bool {
+        let Some(own) = &self.node else { return false };
+        claim.annotation(SELECTED_NODE).is_some_and(|node| !node.is_empty() && node != own)
+    }
+
+    /// Whether nobody but us would provision for the claim: on a node only once it was chosen.
+    pub fn is_provisioner_of(&self, claim: &Claim) -> bool {
+        let decided =
+            self.node.is_none() || claim.annotation(SELECTED_NODE) == self.node.as_deref();
+        decided && self.owns_claim(claim)
+    }
+
+    fn is_for_driver(&self, claim: &Claim) -> bool {
         let Some(provisioner) = claim
             .annotation(STORAGE_PROVISIONER)
             .or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
@@ -84,7 +103,11 @@ mod tests {
     use super::*;
 
     fn identity() -> Identity {
-        Identity { driver: "ebs.csi.aws.com".into(), in_tree: Some("kubernetes.io/aws-ebs".into()) }
+        Identity {
+            driver: "ebs.csi.aws.com".into(),
+            in_tree: Some("kubernetes.io/aws-ebs".into()),
+            node: None,
+        }
     }
 
     fn claim(annotations: &serde_json::Value) -> Claim {
@@ -108,6 +131,28 @@ mod tests {
         ];
         for (annotations, ours) in cases {
             assert_eq!(identity().owns_claim(&claim(&annotations)), ours, "{annotations}");
+        }
+    }
+
+    #[test]
+    fn on_a_node_the_claims_of_other_nodes_are_not_ours() {
+        let on_node = Identity { node: Some("n1".into()), ..identity() };
+        for (node, here, elsewhere) in [
+            (json!({}), true, false),
+            (json!({SELECTED_NODE: ""}), true, false),
+            (json!({SELECTED_NODE: "n1"}), true, false),
+            (json!({SELECTED_NODE: "n2"}), false, true),
+            (json!({ALPHA_SELECTED_NODE: "n2"}), true, false),
+        ] {
+            let mut annotations = node;
+            annotations[STORAGE_PROVISIONER] = json!("ebs.csi.aws.com");
+            let claim = claim(&annotations);
+            assert_eq!(on_node.owns_claim(&claim), here, "{annotations}");
+            assert_eq!(on_node.is_elsewhere(&claim), elsewhere, "{annotations}");
+            let chosen = claim.annotation(SELECTED_NODE) == Some("n1");
+            assert_eq!(on_node.is_provisioner_of(&claim), chosen, "{annotations}");
+            assert!(identity().is_provisioner_of(&claim), "{annotations}");
+            assert!(identity().owns_claim(&claim), "{annotations}");
         }
     }
 

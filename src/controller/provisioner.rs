@@ -4,13 +4,14 @@
 //! controller decides on, never a string it must read. Leaves the driver's protocol to the
 //! implementation (`csi_provisioner`).
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
+    topology::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
 
@@ -36,9 +37,16 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Waits until what the provisioner itself watches has been listed once.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
-    /// Whether this process is the one that should provision for the claim, beyond what its
-    /// annotations say (a node-local driver serves its own node only).
-    fn should_provision(&self, claim: &Claim) -> impl Future<Output = bool> + Send;
+    /// The one node that this process provisions for, where others do for the others.
+    fn node(&self) -> Option<&str>;
+
+    /// Whether it is for this process to provision for the claim, beyond what the claim says. Where
+    /// several might, this may write the claim to settle it. Nobody is asked again while a call
+    /// is open: it is for whoever made it.
+    fn turn(&self, order: &Order) -> impl Future<Output = Turn> + Send;
+
+    /// The claim with this UID is no longer provisioned for, so nothing need be remembered of it.
+    fn forget(&self, claim_uid: &str);
 
     /// Checks the order, reads what its request needs, and makes the request. Nothing is sent.
     /// What must stay the same while a call for it is open is written into the order, and
@@ -86,6 +94,24 @@ pub struct Order {
     pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
+    /// Where the volume is asked to be: what an open call asked for, else none until
+    /// [`Provisioner::prepare`] says it, for drivers that know of places.
+    pub topology: Option<Pinned>,
+}
+
+/// Whose turn it is to provision for a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// This process's.
+    Ours,
+    /// Another's, or it shows in the claim's next event.
+    Others,
+    /// To be asked again after this time, or when the claim changes.
+    Later(Duration),
+    /// Not this process's for now, for want of what may come back: to be asked again with back-off.
+    Unable,
+    /// It can't be settled.
+    Failed(Failure),
 }
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
@@ -98,6 +124,8 @@ pub enum NotAsked {
     },
     /// A check failed, or something that the request needs is not there.
     Failed(Failure),
+    /// The selected node can't have the volume; the scheduler should choose again.
+    Reschedule(Failure),
 }
 
 impl From<Failure> for NotAsked {

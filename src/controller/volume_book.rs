@@ -32,8 +32,12 @@ pub struct VolumeBook(Arc<Shared>);
 struct Shared {
     identity: Identity,
     claims: ClaimBook,
+    in_reach: InReach,
     inner: Mutex<Inner>,
 }
+
+/// Whether a volume is for this process to look after.
+type InReach = Box<dyn Fn(&Volume) -> bool + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
@@ -101,9 +105,15 @@ impl Glance {
 }
 
 impl VolumeBook {
-    /// An empty book, which tells `claims` of the volumes that go past.
-    pub fn new(identity: Identity, claims: ClaimBook) -> Self {
-        Self(Arc::new(Shared { identity, claims, inner: Mutex::default() }))
+    /// An empty book, which tells `claims` of the volumes that go past, and keeps those that are
+    /// `in_reach`.
+    pub fn new(
+        identity: Identity,
+        claims: ClaimBook,
+        in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let inner = Mutex::default();
+        Self(Arc::new(Shared { identity, claims, in_reach: Box::new(in_reach), inner }))
     }
 
     /// Takes in what the volume watch shows.
@@ -146,7 +156,7 @@ impl VolumeBook {
     fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
         let closed = self.0.claims.volume_passes(&volume);
         let name = volume.name().to_owned();
-        let due = if self.0.identity.owns_volume(&volume) { due(&volume) } else { Due::Nothing };
+        let due = self.0.due(&volume);
         let interesting = due != Due::Nothing;
         let mut inner = self.0.inner.lock();
         if self.0.is_of_driver(&volume) {
@@ -253,6 +263,20 @@ impl VolumeBook {
 }
 
 impl Shared {
+    /// What is due here for a volume that goes past. Of those out of reach only the finalizer comes
+    /// off, since the process that reaches it may be gone for good.
+    fn due(&self, volume: &Volume) -> Due {
+        if !self.identity.owns_volume(volume) {
+            return Due::Nothing;
+        }
+        match due(volume) {
+            Due::Nothing => Due::Nothing,
+            Due::Unprotect => Due::Unprotect,
+            due if (self.in_reach)(volume) => due,
+            _ => Due::Nothing,
+        }
+    }
+
     fn is_of_driver(&self, volume: &Volume) -> bool {
         volume.spec.csi.as_ref().is_some_and(|csi| csi.driver == self.identity.driver)
     }

@@ -30,11 +30,15 @@ use crate::{
         views::{View as _, Volume},
     },
     metrics::ControllerMetrics,
+    runtime::Random,
     workqueue::Verdict,
 };
 
 /// When a volume that waits to be detached is looked at without having been woken.
 const MISSED_DETACH: Duration = Duration::from_secs(5 * 60);
+
+/// For how long at least the process that reaches a volume has precedence over all others.
+const PRECEDENCE: Duration = Duration::from_secs(2);
 
 /// Works on volumes.
 pub struct VolumeWorker<P> {
@@ -56,6 +60,8 @@ pub struct VolumeWorker<P> {
     pub store: PvStore,
     /// What else the volumes wait for.
     pub waits: Waits,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
 }
 
 impl From<ApiError> for NotDeleted {
@@ -90,6 +96,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         match due(&volume) {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.protect(&volume).await,
+            // Whoever reaches the volume comes first.
+            Due::Unprotect if glance.is_fresh() && !self.provisioner.should_delete(&volume) => {
+                Verdict::RetryAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
+            }
             Due::Unprotect => self.unprotect(&volume).await,
             Due::LetGo => self.let_go(&volume).await,
             Due::Delete => self.delete(glance, look).await,

@@ -9,12 +9,11 @@ use tonic::Code;
 use super::{
     Address, Connector,
     calls::{Calls, origin},
-    identity::{self, Capabilities},
+    identity::{self, Capabilities, NodeInfo},
     link::{Dialer, Link, Repeated},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
-        GetCapacityRequest, GetCapacityResponse, NodeGetInfoRequest, NodeGetInfoResponse,
-        controller_client::ControllerClient, node_client::NodeClient,
+        GetCapacityRequest, GetCapacityResponse, controller_client::ControllerClient,
     },
     status::CallError,
 };
@@ -41,6 +40,8 @@ pub struct DriverSettings {
     pub address: Address,
     /// The deadline of every single call: `--timeout`.
     pub timeout: Duration,
+    /// Whether the driver must say where it runs: `--node-deployment`.
+    pub asks_node: bool,
     /// What the connection's own tasks run on.
     pub tasks: Tasks,
 }
@@ -63,6 +64,9 @@ pub enum ConnectError {
     /// `GetPluginCapabilities` or `ControllerGetCapabilities` failed.
     #[error("Error getting CSI driver capabilities: {0}")]
     Capabilities(#[source] CallError),
+    /// `NodeGetInfo` failed: the driver has no node service, or can't say where it runs.
+    #[error("Failed to get node info from CSI driver: {0}")]
+    NodeInfo(#[source] CallError),
 }
 
 impl ConnectError {
@@ -70,13 +74,13 @@ impl ConnectError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoSocket | Self::Probe(_) => 1,
-            Self::Name(_) | Self::EmptyName | Self::Capabilities(_) => 255,
+            Self::Name(_) | Self::EmptyName | Self::Capabilities(_) | Self::NodeInfo(_) => 255,
         }
     }
 }
 
-/// After a lost connection another driver answered, or the same one with other capabilities:
-/// what was decided by the old ones no longer holds, so the process must end.
+/// After a lost connection another driver answered, or the same one with other capabilities or
+/// elsewhere: what was decided by the old ones no longer holds, so the process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionEnded {
     /// The name changed.
@@ -103,6 +107,18 @@ pub enum ConnectionEnded {
         /// Those now.
         is: Box<Capabilities>,
     },
+    /// The node's topology changed.
+    #[error(
+        "after a lost connection CSI driver {name} has another node topology: {is:?} instead of {was:?}"
+    )]
+    OtherNode {
+        /// The driver's name.
+        name: String,
+        /// The node at start.
+        was: Box<NodeInfo>,
+        /// The node now.
+        is: Box<NodeInfo>,
+    },
 }
 
 /// A driver that was found ready. Clones are the same driver.
@@ -113,6 +129,8 @@ struct Shared {
     identity: Identity,
     calls: Calls,
     dialer: Dialer,
+    /// Whether the driver is asked where it runs.
+    asks_node: bool,
     state: Mutex<State>,
 }
 
@@ -121,6 +139,8 @@ struct Shared {
 struct Identity {
     name: String,
     capabilities: Capabilities,
+    /// Where it runs; empty unless it was asked.
+    node: NodeInfo,
 }
 
 /// Whether calls have a way to the driver.
@@ -142,7 +162,7 @@ impl Driver {
         gate: Gate,
         metrics: &Metrics,
     ) -> Result<Self, ConnectError> {
-        let DriverSettings { address, timeout: call_timeout, tasks } = settings;
+        let DriverSettings { address, timeout: call_timeout, asks_node, tasks } = settings;
         let dialer = Dialer { address, connector, tasks };
         let calls = Calls {
             timeout: call_timeout,
@@ -153,10 +173,11 @@ impl Driver {
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await
             .map_err(|_| ConnectError::NoSocket)?;
-        let (link, identity) = identify(&dialer, &calls, link).await?;
+        let (link, identity) = identify(&dialer, &calls, link, asks_node).await?;
         tracing::info!(driver = identity.name, "Detected CSI driver");
         let calls = calls.named(&identity.name);
-        Ok(Self(Arc::new(Shared { identity, calls, dialer, state: Mutex::new(State::Up(link)) })))
+        let state = Mutex::new(State::Up(link));
+        Ok(Self(Arc::new(Shared { identity, calls, dialer, asks_node, state })))
     }
 
     /// The driver's name.
@@ -167,6 +188,12 @@ impl Driver {
     /// What the driver can do.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.identity.capabilities
+    }
+
+    /// Where the driver runs, as it said when it was found; empty unless
+    /// [`DriverSettings::asks_node`].
+    pub fn node(&self) -> &NodeInfo {
+        &self.0.identity.node
     }
 
     /// How long a call may take.
@@ -235,22 +262,8 @@ impl Driver {
         self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request, send).await
     }
 
-    /// Asks which node the driver runs on. Needs no Lease.
-    ///
-    /// # Errors
-    /// As of [`Driver::create_volume`].
-    pub async fn node_get_info(&self) -> Result<NodeGetInfoResponse, CallError> {
-        let send = |wire, request| async {
-            NodeClient::with_origin(wire, origin()).node_get_info(request).await
-        };
-        self.0
-            .calls
-            .call("/csi.v1.Node/NodeGetInfo", self.link(), NodeGetInfoRequest {}, send)
-            .await
-    }
-
     /// Keeps the connection up: after a loss, also of an idle one, it reconnects, waits until the
-    /// driver is ready and reads its name and capabilities anew. Until then calls fail at once.
+    /// driver is ready and reads anew who it is. Until then calls fail at once.
     /// Returns only when another driver answers; then the connection stays down.
     pub async fn watch(self) -> ConnectionEnded {
         let mut up = Instant::now();
@@ -274,12 +287,12 @@ impl Driver {
 
     /// Reconnects and identifies until both work.
     async fn find_again(&self) -> (Link, Identity) {
-        let Shared { dialer, calls, .. } = &*self.0;
+        let Shared { dialer, calls, asks_node, .. } = &*self.0;
         let calls = calls.named(UNKNOWN_DRIVER);
         let mut told = Repeated::default();
         loop {
             let link = dialer.dial_until_up().await;
-            match identify(dialer, &calls, link).await {
+            match identify(dialer, &calls, link, *asks_node).await {
                 Ok(found) => return found,
                 Err(error) if told.is_due() => {
                     tracing::warn!(%error, "The CSI driver cannot be used yet");
@@ -301,15 +314,22 @@ impl Driver {
 impl Shared {
     /// What ended if the driver that answers now is not the one that was found at start.
     fn compare(&self, found: Identity) -> Option<ConnectionEnded> {
-        let Identity { name, capabilities } = &self.identity;
+        let Identity { name, capabilities, node } = &self.identity;
         if found.name != *name {
             let address = self.dialer.address.to_string();
             return Some(ConnectionEnded::OtherName { address, was: name.clone(), is: found.name });
         }
-        (found.capabilities != *capabilities).then(|| ConnectionEnded::OtherCapabilities {
+        if found.capabilities != *capabilities {
+            return Some(ConnectionEnded::OtherCapabilities {
+                name: name.clone(),
+                was: Box::new(capabilities.clone()),
+                is: Box::new(found.capabilities),
+            });
+        }
+        (found.node != *node).then(|| ConnectionEnded::OtherNode {
             name: name.clone(),
-            was: Box::new(capabilities.clone()),
-            is: Box::new(found.capabilities),
+            was: Box::new(node.clone()),
+            is: Box::new(found.node),
         })
     }
 }
@@ -319,6 +339,7 @@ async fn identify(
     dialer: &Dialer,
     calls: &Calls,
     link: Link,
+    asks_node: bool,
 ) -> Result<(Link, Identity), ConnectError> {
     let link = until_ready(dialer, calls, link).await.map_err(ConnectError::Probe)?;
     let name = identity::name(calls, &link).await.map_err(ConnectError::Name)?;
@@ -328,7 +349,12 @@ async fn identify(
     let calls = calls.named(&name);
     let capabilities =
         identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
-    Ok((link, Identity { name, capabilities }))
+    let node = if asks_node {
+        identity::node_info(&calls, &link).await.map_err(ConnectError::NodeInfo)?
+    } else {
+        NodeInfo::default()
+    };
+    Ok((link, Identity { name, capabilities, node }))
 }
 
 /// Probes once a second until the driver is ready, over a new link where the old one was lost.

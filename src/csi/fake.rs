@@ -16,8 +16,9 @@ use super::{
     BoxedIo, Connector,
     proto::{
         ControllerGetCapabilitiesResponse, ControllerServiceCapability,
-        GetPluginCapabilitiesResponse, GetPluginInfoResponse, PluginCapability, ProbeResponse,
-        controller_service_capability as rpc, plugin_capability as service,
+        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse,
+        PluginCapability, ProbeResponse, Topology, controller_service_capability as rpc,
+        plugin_capability as service,
     },
 };
 use crate::runtime::{Tasks, TokioSpawner};
@@ -81,6 +82,7 @@ pub(super) const CONTROLLER: &str = "/csi.v1.Controller/ControllerGetCapabilitie
 pub(super) const CREATE: &str = "/csi.v1.Controller/CreateVolume";
 pub(super) const DELETE: &str = "/csi.v1.Controller/DeleteVolume";
 pub(super) const CAPACITY: &str = "/csi.v1.Controller/GetCapacity";
+pub(super) const NODE: &str = "/csi.v1.Node/NodeGetInfo";
 
 impl Play {
     pub(super) fn answer(message: &impl Message) -> Self {
@@ -133,6 +135,17 @@ pub(super) fn controller(rpcs: &[rpc::rpc::Type]) -> Play {
 
 pub(super) fn info(name: &str) -> Play {
     Play::answer(&GetPluginInfoResponse { name: name.into(), ..GetPluginInfoResponse::default() })
+}
+
+/// A driver that runs on a node with this topology; none says nothing of it.
+pub(super) fn node(segments: Option<&[(&str, &str)]>) -> Play {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    Play::answer(&NodeGetInfoResponse {
+        node_id: "id-1".into(),
+        accessible_topology: segments
+            .map(|segments| Topology { segments: segments.iter().map(owned).collect() }),
+        ..NodeGetInfoResponse::default()
+    })
 }
 
 impl Fake {

@@ -1,14 +1,15 @@
-//! Who the driver is: ready, its name, its capabilities.
+//! Who the driver is: ready, its name, its capabilities, where it runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     calls::{Calls, origin},
     link::Link,
     proto::{
         self, ControllerGetCapabilitiesRequest, GetPluginCapabilitiesRequest, GetPluginInfoRequest,
-        ProbeRequest, controller_client::ControllerClient, controller_service_capability,
-        identity_client::IdentityClient, plugin_capability,
+        NodeGetInfoRequest, ProbeRequest, controller_client::ControllerClient,
+        controller_service_capability, identity_client::IdentityClient, node_client::NodeClient,
+        plugin_capability,
     },
     status::CallError,
 };
@@ -20,6 +21,14 @@ pub struct Capabilities {
     pub plugin: BTreeSet<plugin_capability::service::Type>,
     /// Of its controller service; empty for a driver without one.
     pub controller: BTreeSet<controller_service_capability::rpc::Type>,
+}
+
+/// Where a driver runs, as it says itself (CSI spec, `NodeGetInfo`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// The node's topology segment, value by key; none for a driver that says nothing of it,
+    /// which is not the same as one without keys.
+    pub topology: Option<BTreeMap<String, String>>,
 }
 
 /// Asks whether the driver is ready. One that does not say is.
@@ -50,6 +59,20 @@ pub(super) async fn capabilities(calls: &Calls, link: &Link) -> Result<Capabilit
     let controller =
         if has_controller { controller_capabilities(calls, link).await? } else { BTreeSet::new() };
     Ok(Capabilities { plugin, controller })
+}
+
+/// Asks where the driver runs.
+pub(super) async fn node_info(calls: &Calls, link: &Link) -> Result<NodeInfo, CallError> {
+    let answer = calls.call(
+        "/csi.v1.Node/NodeGetInfo",
+        Ok(link.clone()),
+        NodeGetInfoRequest {},
+        |wire, request| async {
+            NodeClient::with_origin(wire, origin()).node_get_info(request).await
+        },
+    );
+    let topology = answer.await?.accessible_topology.map(|topology| topology.segments);
+    Ok(NodeInfo { topology })
 }
 
 async fn plugin_capabilities(

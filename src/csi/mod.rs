@@ -26,7 +26,7 @@ pub use self::{
     address::{Address, AddressError},
     connector::{BoxedIo, Connector, Io, unix_connector},
     driver::{CREATE_VOLUME, ConnectError, ConnectionEnded, DELETE_VOLUME, Driver, DriverSettings},
-    identity::Capabilities,
+    identity::{Capabilities, NodeInfo},
     status::{CallError, Code, Word, created_volume},
 };
 

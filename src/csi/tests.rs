@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     fake::{
-        CAPACITY, CONTROLLER, CREATE, DELETE, Fake, INFO, PLUGIN, PROBE, Play, controller, framed,
-        info, plugin, status,
+        CAPACITY, CONTROLLER, CREATE, DELETE, Fake, INFO, NODE, PLUGIN, PROBE, Play, controller,
+        framed, info, node, plugin, status,
     },
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
@@ -37,13 +37,23 @@ fn gate() -> Gate {
     Gate::open(Arc::new(Paused(Instant::now())))
 }
 
-async fn connect_with(fake: &Fake, gate: Gate, metrics: &Metrics) -> Result<Driver, ConnectError> {
-    let settings = DriverSettings {
+fn settings(fake: &Fake) -> DriverSettings {
+    DriverSettings {
         address: Address::parse("/run/csi/socket").unwrap(),
         timeout: Duration::from_secs(10),
+        asks_node: false,
         tasks: fake.tasks.clone(),
-    };
-    Driver::connect(settings, fake.connector(), gate, metrics).await
+    }
+}
+
+async fn connect_with(fake: &Fake, gate: Gate, metrics: &Metrics) -> Result<Driver, ConnectError> {
+    Driver::connect(settings(fake), fake.connector(), gate, metrics).await
+}
+
+/// Connects as with `--node-deployment`.
+async fn connect_on_node(fake: &Fake) -> Result<Driver, ConnectError> {
+    let settings = DriverSettings { asks_node: true, ..settings(fake) };
+    Driver::connect(settings, fake.connector(), gate(), &Metrics::new().unwrap()).await
 }
 
 async fn connect(fake: &Fake) -> Result<Driver, ConnectError> {
@@ -333,9 +343,6 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
         );
     }
     assert_eq!(fake.paths().len(), before);
-    // Who the driver is may be asked by anyone.
-    let _ = driver.node_get_info().await;
-    assert_eq!(fake.paths().len(), before + 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -375,6 +382,41 @@ async fn a_driver_without_controller_service_is_not_asked_about_it() {
     let driver = connect(&fake).await.unwrap();
     assert!(driver.capabilities().controller.is_empty());
     assert!(!fake.paths().contains(&CONTROLLER.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_on_a_node_says_where_it_runs_and_others_are_not_asked() {
+    for (played, expected) in [
+        (node(Some(&[("zone", "z1")])), Some([("zone".to_owned(), "z1".to_owned())].into())),
+        (node(Some(&[])), Some([].into())),
+        (node(None), None),
+    ] {
+        let fake = Fake::new();
+        fake.play(NODE, played);
+        let driver = connect_on_node(&fake).await.unwrap();
+        assert_eq!(driver.node().topology, expected);
+        assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER, NODE]);
+    }
+    let fake = Fake::new();
+    assert_eq!(connect(&fake).await.unwrap().node(), &NodeInfo::default());
+    assert!(!fake.paths().contains(&NODE.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_does_not_say_where_it_runs_ends_the_start() {
+    for (play, text) in [
+        (Play::status(13, "no luck"), "rpc error: code = Internal desc = no luck"),
+        (
+            Play::status(12, "unknown service csi.v1.Node"),
+            "rpc error: code = Unimplemented desc = unknown service csi.v1.Node",
+        ),
+    ] {
+        let fake = Fake::new();
+        fake.play(NODE, play);
+        let error = connect_on_node(&fake).await.err().unwrap();
+        assert_eq!(error.to_string(), format!("Failed to get node info from CSI driver: {text}"));
+        assert_eq!(error.exit_code(), 255);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -618,6 +660,22 @@ async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
         assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
         assert!(!fake.paths().contains(&CREATE.to_owned()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_comes_back_on_another_node_ends_the_watch() {
+    let fake = Fake::new();
+    fake.play(NODE, node(Some(&[("zone", "z1")])));
+    let driver = connect_on_node(&fake).await.unwrap();
+    watched(&driver, async {
+        fake.hang_up();
+        sleep(Duration::from_secs(5)).await;
+    })
+    .await;
+    fake.play(NODE, node(Some(&[("zone", "z2")])));
+    fake.hang_up();
+    let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
+    assert!(matches!(ended, ConnectionEnded::OtherNode { .. }), "{ended}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,9 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `errors`, `names`, and Go's `os.Expand` in `expand`. Promises that a retry of an open call
+//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be),
+//! `node_deployment` (which node a claim or volume is for), `errors`, `names`, and Go's `os.Expand`
+//! in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
 //! `controller`, and the connection to `csi`.
 
@@ -18,15 +20,18 @@ mod errors;
 mod expand;
 mod keys;
 mod names;
+pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
 mod request;
 mod secrets;
 #[cfg(test)]
 mod testing;
+mod topology;
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::NodeSelector;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
@@ -34,13 +39,17 @@ pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
+pub use topology::{Topology, TopologySettings};
+
+use node_deployment::NodeDeployment;
 
 use crate::{
+    capacity::Refresher,
     controller::{
         classes::Classes,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner},
+        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -92,6 +101,12 @@ pub struct CsiProvisioner {
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
+    /// For a driver that knows of places: where volumes are asked to be.
+    topology: Option<Topology>,
+    /// Told when room may have been taken or given back.
+    refresher: Refresher,
+    /// This node among others, where each provisions for itself.
+    node: Option<Arc<NodeDeployment>>,
     settings: Arc<Settings>,
 }
 
@@ -108,20 +123,75 @@ pub struct Removal {
     /// The PersistentVolume's name.
     volume: String,
     handle: String,
+    /// Where the volume is.
+    affinity: Option<NodeSelector>,
     credentials: Credentials,
 }
 
 impl CsiProvisioner {
     /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, where there are any to ask.
+    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
+    /// there are any to ask. With a `node` it is for that node only.
     pub fn new(
         driver: Driver,
         client: Client,
         classes: Classes,
         attachments: Option<Attachments>,
+        topology: Option<Topology>,
+        node: Option<NodeDeployment>,
         settings: Settings,
     ) -> Self {
-        Self { driver, client, classes, attachments, settings: Arc::new(settings) }
+        let (node, settings) = (node.map(Arc::new), Arc::new(settings));
+        let refresher = Refresher::default();
+        Self { driver, client, classes, attachments, topology, node, refresher, settings }
+    }
+
+    /// The same with somebody who is told when room may have been taken or given back.
+    #[must_use]
+    pub fn telling(self, refresher: Refresher) -> Self {
+        Self { refresher, ..self }
+    }
+
+    /// Tells how the driver's room may have changed by a call.
+    fn tell_room(&self, order: &Order, outcome: &Outcome) {
+        match outcome {
+            Outcome::Provisioned(made) => {
+                let affinity =
+                    made.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+                let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
+                self.refresher.made(affinity, order.class.name());
+            }
+            _ => self.refresher.failed(order.class.name()),
+        }
+    }
+
+    /// Checks the order and makes its request.
+    async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
+        data_source::check(&order.claim)?;
+        let prepared =
+            request::prepare(&self.client, &self.settings, self.topology.as_ref(), order).await?;
+        let credentials =
+            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        Ok(Request { prepared, credentials })
+    }
+
+    /// Asks for the volume and judges the answer.
+    async fn ask(&self, order: &Order, request: Request) -> Outcome {
+        let volume = match self.call(&request).await {
+            Ok(volume) => volume,
+            Err(error) => {
+                let outcome = errors::create_outcome(&error, self.may_reschedule(order));
+                return outcome.awaiting(&request.prepared.sources);
+            }
+        };
+        let Request { prepared, credentials } = request;
+        if let Some(defect) = defects::find(order, &prepared, &volume) {
+            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+            return Outcome::Unusable(Box::new(leftover));
+        }
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
+        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
+        Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
     /// Asks for the volume.
@@ -129,6 +199,11 @@ impl CsiProvisioner {
         let secrets = request.credentials.expose();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
         self.driver.create_volume(request).await.and_then(created_volume)
+    }
+
+    /// Whether another node could help: the scheduler chose one, and the driver knows of places.
+    fn may_reschedule(&self, order: &Order) -> bool {
+        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -198,34 +273,41 @@ impl Provisioner for CsiProvisioner {
         if let Some(attachments) = &self.attachments {
             attachments.listed().await;
         }
+        if let Some(topology) = &self.topology {
+            topology.listed().await;
+        }
     }
 
-    async fn should_provision(&self, _claim: &Claim) -> bool {
-        true
+    fn node(&self) -> Option<&str> {
+        self.node.as_ref().map(|node| node.node())
+    }
+
+    async fn turn(&self, order: &Order) -> Turn {
+        match &self.node {
+            None => Turn::Ours,
+            Some(node) => node.turn(self, order).await,
+        }
+    }
+
+    fn forget(&self, claim_uid: &str) {
+        if let Some(node) = &self.node {
+            node.forget(claim_uid);
+        }
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        data_source::check(&order.claim)?;
-        let prepared = request::prepare(&self.client, &self.settings, order).await?;
-        let credentials =
-            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        Ok(Request { prepared, credentials })
+        let prepared = self.check(order).await;
+        // As in the original: not after what another attempt may find otherwise.
+        if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
+            self.refresher.failed(order.class.name());
+        }
+        prepared
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
-        let volume = match self.call(&request).await {
-            Ok(volume) => volume,
-            Err(error) => {
-                return errors::create_outcome(&error, false).awaiting(&request.prepared.sources);
-            }
-        };
-        let Request { prepared, credentials } = request;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Outcome::Unusable(Box::new(leftover));
-        }
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume);
-        Outcome::Provisioned(Box::new(Made { volume, credentials }))
+        let outcome = self.ask(order, request).await;
+        self.tell_room(order, &outcome);
+        outcome
     }
 
     async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {
@@ -236,13 +318,17 @@ impl Provisioner for CsiProvisioner {
         self.remove_at_once(request).await.map_err(Failure::new)
     }
 
-    fn should_delete(&self, _volume: &Volume) -> bool {
-        true
+    /// Where that can't be judged, the attempt to delete it tells.
+    fn should_delete(&self, volume: &Volume) -> bool {
+        self.node.as_ref().is_none_or(|node| node.reaches(volume).unwrap_or(true))
     }
 
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
+        if let Some(node) = &self.node {
+            node.reaches(volume).map_err(failed)?;
+        }
         let handle = self.checked_handle(volume).map_err(failed)?;
         self.check_detached(volume.name())?;
         let class = self.classes.get(class_of_volume(volume));
@@ -251,14 +337,21 @@ impl Provisioner for CsiProvisioner {
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
-        Ok(Removal { volume: volume.name().to_owned(), handle: handle.to_owned(), credentials })
+        Ok(Removal {
+            volume: volume.name().to_owned(),
+            handle: handle.to_owned(),
+            affinity: volume.spec.node_affinity.clone().and_then(|affinity| affinity.required),
+            credentials,
+        })
     }
 
     async fn delete(&self, removal: Removal) -> Result<(), NotDeleted> {
-        let Removal { volume, handle, credentials } = removal;
+        let Removal { volume, handle, affinity, credentials } = removal;
         self.check_detached(&volume)?;
         let request = DeleteVolumeRequest { volume_id: handle, secrets: credentials.expose() };
         let deleted = self.driver.delete_volume(request).await;
-        deleted.map(drop).map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))
+        deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
+        self.refresher.deleted(affinity.as_ref());
+        Ok(())
     }
 }

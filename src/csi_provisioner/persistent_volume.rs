@@ -35,12 +35,14 @@ const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-
 /// Its namespace.
 const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 
-/// The PersistentVolume for `volume`, which the driver made for `order`.
+/// The PersistentVolume for `volume`, which the driver made for `order` and which can be reached
+/// from where `affinity` says.
 pub(super) fn build(
     settings: &Settings,
     order: &Order,
     prepared: &Prepared,
     volume: &Volume,
+    affinity: Option<core::VolumeNodeAffinity>,
 ) -> core::PersistentVolume {
     let spec = core::PersistentVolumeSpec {
         access_modes: Some(order.claim.spec.access_modes.clone()),
@@ -51,6 +53,7 @@ pub(super) fn build(
             capacity(volume, &prepared.request),
         )])),
         csi: Some(source(settings, order, prepared, volume)),
+        node_affinity: affinity,
         persistent_volume_reclaim_policy: order.class.reclaim_policy.clone(),
         volume_mode: order.claim.spec.volume_mode.clone(),
         volume_attributes_class_name: settings.attributes_class(&order.claim).map(str::to_owned),

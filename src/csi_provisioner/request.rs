@@ -22,6 +22,7 @@ use super::{
     keys::SecretKind,
     parameters,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
+    topology::Topology,
 };
 
 /// A request, and what of the class goes into the PersistentVolume afterwards.
@@ -56,9 +57,13 @@ pub(super) struct SecretReferences {
 pub(super) async fn prepare(
     client: &Client,
     settings: &Settings,
-    order: &Order,
+    topology: Option<&Topology>,
+    order: &mut Order,
 ) -> Result<Prepared, NotAsked> {
     let mut prepared = draft(settings, order)?;
+    if let Some(topology) = topology {
+        prepared.request.accessibility_requirements = topology.decide(order).await?;
+    }
     for (old, new) in parameters::deprecated(&order.class.parameters) {
         tracing::warn!(
             class = order.class.name(),

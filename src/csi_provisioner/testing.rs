@@ -53,6 +53,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        topology: None,
     }
 }
 
@@ -66,7 +67,7 @@ fn merge(into: &mut Value, from: &Value) {
 pub(super) fn refusal(outcome: NotAsked) -> String {
     match outcome {
         NotAsked::Failed(failure) => failure.to_string(),
-        other @ NotAsked::Ignored { .. } => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

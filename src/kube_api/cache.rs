@@ -91,9 +91,19 @@ impl<T> Cache<T> {
     /// The list is whole: gives what was kept and is not in it, which has vanished meanwhile.
     #[must_use]
     pub fn complete(&mut self) -> Vec<T> {
+        self.complete_by_key().into_iter().map(|(_, item)| item).collect()
+    }
+
+    /// The same with the keys, for callers that do not keep them.
+    #[must_use]
+    pub fn complete_by_key(&mut self) -> Vec<(Box<str>, T)> {
         let vanished = self.entries.iter().filter(|(_, entry)| entry.generation != self.generation);
         let vanished: Vec<Box<str>> = vanished.map(|(key, _)| key.clone()).collect();
-        vanished.iter().filter_map(|key| self.entries.remove(key)).map(|entry| entry.item).collect()
+        vanished
+            .into_iter()
+            .filter_map(|key| Some((self.entries.remove(&key)?.item, key)))
+            .map(|(item, key)| (key, item))
+            .collect()
     }
 
     /// What is kept of the object `key`.

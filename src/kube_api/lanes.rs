@@ -6,6 +6,7 @@
 //! |---|---|---|---|---|
 //! | `leases` | no | no | any number | the Lease, which must be renewed whatever else goes on |
 //! | `objects` | writes | where a rate is given | bounded | claims, volumes and all other reads and writes |
+//! | `capacity` | writes | its own, unless switched off | bounded | CSIStorageCapacity objects, of which there may be many |
 //! | `reviews` | no | no | any number | questions about our own rights |
 //! | `events` | no | its own, of the same numbers | one | events, which may be late |
 //!
@@ -35,6 +36,8 @@ use crate::{
 pub struct LaneSettings {
     /// The rate of requests that are no watches; none means unlimited.
     pub qps: Option<RateLimit>,
+    /// The same for CSIStorageCapacity objects.
+    pub capacity_qps: Option<RateLimit>,
     /// How long an answer may take.
     pub deadline: Duration,
     /// How many writes of objects may be under way at once.
@@ -44,7 +47,7 @@ pub struct LaneSettings {
 impl Default for LaneSettings {
     /// No rate, half a minute, 32 writes.
     fn default() -> Self {
-        Self { qps: None, deadline: Duration::from_secs(30), max_writes: 32 }
+        Self { qps: None, capacity_qps: None, deadline: Duration::from_secs(30), max_writes: 32 }
     }
 }
 
@@ -55,8 +58,10 @@ pub struct Lanes {
     pub leases: Client,
     /// For questions about our own rights.
     pub reviews: Client,
-    /// For everything that is neither Lease, review nor event.
+    /// For everything that is neither Lease, CSIStorageCapacity, review nor event.
     pub objects: Client,
+    /// For CSIStorageCapacity objects.
+    pub capacity: Client,
     /// For events.
     pub events: Client,
 }
@@ -70,7 +75,7 @@ struct Rules {
 }
 
 impl Lanes {
-    /// Lanes on `transport`; no write leaves on `objects` while `gate` is shut.
+    /// Lanes on `transport`; no write leaves on `objects` or `capacity` while `gate` is shut.
     pub fn new(
         transport: Transport,
         settings: LaneSettings,
@@ -83,12 +88,17 @@ impl Lanes {
             leases: common.lane(Rules::default()),
             reviews: common.lane(Rules::default()),
             objects: common.lane(Rules {
-                throttle: common.bucket(),
+                throttle: common.bucket(common.settings.qps),
+                in_flight: Some(InFlight::new(common.settings.max_writes)),
+                gate: Some(Gated(gate.clone())),
+            }),
+            capacity: common.lane(Rules {
+                throttle: common.bucket(common.settings.capacity_qps),
                 in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate)),
             }),
             events: common.lane(Rules {
-                throttle: common.bucket(),
+                throttle: common.bucket(common.settings.qps),
                 in_flight: Some(InFlight::new(1)),
                 gate: None,
             }),
@@ -106,8 +116,8 @@ struct Common {
 
 impl Common {
     /// A bucket of a lane's own, where there is a rate.
-    fn bucket(&self) -> Option<Throttle> {
-        self.settings.qps.map(|qps| Throttle::new(qps, Some(self.metrics.clone())))
+    fn bucket(&self, rate: Option<RateLimit>) -> Option<Throttle> {
+        rate.map(|qps| Throttle::new(qps, Some(self.metrics.clone())))
     }
 
     /// Puts the rules before the transport, the innermost first.
@@ -173,7 +183,8 @@ mod tests {
     }
 
     fn slow_rate() -> LaneSettings {
-        LaneSettings { qps: Some(RateLimit { qps: 0.1, burst: 1 }), ..LaneSettings::default() }
+        let rate = Some(RateLimit { qps: 0.1, burst: 1 });
+        LaneSettings { qps: rate, capacity_qps: rate, ..LaneSettings::default() }
     }
 
     #[tokio::test(start_paused = true)]
@@ -182,6 +193,8 @@ mod tests {
         gate.close();
         let error = write(&lanes.objects).await.unwrap_err();
         assert!(matches!(error, ApiError::GateShut(_)) && !error.is_unclear());
+        assert!(server.seen().is_empty());
+        assert!(matches!(write(&lanes.capacity).await, Err(ApiError::GateShut(_))));
         assert!(server.seen().is_empty());
         assert!(read(&lanes.objects).await.is_ok());
         assert!(write(&lanes.leases).await.is_ok());
@@ -218,13 +231,25 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn each_lane_waits_for_itself_only() {
         let House { server, lanes, .. } = house(slow_rate(), |_| object());
-        for lane in [&lanes.objects, &lanes.events, &lanes.leases, &lanes.leases] {
+        for lane in [&lanes.objects, &lanes.events, &lanes.capacity, &lanes.leases, &lanes.leases] {
             write(lane).await.unwrap();
         }
-        assert_eq!(server.times(), [0, 0, 0, 0]);
-        write(&lanes.events).await.unwrap();
+        assert_eq!(server.times(), [0, 0, 0, 0, 0]);
+        let (events, capacity) = tokio::join!(write(&lanes.events), write(&lanes.capacity));
+        assert!(events.is_ok() && capacity.is_ok());
         read(&lanes.objects).await.unwrap();
-        assert_eq!(server.times()[4..], [10, 10]);
+        assert_eq!(server.times()[5..], [10, 10, 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_of_capacity_objects_is_theirs_alone() {
+        let rate = Some(RateLimit { qps: 0.1, burst: 1 });
+        let settings = LaneSettings { capacity_qps: rate, ..LaneSettings::default() };
+        let House { server, lanes, .. } = house(settings, |_| object());
+        for lane in [&lanes.capacity, &lanes.objects, &lanes.objects, &lanes.capacity] {
+            write(lane).await.unwrap();
+        }
+        assert_eq!(server.times(), [0, 0, 0, 10]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -59,6 +59,22 @@ pub enum Sighting<V> {
     },
 }
 
+impl<V> Sighting<V> {
+    /// The same of another view of the object.
+    pub fn map<W>(self, view: impl FnOnce(V) -> W) -> Sighting<W> {
+        match self {
+            Self::Restarted => Sighting::Restarted,
+            Self::Listed(object) => Sighting::Listed(view(object)),
+            Self::Complete => Sighting::Complete,
+            Self::Applied(object) => Sighting::Applied(view(object)),
+            Self::Deleted(object) => Sighting::Deleted(view(object)),
+            Self::Unreadable { namespace, name, uid } => {
+                Sighting::Unreadable { namespace, name, uid }
+            }
+        }
+    }
+}
+
 /// Who is shown things. Called one at a time, in order.
 pub trait Observer<V>: Send {
     /// Takes in one sighting; must not block.

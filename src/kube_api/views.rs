@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     ByteString,
+    api::core::v1::VolumeNodeAffinity,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::{
@@ -210,6 +211,8 @@ pub struct VolumeSpec {
     pub claim_ref: Option<ClaimReference>,
     /// The CSI driver's part; absent for volumes of other kinds.
     pub csi: Option<CsiSource>,
+    /// Which nodes can reach the volume; all where there is none.
+    pub node_affinity: Option<VolumeNodeAffinity>,
     /// `Delete`, `Retain` or `Recycle`.
     pub persistent_volume_reclaim_policy: String,
     /// The class by name.
@@ -311,6 +314,39 @@ pub struct VolumeAttachmentSource {
 }
 
 view! {
+    /// A Node: only its labels are read.
+    Node: Cluster "" "v1" "Node" "nodes" {}
+}
+
+view! {
+    /// A CSINode: what the CSI drivers on a node have registered there.
+    CsiNode: Cluster "storage.k8s.io" "v1" "CSINode" "csinodes" {
+        /// The drivers.
+        spec: CsiNodeSpec,
+    }
+}
+
+/// What is registered on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct CsiNodeSpec {
+    /// The drivers. The API requires the list, and servers write an empty one as null.
+    #[serde(deserialize_with = "null_as_empty")]
+    pub drivers: Vec<CsiNodeDriver>,
+}
+
+/// One driver on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiNodeDriver {
+    /// The driver's name.
+    pub name: String,
+    /// The labels of the Node that tell where it is, for this driver. Null for a driver without.
+    #[serde(deserialize_with = "null_as_empty")]
+    pub topology_keys: Vec<String>,
+}
+
+view! {
     /// A Secret. Its values can't be printed.
     Secret: Namespaced "" "v1" "Secret" "secrets" {
         /// Values by key.
@@ -346,6 +382,44 @@ view! {
     }
 }
 
+view! {
+    /// A CSIStorageCapacity, as all supported servers but the oldest serve it.
+    StorageCapacity: Namespaced "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+view! {
+    /// A CSIStorageCapacity, as Kubernetes 1.21 to 1.23 serve it.
+    StorageCapacityBeta: Namespaced "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+/// Which objects are meant, by their labels.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels that they must have.
+    pub match_labels: BTreeMap<String, String>,
+    /// What else must hold of their labels; only whether there is such matters here.
+    pub match_expressions: Vec<serde_json::Value>,
+}
+
 /// An object of whatever kind.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -353,6 +427,15 @@ pub(super) struct AnyObject {
     /// As in every view.
     #[serde(deserialize_with = "slim_metadata")]
     pub(super) metadata: ObjectMeta,
+}
+
+/// Reads a list that Go writes as null when it is empty and not left out.
+fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Reads of an object's metadata only what this program uses.
@@ -389,6 +472,8 @@ fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMet
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -423,6 +508,24 @@ mod tests {
                 && !printed.contains("115, 51"),
             "{printed}"
         );
+    }
+
+    #[test]
+    fn a_csi_node_without_drivers_or_keys_is_read_whichever_way_it_is_written() {
+        for spec in [json!({"drivers": null}), json!({"drivers": []}), json!({})] {
+            let node: CsiNode =
+                serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert!(node.spec.drivers.is_empty());
+        }
+        for driver in
+            [json!({"name": "d", "topologyKeys": null}), json!({"name": "d", "nodeID": "n"})]
+        {
+            let spec = json!({"drivers": [driver]});
+            let node: CsiNode =
+                serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert_eq!(node.spec.drivers[0].name, "d");
+            assert!(node.spec.drivers[0].topology_keys.is_empty());
+        }
     }
 
     #[test]

@@ -8,10 +8,12 @@
 //! cluster holds. Leaves serving it to `http`; docs/metrics.md describes each one.
 
 mod api;
+mod capacity;
 mod controller;
 mod csi;
 mod families;
 mod leader;
+mod node;
 mod pace;
 mod process;
 mod scrapes;
@@ -26,10 +28,12 @@ use prometheus::Error;
 use self::families::Families;
 pub use self::{
     api::{ApiMetrics, MissingPermission, WaitReason},
+    capacity::CapacityMetrics,
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::Definition,
     leader::LeaderMetrics,
+    node::NodeMetrics,
     pace::{PaceMetrics, PacesMetrics},
     scrapes::ScrapeMetrics,
     workqueue::{QueueMetrics, WorkqueueMetrics},
@@ -51,6 +55,8 @@ pub struct Metrics {
     pub pace: PacesMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
+    /// How the nodes share claims.
+    pub node: NodeMetrics,
     /// Requests to the API server, and events.
     pub api: ApiMetrics,
 }
@@ -58,7 +64,8 @@ pub struct Metrics {
 type Refresher = Box<dyn Fn() + Send + Sync>;
 
 impl Metrics {
-    /// A registry of its own with every family but those of [`Metrics::serve`].
+    /// A registry of its own with every family but those of [`Metrics::serve`] and
+    /// [`Metrics::capacity`].
     ///
     /// # Errors
     /// When two families share a name, which is a bug the tests show.
@@ -71,6 +78,7 @@ impl Metrics {
             workqueue: WorkqueueMetrics::new(&families)?,
             pace: PacesMetrics::new(&families)?,
             leader: LeaderMetrics::new(&families)?,
+            node: NodeMetrics::new(&families)?,
             api: ApiMetrics::new(&families)?,
             families,
         })
@@ -84,6 +92,14 @@ impl Metrics {
     pub fn serve(&self) -> Result<ScrapeMetrics, Error> {
         process::register(&self.families)?;
         ScrapeMetrics::new(&self.families)
+    }
+
+    /// Adds what only a process that publishes storage capacity has.
+    ///
+    /// # Errors
+    /// As of [`Metrics::new`]; also when called twice.
+    pub fn capacity(&self) -> Result<CapacityMetrics, Error> {
+        CapacityMetrics::new(&self.families)
     }
 
     /// Has `refresh` called before each scrape, for gauges that are read off what they measure

@@ -12,6 +12,8 @@ pub enum Feature {
     Provisioning,
     /// Drivers that attach volumes (`PUBLISH_UNPUBLISH_VOLUME`).
     Attachments,
+    /// Drivers that know of places (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), where the feature gate is on.
+    Topology,
     /// `--leader-election`.
     LeaderElection,
     /// StorageClasses that name secrets for the driver.
@@ -83,7 +85,7 @@ const fn need(
 
 use Feature::{
     Attachments, CapacityOwner, CapacityOwnersOwner, LeaderElection, Provisioning, Secrets,
-    VolumeAttributesClass,
+    Topology, VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";
@@ -108,6 +110,11 @@ pub const NEEDS: &[Need] = &[
     need(Provisioning, "", "events", "patch", "counts repetitions of an event"),
     need(Attachments, STORAGE, "volumeattachments", "list", "what is attached is not deleted; on servers without streamed lists"),
     need(Attachments, STORAGE, "volumeattachments", "watch", "what is attached is not deleted"),
+    need(Topology, STORAGE, "csinodes", "list", "where is the driver, and what are its topology keys? On servers without streamed lists"),
+    need(Topology, STORAGE, "csinodes", "watch", "where is the driver, and what are its topology keys?"),
+    need(Topology, "", "nodes", "list", "where are the nodes? On servers without streamed lists"),
+    need(Topology, "", "nodes", "watch", "where are the nodes?"),
+    need(Topology, "", "nodes", "get", "which labels does a selected node have that seems to lack some?"),
     need(LeaderElection, COORDINATION, "leases", "get", "who leads?"),
     need(LeaderElection, COORDINATION, "leases", "watch", "a standby takes over as soon as it may"),
     need(LeaderElection, COORDINATION, "leases", "create", "the first leader writes the Lease"),

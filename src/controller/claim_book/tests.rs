@@ -6,7 +6,12 @@ use crate::controller::provisioner::Failure;
 const DRIVER: &str = "d.example.com";
 
 fn book() -> ClaimBook {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    book_of(None)
+}
+
+fn book_of(node: Option<&str>) -> ClaimBook {
+    let node = node.map(str::to_owned);
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
     ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")))
 }
 
@@ -41,6 +46,7 @@ fn order(uid: &str) -> Order {
         class: Arc::default(),
         volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
+        topology: None,
     }
 }
 
@@ -108,7 +114,7 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
 
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
     book.start_working();
     book.observe(Sighting::Applied(claim("0a1b")));
@@ -268,7 +274,7 @@ fn claims_are_found_by_their_class() {
 
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
     book.observe(Sighting::Applied(claim("first")));
     book.observe(Sighting::Applied(claim("second")));
@@ -426,4 +432,72 @@ async fn our_own_mark_wakes_nobody() {
     assert!(book.observe(Sighting::Applied(marked("u", DRIVER))).is_empty());
     assert!(!book.standing("u").unwrap().open, "it says nothing new of the call");
     assert!(book.observe(Sighting::Applied(claim("u"))).is_empty());
+}
+
+/// The claim, with this node selected; marked, where `asked` names the node that was asked for it.
+fn on_node(uid: &str, selected: Option<&str>, asked: Option<&str>) -> Claim {
+    claim_with(uid, |claim| {
+        let annotations = &mut claim["metadata"]["annotations"];
+        if let Some(node) = selected {
+            annotations["volume.kubernetes.io/selected-node"] = json!(node);
+        }
+        if let Some(node) = asked {
+            let record = json!({"driver": DRIVER, "volume": format!("pvc-{uid}"), "node": node});
+            annotations[mark::RECORD] = json!(record.to_string());
+            claim["metadata"]["finalizers"] = json!([mark::FINALIZER]);
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_node_keeps_no_claims_of_others() {
+    let book = book_of(Some("n1"));
+    book.start_working();
+    book.observe(Sighting::Applied(on_node("others", Some("n2"), None)));
+    assert!(book.is_empty());
+    book.observe(Sighting::Applied(on_node("free", None, None)));
+    book.observe(Sighting::Applied(on_node("ours", Some("n1"), None)));
+    assert_eq!(book.all(), ["free", "ours"]);
+    book.observe(Sighting::Applied(on_node("free", Some("n2"), None)));
+    assert_eq!(book.all(), ["ours"], "another was faster");
+}
+
+#[tokio::test]
+async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
+    let book = book_of(Some("n1"));
+    book.start_working();
+    for uid in ["first-here", "first-there"] {
+        if uid == "first-here" {
+            book.observe(Sighting::Applied(on_node(uid, None, None)));
+        }
+        book.observe(Sighting::Applied(on_node(uid, Some("n2"), None)));
+        book.observe(Sighting::Applied(on_node(uid, Some("n1"), None)));
+        assert_eq!(book.glance(uid).unwrap().doubt, Doubt::Volume, "{uid}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_follows_its_own_open_calls_and_no_others() {
+    let book = book_of(Some("n1"));
+    book.start_working();
+    // Whatever was chosen since: the call is where it was made.
+    book.observe(Sighting::Applied(on_node("made-here", Some("n2"), Some("n1"))));
+    book.observe(Sighting::Applied(on_node("made-there", Some("n1"), Some("n2"))));
+    let open = |uid| book.standing(uid).unwrap().open;
+    assert!(open("made-here") && !open("made-there"));
+    assert_eq!(book.standing("made-here").unwrap().demand, Demand::Withdrawn);
+    let woken = book.observe(Sighting::Applied(on_node("made-there", Some("n1"), None)));
+    assert_eq!(woken, ["made-there"], "the other node's call is over");
+}
+
+#[tokio::test]
+async fn a_mark_without_a_node_is_the_selected_nodes() {
+    let book = book_of(Some("n1"));
+    book.start_working();
+    for (uid, selected, followed) in [("ours", Some("n1"), true), ("free", None, false)] {
+        let mut claim = on_node(uid, selected, None);
+        claim.metadata.finalizers = Some(vec![mark::FINALIZER.to_owned()]);
+        book.observe(Sighting::Applied(claim));
+        assert_eq!(book.standing(uid).unwrap().open, followed, "{uid}");
+    }
 }

@@ -5,7 +5,7 @@ use super::*;
 const DRIVER: &str = "d.example.com";
 
 fn identity() -> Identity {
-    Identity { driver: DRIVER.into(), in_tree: None }
+    Identity { driver: DRIVER.into(), in_tree: None, node: None }
 }
 
 fn claim(node: Option<&str>) -> Arc<Claim> {
@@ -79,10 +79,29 @@ fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
         class: class(DRIVER, "Immediate"),
         volume_name: Ok("pvc-u".into()),
         selected_node: Some("n".into()),
+        topology: None,
     };
     let open = Glance { demand: Demand::Withdrawn, order: Some(order), ..glance(claim(None)) };
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "provision");
+    }
+}
+
+#[test]
+fn a_claim_whose_call_is_open_on_another_node_waits_for_its_end() {
+    let on_node = Identity { node: Some("n1".into()), ..identity() };
+    for (asked, driver, waits) in
+        [("n2", DRIVER, true), ("n1", DRIVER, false), ("n2", "other.example.com", false)]
+    {
+        let mut marked = (*claim(Some("n1"))).clone();
+        marked.metadata.finalizers = Some(vec![mark::FINALIZER.to_owned()]);
+        let record = json!({"driver": driver, "node": asked}).to_string();
+        marked.metadata.annotations.get_or_insert_default().insert(mark::RECORD.to_owned(), record);
+        let here = glance(Arc::new(marked));
+        let class = class(DRIVER, "Immediate");
+        let plan = plan(&on_node, &here, Some(class.clone()));
+        assert_eq!(matches!(plan, Plan::Blocked(_)), waits, "{asked} {driver}: {plan:?}");
+        assert_eq!(planned(&here, Some(class)), "provision", "a central provisioner has no nodes");
     }
 }
 

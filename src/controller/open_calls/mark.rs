@@ -6,9 +6,12 @@
 use serde_json::{Map, Value, json};
 
 use super::record::Record;
-use crate::kube_api::{
-    Edit,
-    views::{Claim, View as _},
+use crate::{
+    controller::ownership::Identity,
+    kube_api::{
+        Edit,
+        views::{Claim, View as _},
+    },
 };
 
 /// On a claim while its CreateVolume may still be running and nobody has saved its outcome.
@@ -46,8 +49,8 @@ pub fn is_all_that_holds(claim: &Claim) -> bool {
 }
 
 /// Puts the mark on a claim that still waits for its volume; on one that is bound or being
-/// deleted it would come too late. Another driver's record stays.
-pub(super) fn put_on(claim: &mut Value, driver: &str, text: &str) -> Edit {
+/// deleted it would come too late. The record of another than `identity` stays.
+pub(super) fn put_on(claim: &mut Value, identity: &Identity, text: &str) -> Edit {
     let given = |pointer| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if !given("/metadata/deletionTimestamp").is_empty() || !given("/spec/volumeName").is_empty() {
         return Edit::Nothing;
@@ -56,7 +59,7 @@ pub(super) fn put_on(claim: &mut Value, driver: &str, text: &str) -> Edit {
         return Edit::Nothing;
     };
     let marked = add_finalizer(metadata);
-    let recorded = set_record(metadata, driver, text);
+    let recorded = set_record(metadata, identity, text);
     if marked || recorded { Edit::Write } else { Edit::Nothing }
 }
 
@@ -74,23 +77,29 @@ fn add_finalizer(metadata: &mut Map<String, Value>) -> bool {
     lacks
 }
 
-/// Writes the record, unless it stands there already or another driver's does; whether it did.
-fn set_record(metadata: &mut Map<String, Value>, driver: &str, text: &str) -> bool {
+/// Writes the record, unless it stands there already or another's does; whether it did.
+fn set_record(metadata: &mut Map<String, Value>, identity: &Identity, text: &str) -> bool {
     let annotations = metadata.entry("annotations").or_insert(Value::Null);
     if annotations.is_null() {
         *annotations = json!({});
     }
     let Some(annotations) = annotations.as_object_mut() else { return false };
     let written = annotations.get(RECORD).and_then(Value::as_str).unwrap_or_default();
-    let owner = Record::decode(written).driver;
-    if written == text || !(owner.is_empty() || owner == driver) {
+    if written == text || Record::decode(written).is_anothers(identity) {
         return false;
     }
     annotations.insert(RECORD.to_owned(), text.into());
     true
 }
 
-/// Takes the mark off.
+/// Takes the mark off, unless it is of another's call than that of `identity`.
+pub(super) fn take_off_own(claim: &mut Value, identity: &Identity) -> Edit {
+    let record = claim.pointer("/metadata/annotations").and_then(|it| it.get(RECORD)?.as_str());
+    let anothers = record.is_some_and(|text| Record::decode(text).is_anothers(identity));
+    if anothers { Edit::Nothing } else { take_off(claim) }
+}
+
+/// Takes the mark off, whoever's it is.
 pub(crate) fn take_off(claim: &mut Value) -> Edit {
     let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) else {
         return Edit::Nothing;
@@ -122,6 +131,10 @@ mod tests {
         serde_json::from_value(object.clone()).unwrap()
     }
 
+    fn identity(node: Option<&str>) -> Identity {
+        Identity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
+    }
+
     const TEXT: &str = r#"{"driver":"d"}"#;
 
     #[test]
@@ -132,9 +145,9 @@ mod tests {
             json!({"finalizers": ["kubernetes.io/pvc-protection"], "annotations": {"a": "b"}}),
         ] {
             let mut object = claim(&metadata, None);
-            assert_eq!(put_on(&mut object, "d", TEXT), Edit::Write, "{metadata}");
+            assert_eq!(put_on(&mut object, &identity(None), TEXT), Edit::Write, "{metadata}");
             assert_eq!(read(&view(&object)).unwrap().driver, "d");
-            assert_eq!(put_on(&mut object, "d", TEXT), Edit::Nothing, "again");
+            assert_eq!(put_on(&mut object, &identity(None), TEXT), Edit::Nothing, "again");
             assert_eq!(take_off(&mut object), Edit::Write);
             assert_eq!(take_off(&mut object), Edit::Nothing, "again");
             let (left, before) = (view(&object).metadata, view(&claim(&metadata, None)).metadata);
@@ -151,7 +164,10 @@ mod tests {
         let terminating = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         for mut object in [claim(&terminating, None), claim(&json!({}), Some("pv"))] {
             let before = object.clone();
-            assert_eq!((put_on(&mut object, "d", TEXT), object), (Edit::Nothing, before));
+            assert_eq!(
+                (put_on(&mut object, &identity(None), TEXT), object),
+                (Edit::Nothing, before)
+            );
         }
     }
 
@@ -167,7 +183,25 @@ mod tests {
             (r#"{"driver":"other"}"#, Edit::Nothing),
             (TEXT, Edit::Nothing),
         ] {
-            assert_eq!(put_on(&mut marked(record), "d", TEXT), edit, "{record}");
+            assert_eq!(put_on(&mut marked(record), &identity(None), TEXT), edit, "{record}");
+        }
+        for (node, edit) in [("n", Edit::Write), ("other", Edit::Nothing)] {
+            let mut written = marked(r#"{"driver":"d","node":"n"}"#);
+            assert_eq!(put_on(&mut written, &identity(Some(node)), TEXT), edit, "{node}");
+        }
+    }
+
+    #[test]
+    fn the_mark_of_another_nodes_call_is_left_to_it() {
+        for (record, edit) in [
+            (r#"{"driver":"d","node":"n"}"#, Edit::Write),
+            (r#"{"driver":"d"}"#, Edit::Write),
+            (r#"{"driver":"d","node":"other"}"#, Edit::Nothing),
+            (r#"{"driver":"other","node":"n"}"#, Edit::Nothing),
+        ] {
+            let metadata = json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}});
+            let taken = take_off_own(&mut claim(&metadata, None), &identity(Some("n")));
+            assert_eq!(taken, edit, "{record}");
         }
     }
 

@@ -27,6 +27,7 @@ use super::{
     claim_book::{ClaimBook, Standing},
     claim_state::Demand,
     events::{ClaimEvents, claim_key},
+    ownership::Identity,
     provisioner::Order,
 };
 use crate::{
@@ -109,7 +110,7 @@ pub struct OpenCalls {
     events: ClaimEvents,
     metrics: ControllerMetrics,
     clock: Arc<dyn Clock>,
-    driver: String,
+    identity: Identity,
     settings: Settings,
     /// Whether it was told that marks cannot be written.
     told: AtomicBool,
@@ -121,8 +122,8 @@ pub enum Unmarked {
     /// It is gone, bound or being deleted.
     #[error("the claim is gone, bound or being deleted")]
     Unwanted,
-    /// Another driver's open call is recorded on it.
-    #[error("the claim carries the record of an open call of another driver")]
+    /// Another's open call is recorded on it.
+    #[error("the claim carries the record of an open call of another driver or node")]
     Taken,
     /// The record would be too long.
     #[error("the record of the request is longer than {} bytes", record::MAX_BYTES)]
@@ -133,18 +134,18 @@ pub enum Unmarked {
 }
 
 impl OpenCalls {
-    /// Keeps the marks of the claims in `book` for `driver`.
+    /// Keeps the marks of the claims in `book` for the provisioner that `identity` names.
     pub fn new(
         client: Client,
         book: ClaimBook,
         events: ClaimEvents,
         metrics: ControllerMetrics,
         clock: Arc<dyn Clock>,
-        driver: String,
+        identity: Identity,
         settings: Settings,
     ) -> Self {
         let told = AtomicBool::new(false);
-        Self { client, book, events, metrics, clock, driver, settings, told }
+        Self { client, book, events, metrics, clock, identity, settings, told }
     }
 
     /// With `always`, marks the claim before it is asked for.
@@ -202,21 +203,24 @@ impl OpenCalls {
     }
 
     async fn put_on(&self, uid: &str, order: &Order) -> Result<(), Unmarked> {
-        let record = Record::of(order, &self.driver, self.clock.wall());
+        let record = Record::of(order, &self.identity.driver, self.clock.wall());
         if self.book.is_recorded(uid, &record) {
             return Ok(());
         }
         let text = record.encode().ok_or(Unmarked::TooLong)?;
         let claim = &order.claim;
         let name = Name::namespaced(claim.namespace(), claim.name()).map_err(ApiError::from)?;
-        let put_on = |object: &mut Value| mark::put_on(object, &self.driver, &text);
+        let put_on = |object: &mut Value| mark::put_on(object, &self.identity, &text);
         let live = match self.client.edit::<Claim>(name, uid, put_on).await? {
             Edited::Written(live) | Edited::Unchanged(live) => live,
             Edited::Gone => return Err(Unmarked::Unwanted),
         };
         match mark::read(&live) {
             _ if live.is_terminating() || !live.is_unbound() => Err(Unmarked::Unwanted),
-            Some(written) if written.driver == self.driver => {
+            Some(written)
+                if written.driver == self.identity.driver
+                    && !written.is_anothers(&self.identity) =>
+            {
                 self.book.marked(uid, Some(written));
                 Ok(())
             }
@@ -226,7 +230,10 @@ impl OpenCalls {
 
     async fn take_off(&self, uid: &str, claim: &Claim) -> bool {
         let written = match Name::namespaced(claim.namespace(), claim.name()) {
-            Ok(name) => self.client.edit::<Claim>(name, uid, mark::take_off).await,
+            Ok(name) => {
+                let take_off = |object: &mut Value| mark::take_off_own(object, &self.identity);
+                self.client.edit::<Claim>(name, uid, take_off).await
+            }
             Err(error) => Err(error.into()),
         };
         match written {

@@ -9,12 +9,13 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     controller::{
-        ownership,
+        ownership::{self, Identity},
         provisioner::{Failure, Order},
+        topology::{Pinned, Recorded},
     },
     kube_api::views::{Claim, StorageClass, View as _},
 };
@@ -49,6 +50,9 @@ pub struct Record {
     /// Whether the class said that volumes are kept (safety rule 9).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
+    /// Where the volume is asked to be, for drivers that know of places.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
+    pub topology: Option<Recorded>,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -60,16 +64,21 @@ pub struct Record {
 impl Record {
     /// The record of `order`, asked of `driver`.
     pub fn of(order: &Order, driver: &str, now: jiff::Timestamp) -> Self {
-        Self {
+        let mut record = Self {
             driver: driver.to_owned(),
             volume: order.volume_name.clone().unwrap_or_default(),
             node: order.selected_node.clone(),
             class: order.class.name().to_owned(),
             class_uid: order.class.uid().to_owned(),
             retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
+            topology: order.topology.as_ref().map(Pinned::record),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        if record.encode().is_none() {
+            record.topology = record.topology.map(Recorded::shortened);
         }
+        record
     }
 
     /// The record as it is written; `None` where it would be too long.
@@ -91,10 +100,26 @@ impl Record {
         undated(self) == undated(other)
     }
 
+    /// Whether another than `identity` made the request and follows it: another driver's
+    /// provisioner, or that of another node.
+    pub fn is_anothers(&self, identity: &Identity) -> bool {
+        let other_node = |node: &String| identity.node.as_ref().is_some_and(|own| own != node);
+        let other_driver = !self.driver.is_empty() && self.driver != identity.driver;
+        other_driver || self.node.as_ref().is_some_and(other_node)
+    }
+
     /// The volume's name, where it can only be that of the claim with this UID.
     pub fn volume_of(&self, uid: &str) -> Option<&str> {
         Some(self.volume.as_str()).filter(|name| is_made_of(name, uid))
     }
+}
+
+/// Reads a part of a record; one that says nothing readable is none.
+fn readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(T::deserialize(value).ok())
 }
 
 /// Whether the name ends in a dash and the UID, or enough of its digits: a name of our making,
@@ -134,6 +159,7 @@ pub fn reopen(
         selected_node: ownership::selected_node(claim).map(str::to_owned),
         volume_name,
         class,
+        topology: None,
     };
     let now = order.volume_name.as_deref().unwrap_or_default();
     let Some(name) =
@@ -144,6 +170,7 @@ pub fn reopen(
     };
     order.volume_name = Ok(name.to_owned());
     order.selected_node.clone_from(&record.node);
+    order.topology = record.topology.clone().map(Recorded::pinned);
     // A class that was made again just as it was serves as well.
     let same_class = record.class_uid.is_empty()
         || record.class_uid == order.class.uid()
@@ -173,19 +200,19 @@ fn digest(order: &Order) -> String {
         digest.text(key);
         digest.text(value);
     }
-    format!("{:016x}", digest.0)
+    digest.finish()
 }
 
 /// FNV-1a over texts, each with its length: the same in every release, unlike the standard
 /// library's hashes.
-struct Fnv(u64);
+pub(in crate::controller) struct Fnv(u64);
 
 impl Fnv {
-    fn new() -> Self {
+    pub(in crate::controller) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    fn text(&mut self, text: &str) {
+    pub(in crate::controller) fn text(&mut self, text: &str) {
         let length = (text.len() as u64).to_le_bytes();
         for byte in length.into_iter().chain(text.bytes()) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -197,6 +224,10 @@ impl Fnv {
             self.text(text);
         }
     }
+
+    pub(in crate::controller) fn finish(&self) -> String {
+        format!("{:016x}", self.0)
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +235,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::controller::topology::Requirement;
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -223,6 +255,7 @@ mod tests {
             class: class("class-1", "hdd"),
             volume_name: Ok(format!("old-{UID}")),
             selected_node: Some("node-1".into()),
+            topology: None,
         }
     }
 
@@ -284,6 +317,26 @@ mod tests {
             (now(), None),
             "another claim's"
         );
+    }
+
+    fn zones(count: usize) -> Pinned {
+        let zone = |n| [("topology.example.com/zone".to_owned(), format!("zone-{n}"))].into();
+        Pinned::Asked(Requirement::new((0..count).map(zone).collect(), 1))
+    }
+
+    #[test]
+    fn where_the_volume_is_asked_to_be_is_recorded_in_full_or_in_short() {
+        for (pin, in_full) in [(zones(3), true), (Pinned::Asked(None), true), (zones(2000), false)]
+        {
+            let asked = Order { topology: Some(pin.clone()), ..order() };
+            let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
+            let read = Record::decode(&record.encode().unwrap());
+            assert_eq!(read, record);
+            let class = Some(class("class-1", "hdd"));
+            let again = reopen(&read, &claim(), class, Ok("n".into())).unwrap().topology.unwrap();
+            let Pinned::Asked(requirement) = &pin else { unreachable!() };
+            assert!(again.holds(requirement.as_ref()) && (again == pin) == in_full);
+        }
     }
 
     #[test]
@@ -352,7 +405,7 @@ mod tests {
             retain: bool,
         ) {
             let [driver, volume, class, class_uid, digest, since] = texts.try_into().unwrap();
-            let record = Record { driver, volume, node, class, class_uid, retain, digest, since };
+            let record = Record { driver, volume, node, class, class_uid, retain, topology: None, digest, since };
             let text = record.encode().unwrap();
             proptest::prop_assert!(!text.contains('\n'));
             proptest::prop_assert_eq!(Record::decode(&text), record);

@@ -5,9 +5,9 @@ use super::*;
 const DRIVER: &str = "d.example.com";
 
 fn books() -> (VolumeBook, ClaimBook) {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None };
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")));
-    (VolumeBook::new(identity, claims.clone()), claims)
+    (VolumeBook::new(identity, claims.clone(), |volume| volume.name() != "elsewhere"), claims)
 }
 
 fn volume(name: &str, phase: &str, driver: &str) -> Volume {
@@ -35,6 +35,21 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
     assert_eq!(book.all(), ["pv"]);
     assert_eq!(book.observe(Sighting::Applied(volume("pv", "Available", DRIVER))), Wake::default());
     assert_eq!(book.len(), (0, 0), "left, though not deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_volume_out_of_reach_only_the_finalizer_comes_off() {
+    let (book, _) = books();
+    assert_eq!(book.observe(Sighting::Applied(released("elsewhere"))), Wake::default());
+    assert_eq!(
+        book.observe(Sighting::Applied(volume("elsewhere", "Bound", DRIVER))),
+        Wake::default()
+    );
+    assert_eq!(book.len(), (0, 0));
+    let mut kept = volume("elsewhere", "Bound", DRIVER);
+    kept.spec.persistent_volume_reclaim_policy = "Retain".into();
+    kept.metadata.finalizers = Some(vec![super::super::finalizers::PROTECTION.to_owned()]);
+    assert_eq!(book.observe(Sighting::Applied(kept)).volumes, ["elsewhere"]);
 }
 
 #[tokio::test(start_paused = true)]

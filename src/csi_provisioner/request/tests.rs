@@ -29,7 +29,7 @@ fn server() -> Server {
 }
 
 async fn prepared(settings: &Settings, spec: &Value, class: &Value) -> Result<Prepared, String> {
-    prepare(&client(&server()), settings, &order(spec, class)).await.map_err(refusal)
+    prepare(&client(&server()), settings, None, &mut order(spec, class)).await.map_err(refusal)
 }
 
 const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";

@@ -1,0 +1,187 @@
+//! The objects at the API server, in whichever version it serves them.
+//!
+//! Owns the version and the requests. Promises that a change is written only onto the version it
+//! was made for, that a deletion hits that very object, and that a PATCH which is not granted
+//! becomes a GET and a PUT. Leaves what to write to `object`, and when to the publisher.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use super::{
+    Destination,
+    names::Names,
+    object::{Correction, Object, Shown},
+};
+use crate::{
+    kube_api::{
+        ApiError, Client, Edit, Edited, Name, Observer, Patch, Reflector, Scope, Sighting, View,
+        reflector,
+        views::{StorageCapacity, StorageCapacityBeta},
+    },
+    metrics::Metrics,
+    runtime::{Random, Tasks},
+};
+
+/// The versions of the kind that this program knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// Kubernetes 1.24 and later.
+    V1,
+    /// Kubernetes 1.21 to 1.23.
+    V1beta1,
+}
+
+impl Version {
+    /// The newest one that the server serves.
+    pub(super) async fn find(client: &Client) -> Result<Option<Self>, ApiError> {
+        if client.serves::<StorageCapacity>().await? {
+            return Ok(Some(Self::V1));
+        }
+        let beta = client.serves::<StorageCapacityBeta>().await?;
+        Ok(beta.then_some(Self::V1beta1))
+    }
+
+    /// As in `apiVersion`, without the group.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::V1 => "v1",
+            Self::V1beta1 => "v1beta1",
+        }
+    }
+}
+
+/// Reads and writes our objects.
+#[derive(Debug)]
+pub(super) struct Store {
+    client: Client,
+    version: Version,
+    namespace: String,
+    scope: Scope,
+    names: Names,
+    /// PATCH was refused for want of rights: the original needs none to PATCH.
+    patch_refused: AtomicBool,
+}
+
+/// Runs the statement with the view `$view` of the store's version.
+macro_rules! by_version {
+    ($version:expr, $view:ident => $with:expr) => {
+        match $version {
+            Version::V1 => {
+                type $view = StorageCapacity;
+                $with
+            }
+            Version::V1beta1 => {
+                type $view = StorageCapacityBeta;
+                $with
+            }
+        }
+    };
+}
+
+impl Store {
+    pub(super) fn new(client: Client, destination: &Destination, names: Names) -> Self {
+        Self {
+            client,
+            version: destination.version,
+            namespace: destination.namespace.clone(),
+            scope: destination.scope.clone(),
+            names,
+            patch_refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Creates an object.
+    pub(super) async fn create(&self, body: &serde_json::Value) -> Result<Object, ApiError> {
+        let namespace = Some(&*self.namespace);
+        by_version!(self.version, V => self.client.create::<V>(namespace, body).await.map(keep))
+    }
+
+    /// The object of that name; none where it is somebody else's.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<Object>, ApiError> {
+        let name = Name::namespaced(&self.namespace, name)?;
+        let shown: Shown =
+            by_version!(self.version, V => self.client.get::<V>(name).await.map(Into::into))?;
+        Ok(shown.is_ours(&self.names).then(|| shown.keep()))
+    }
+
+    /// Corrects an object that is still as it was seen; none where it is gone.
+    pub(super) async fn correct(
+        &self,
+        object: &Object,
+        correction: &Correction,
+    ) -> Result<Option<Object>, ApiError> {
+        if !self.patch_refused.load(Ordering::Relaxed) {
+            match self.patch(object, correction).await {
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_forbidden() => {
+                    self.patch_refused.store(true, Ordering::Relaxed);
+                }
+                outcome => return outcome.map(Some),
+            }
+        }
+        let put = self.put(object, correction).await;
+        if put.as_ref().is_err_and(ApiError::is_forbidden) {
+            // Neither is granted: whichever comes first is taken.
+            self.patch_refused.store(false, Ordering::Relaxed);
+        }
+        put
+    }
+
+    async fn patch(&self, object: &Object, correction: &Correction) -> Result<Object, ApiError> {
+        let name = Name::namespaced(&self.namespace, &object.name)?;
+        let patch = Patch::Merge(correction.patch(object));
+        by_version!(self.version, V => self.client.patch::<V>(name, &patch).await.map(keep))
+    }
+
+    async fn put(
+        &self,
+        object: &Object,
+        correction: &Correction,
+    ) -> Result<Option<Object>, ApiError> {
+        let name = Name::namespaced(&self.namespace, &object.name)?;
+        let edit = |raw: &mut serde_json::Value| {
+            correction.write(raw);
+            Edit::Write
+        };
+        by_version!(self.version, V => match self.client.edit::<V>(name, &object.uid, edit).await? {
+            Edited::Written(object) | Edited::Unchanged(object) => Ok(Some(keep(object))),
+            Edited::Gone => Ok(None),
+        })
+    }
+
+    /// Deletes this very object.
+    pub(super) async fn delete(&self, object: &Object) -> Result<(), ApiError> {
+        let name = Name::namespaced(&self.namespace, &object.name)?;
+        let uid = Some(object.uid.as_str());
+        by_version!(self.version, V => self.client.delete::<V>(name, uid).await)
+    }
+
+    /// Watches our objects, for ever.
+    pub(super) fn watch(
+        &self,
+        tasks: &Tasks,
+        random: Arc<dyn Random>,
+        metrics: &Metrics,
+        observe: impl FnMut(Sighting<Shown>) + Send + 'static,
+    ) {
+        let scope = self.scope.clone().labelled(&self.names.selector());
+        let settings = reflector::Settings::default();
+        by_version!(self.version, V => {
+            let reflector = Reflector::<V>::new(&self.client, scope, settings, random, metrics);
+            tasks.vital("watch of CSIStorageCapacities", reflector.run(showing(observe)));
+        });
+    }
+}
+
+fn keep(object: impl Into<Shown>) -> Object {
+    object.into().keep()
+}
+
+/// An observer of either version.
+fn showing<V: View + Into<Shown>>(
+    mut observe: impl FnMut(Sighting<Shown>) + Send,
+) -> impl Observer<V> {
+    move |sighting: Sighting<V>| observe(sighting.map(Into::into))
+}

@@ -1,0 +1,134 @@
+//! How long each node waits before it tries to become a claim's owner.
+//!
+//! Owns the delays (reference 7: they keep hundreds of nodes from trying at once) and who waits
+//! until when. A bid outlives looks at its claim: a claim that changes meanwhile waits no longer
+//! and no less. Pure but for its lock.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// The shortest and the longest wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Delays {
+    /// `--node-deployment-base-delay`.
+    pub(super) base: Duration,
+    /// `--node-deployment-max-delay`.
+    pub(super) max: Duration,
+}
+
+/// What one claim has cost so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bid {
+    /// How often it was tried.
+    tries: u32,
+    /// When it is tried again; not decided yet when none.
+    due: Option<Instant>,
+}
+
+/// Every claim that this node may try to own, by UID.
+#[derive(Debug)]
+pub(super) struct Bids {
+    delays: Delays,
+    claims: Mutex<BTreeMap<String, Bid>>,
+}
+
+impl Delays {
+    /// The wait before the try after `tries` others, for a random `unit` below 1: doubles each
+    /// time up to the longest, less a random part of the shortest. So the first tries of all nodes
+    /// are spread over the shortest wait.
+    fn after(self, tries: u32, unit: f64) -> Duration {
+        let grown = self.base.saturating_mul(2_u32.saturating_pow(tries)).min(self.max);
+        grown.saturating_sub(self.base.mul_f64(unit))
+    }
+}
+
+impl Bids {
+    pub(super) fn new(delays: Delays) -> Self {
+        Self { delays, claims: Mutex::default() }
+    }
+
+    /// How long the claim has still to wait for its try, which begins to wait now where it does not
+    /// yet; `unit` is random.
+    pub(super) fn wait(&self, uid: &str, unit: f64) -> Duration {
+        let mut claims = self.claims.lock();
+        let bid = claims.entry(uid.to_owned()).or_default();
+        let delay = self.delays.after(bid.tries, unit);
+        let due = *bid.due.get_or_insert_with(|| Instant::now() + delay);
+        due.saturating_duration_since(Instant::now())
+    }
+
+    /// The try came to nothing: the next wait is longer.
+    pub(super) fn tried(&self, uid: &str) {
+        if let Some(bid) = self.claims.lock().get_mut(uid) {
+            *bid = Bid { tries: bid.tries.saturating_add(1), due: None };
+        }
+    }
+
+    /// The claim is decided, or gone: should it come again, the waits begin anew.
+    pub(super) fn forget(&self, uid: &str) {
+        self.claims.lock().remove(uid);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.claims.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn seconds(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    const DEFAULT: Delays = Delays { base: Duration::from_secs(20), max: Duration::from_secs(60) };
+
+    #[test]
+    fn waits_double_up_to_the_longest_less_a_part_of_the_shortest() {
+        for (tries, longest) in [(0, 20), (1, 40), (2, 60), (3, 60), (200, 60)] {
+            assert_eq!(DEFAULT.after(tries, 0.0), seconds(longest));
+            assert_eq!(DEFAULT.after(tries, 0.5), seconds(longest - 10));
+        }
+        let short = Delays { base: seconds(20), max: seconds(5) };
+        assert_eq!(short.after(0, 0.9), Duration::ZERO, "never before now");
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_is_out_of_bounds(base in 0..=u64::MAX, max in 0..=u64::MAX, tries in 0..=u32::MAX, unit in 0.0..1.0) {
+            let delays = Delays { base: Duration::from_millis(base), max: Duration::from_millis(max) };
+            prop_assert!(delays.after(tries, unit) <= delays.max);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bid_waits_once_however_often_it_is_looked_at() {
+        let bids = Bids::new(DEFAULT);
+        assert_eq!(bids.wait("u", 0.5), seconds(10));
+        sleep(seconds(4)).await;
+        assert_eq!(bids.wait("u", 0.0), seconds(6));
+        sleep(seconds(60)).await;
+        assert_eq!(bids.wait("u", 0.0), Duration::ZERO);
+        bids.tried("u");
+        assert_eq!(bids.wait("u", 0.0), seconds(40));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_decided_claim_leaves_nothing_behind_and_begins_anew() {
+        let bids = Bids::new(DEFAULT);
+        bids.wait("u", 0.0);
+        bids.tried("u");
+        bids.forget("u");
+        assert_eq!(bids.len(), 0);
+        bids.tried("u");
+        assert_eq!(bids.len(), 0, "nobody bids for it");
+        assert_eq!(bids.wait("u", 0.0), seconds(20));
+    }
+}

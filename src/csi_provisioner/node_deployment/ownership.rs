@@ -1,0 +1,162 @@
+//! Whose a claim is among the nodes: decided by its selected node, its class and its version.
+//!
+//! Owns the decision before a try ([`standing`]) and the edit that makes a claim this node's
+//! ([`choose`]), which is judged on the very object that is put back (safety rule 11). Pure.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    controller::ownership::SELECTED_NODE,
+    kube_api::{
+        Edit,
+        views::{Claim, StorageClass, View as _},
+    },
+};
+
+/// How a claim stands to this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is this node's.
+    Ours,
+    /// It is another node's, or waits for the scheduler, or nobody on nodes takes it.
+    Others,
+    /// Any node may take it.
+    Free,
+}
+
+/// What became of a try to own a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// The claim is this node's; its next event says so.
+    Own,
+    /// Another node was faster.
+    Another(String),
+    /// The claim has changed since it was judged.
+    Changed,
+    /// It is gone, or going, or has its volume.
+    Gone,
+}
+
+/// How `claim` of `class` stands to `node`, which takes claims with immediate binding where
+/// `immediate` says so. Only the present name of the annotation counts, and a class without a
+/// binding mode counts as none of immediate binding, as in the original.
+pub(super) fn standing(
+    node: &str,
+    immediate: bool,
+    claim: &Claim,
+    class: &StorageClass,
+) -> Standing {
+    match claim.annotation(SELECTED_NODE).unwrap_or_default() {
+        "" if immediate && class.volume_binding_mode.as_deref() == Some("Immediate") => {
+            Standing::Free
+        }
+        selected if selected == node => Standing::Ours,
+        _ => Standing::Others,
+    }
+}
+
+/// Chooses `node` for a claim that was judged in the version `judged`, if it still stands so.
+pub(super) fn choose(claim: &mut Value, node: &str, judged: &str) -> (Choice, Edit) {
+    let choice = judge(claim, node, judged);
+    let free = claim.pointer("/metadata/annotations").and_then(|it| it.get(SELECTED_NODE));
+    if choice != Choice::Own || is_named(free) {
+        return (choice, Edit::Nothing);
+    }
+    let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return (Choice::Changed, Edit::Nothing);
+    };
+    let annotations = metadata.entry("annotations").or_insert(Value::Null);
+    if !annotations.is_object() {
+        *annotations = Value::Object(Map::new());
+    }
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert(SELECTED_NODE.to_owned(), node.into());
+    }
+    (Choice::Own, Edit::Write)
+}
+
+fn judge(claim: &Value, node: &str, judged: &str) -> Choice {
+    let text = |pointer| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let selected = claim.pointer("/metadata/annotations").and_then(|it| it.get(SELECTED_NODE));
+    match selected.and_then(Value::as_str).unwrap_or_default() {
+        _ if !text("/metadata/deletionTimestamp").is_empty() => Choice::Gone,
+        _ if !text("/spec/volumeName").is_empty() => Choice::Gone,
+        "" if text("/metadata/resourceVersion") == judged => Choice::Own,
+        "" => Choice::Changed,
+        selected if selected == node => Choice::Own,
+        selected => Choice::Another(selected.to_owned()),
+    }
+}
+
+fn is_named(node: Option<&Value>) -> bool {
+    node.and_then(Value::as_str).is_some_and(|node| !node.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn claim(annotations: &Value) -> Value {
+        json!({"metadata": {"resourceVersion": "7", "annotations": annotations}, "spec": {}})
+    }
+
+    #[test]
+    fn a_claim_is_its_selected_nodes_and_only_immediate_ones_are_free() {
+        let (ours, others, free) = (Standing::Ours, Standing::Others, Standing::Free);
+        let alpha = "volume.alpha.kubernetes.io/selected-node";
+        for (annotations, mode, immediate, expected) in [
+            (json!({SELECTED_NODE: "n1"}), Some("WaitForFirstConsumer"), true, ours),
+            (json!({SELECTED_NODE: "n1"}), Some("Immediate"), false, ours),
+            (json!({SELECTED_NODE: "n1"}), None, false, ours),
+            (json!({SELECTED_NODE: "n2"}), Some("Immediate"), true, others),
+            (json!({}), Some("WaitForFirstConsumer"), true, others),
+            (json!({}), None, true, others),
+            (json!({}), Some("Immediate"), false, others),
+            (json!({}), Some("Immediate"), true, free),
+            (json!({SELECTED_NODE: ""}), Some("Immediate"), true, free),
+            (json!({alpha: "n1"}), Some("Immediate"), true, free),
+        ] {
+            let seen: Claim = serde_json::from_value(claim(&annotations)).unwrap();
+            let class = StorageClass {
+                volume_binding_mode: mode.map(str::to_owned),
+                ..StorageClass::default()
+            };
+            let stands = standing("n1", immediate, &seen, &class);
+            assert_eq!(stands, expected, "{annotations} {mode:?} {immediate}");
+        }
+    }
+
+    #[test]
+    fn a_free_claim_is_chosen_in_the_version_that_was_judged() {
+        for annotations in [json!({"a": "b"}), json!({}), Value::Null, json!({SELECTED_NODE: ""})] {
+            let mut object = claim(&annotations);
+            assert_eq!(choose(&mut object, "n1", "7"), (Choice::Own, Edit::Write));
+            assert_eq!(object["metadata"]["annotations"][SELECTED_NODE], "n1");
+            assert_eq!(object["metadata"]["annotations"]["a"], annotations["a"], "others stay");
+            assert_eq!(choose(&mut object, "n1", "7"), (Choice::Own, Edit::Nothing), "once");
+        }
+        let mut bare = json!({"metadata": {"resourceVersion": "7"}});
+        assert_eq!(choose(&mut bare, "n1", "7"), (Choice::Own, Edit::Write));
+    }
+
+    #[test]
+    fn what_stands_otherwise_is_left_alone() {
+        let deleted = json!({"metadata": {"resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let bound = json!({"metadata": {"resourceVersion": "7"}, "spec": {"volumeName": "pv"}});
+        for (mut object, judged, choice) in [
+            (claim(&json!({SELECTED_NODE: "n2"})), "7", Choice::Another("n2".into())),
+            (claim(&json!({SELECTED_NODE: "n2"})), "6", Choice::Another("n2".into())),
+            (claim(&json!({SELECTED_NODE: "n1"})), "6", Choice::Own),
+            (claim(&json!({})), "6", Choice::Changed),
+            (deleted, "7", Choice::Gone),
+            (bound, "7", Choice::Gone),
+            (json!({}), "7", Choice::Changed),
+        ] {
+            let before = object.clone();
+            assert_eq!(choose(&mut object, "n1", judged), (choice, Edit::Nothing), "{before}");
+            assert_eq!(object, before);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Where a volume may be: what the driver is told before it makes one, and what the cluster is
+//! told of it afterwards.
+//!
+//! Only there for drivers that know of places (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), with the feature
+//! gate on. Owns the decision for an order ([`Topology`]), made of one file a concept: `requirement`
+//! (the algorithm), `terms`, `spreading` (which place a StatefulSet's replica prefers), `affinity`
+//! (of the PersistentVolume). Promises that it is decided anew for every attempt as long as no call
+//! is open, that a call that may be open is repeated as it was (safety rule 4), and that a claim
+//! that waits for a node is tried again once the node changes. Leaves to `nodes` what is known of
+//! them, and to the controller giving a node back.
+
+mod affinity;
+mod requirement;
+mod spreading;
+mod terms;
+#[cfg(test)]
+mod tests;
+
+pub(super) use self::affinity::affinity;
+use self::requirement::{Ask, Refusal, decide, is_allowed};
+use crate::{
+    controller::{
+        awaited::Awaited,
+        provisioner::{Failure, NotAsked, Order},
+        topology::{Pinned, Requirement, Segments},
+    },
+    csi::proto,
+    kube_api::{
+        ApiError, Client, Name,
+        views::{CsiNode, Node, View as _},
+    },
+    nodes::Nodes,
+};
+
+/// What flags say of topology.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TopologySettings {
+    /// `--strict-topology`: with a selected node, its place only.
+    pub strict: bool,
+    /// `--immediate-topology`: without a selected node, the places of all nodes.
+    pub immediate: bool,
+}
+
+/// Decides where volumes are asked to be.
+#[derive(Clone)]
+pub struct Topology {
+    nodes: Nodes,
+    client: Client,
+    settings: TopologySettings,
+}
+
+/// Why it is not decided.
+struct Undecided {
+    refusal: Refusal,
+    /// The selected node has no Node object any more.
+    node_is_gone: bool,
+}
+
+impl Topology {
+    /// Decides by `nodes`; a node whose labels seem to be missing is read live by `client`.
+    pub fn new(nodes: Nodes, client: Client, settings: TopologySettings) -> Self {
+        Self { nodes, client, settings }
+    }
+
+    /// Waits until the nodes have been listed once.
+    pub(super) async fn listed(&self) {
+        self.nodes.listed().await;
+    }
+
+    /// Where the order's volume is asked to be, as the driver is told; that is pinned in the order.
+    pub(super) async fn decide(
+        &self,
+        order: &mut Order,
+    ) -> Result<Option<proto::TopologyRequirement>, NotAsked> {
+        let asked = match believed(order).cloned() {
+            Some(Pinned::Asked(asked)) => asked,
+            Some(pinned @ Pinned::Shortened { .. }) => self.reconstruct(order, &pinned).await,
+            None => self.ask(order).await.map_err(Undecided::not_asked)?,
+        };
+        let told = asked.as_ref().map(told);
+        order.topology = Some(Pinned::Asked(asked));
+        Ok(told)
+    }
+
+    /// Makes again what an earlier process asked for and could not record: the same as long as
+    /// the nodes are the same. Where they are not, it comes as close as it can.
+    async fn reconstruct(&self, order: &Order, pinned: &Pinned) -> Option<Requirement> {
+        match self.ask(order).await {
+            Ok(asked) => {
+                if !pinned.holds(asked.as_ref()) {
+                    tracing::info!("the nodes have changed since this call was first made");
+                }
+                asked
+            }
+            Err(Undecided { refusal, .. }) => {
+                tracing::info!(%refusal, "asking again for the place that this call preferred");
+                let Pinned::Shortened { best, .. } = pinned else { return None };
+                Requirement::new(vec![best.clone()], 0)
+            }
+        }
+    }
+
+    async fn ask(&self, order: &Order) -> Result<Option<Requirement>, Undecided> {
+        let TopologySettings { strict, immediate } = self.settings;
+        let ask = Ask {
+            claim: order.claim.name(),
+            allowed: &order.class.allowed_topologies,
+            node: order.selected_node.as_deref().filter(|node| !node.is_empty()),
+            live: None,
+            strict,
+            immediate,
+        };
+        match decide(&ask, &self.nodes) {
+            Err(Refusal::LabelsMissing { node, .. }) => self.ask_live(&ask, &node).await,
+            Ok(requirement) => Ok(requirement),
+            Err(refusal) => Err(Undecided { refusal, node_is_gone: false }),
+        }
+    }
+
+    /// Decides by all labels that the node has now: it may be new to us, and its user is told them.
+    async fn ask_live(&self, ask: &Ask<'_>, node: &str) -> Result<Option<Requirement>, Undecided> {
+        let (live, node_is_gone) = match self.read_labels(node).await {
+            Ok(labels) => (Some(labels), false),
+            Err(error) if error.is_not_found() => (Some(Segments::new()), true),
+            Err(error) => {
+                tracing::warn!(%error, node, "cannot read the labels of the selected node");
+                (None, false)
+            }
+        };
+        let ask = Ask { live: live.as_ref(), ..*ask };
+        decide(&ask, &self.nodes).map_err(|refusal| Undecided { refusal, node_is_gone })
+    }
+
+    async fn read_labels(&self, node: &str) -> Result<Segments, ApiError> {
+        let node: Node = self.client.get(Name::cluster(node)?).await?;
+        Ok(node.metadata.labels.unwrap_or_default())
+    }
+}
+
+/// What the order's call asked for, where one may be open. What an earlier process recorded stands
+/// on the claim, where its user can write: no more is believed than the class allows.
+fn believed(order: &Order) -> Option<&Pinned> {
+    let allowed = &order.class.allowed_topologies;
+    order.topology.as_ref().filter(|pinned| match pinned {
+        Pinned::Asked(None) => allowed.is_empty(),
+        Pinned::Asked(Some(asked)) => asked.requisite().all(|place| is_allowed(allowed, place)),
+        Pinned::Shortened { best, .. } => is_allowed(allowed, best),
+    })
+}
+
+fn told(requirement: &Requirement) -> proto::TopologyRequirement {
+    let place = |segments: &Segments| proto::Topology { segments: segments.clone() };
+    proto::TopologyRequirement {
+        requisite: requirement.requisite().map(place).collect(),
+        preferred: requirement.preferred().map(place).collect(),
+    }
+}
+
+impl Undecided {
+    /// What follows for the claim: a node without CSINode or Node is gone for good, so another is
+    /// needed; everything else passes once nodes change.
+    fn not_asked(self) -> NotAsked {
+        let Self { refusal, node_is_gone } = self;
+        let awaited = awaited(&refusal);
+        if let Refusal::NoCsiNode { .. } = refusal {
+            return NotAsked::Reschedule(Failure::new(refusal).awaiting(awaited));
+        }
+        let why = format!("error generating accessibility requirements: {refusal}");
+        let failure = Failure::new(why).awaiting(awaited);
+        if node_is_gone { NotAsked::Reschedule(failure) } else { NotAsked::Failed(failure) }
+    }
+}
+
+/// What must change for the refusal to pass.
+fn awaited(refusal: &Refusal) -> Vec<Awaited> {
+    match refusal {
+        Refusal::NoCsiNode { node } | Refusal::NoKeys { node } => {
+            vec![Awaited::object::<CsiNode>(None, node)]
+        }
+        Refusal::LabelsMissing { node, .. }
+        | Refusal::NotAllowed { node, .. }
+        | Refusal::NotRequisite { node, .. } => {
+            vec![Awaited::object::<CsiNode>(None, node), Awaited::object::<Node>(None, node)]
+        }
+        Refusal::NoKeysAnywhere => vec![Awaited::any::<CsiNode>()],
+        Refusal::NoLabelsAnywhere { .. } => {
+            vec![Awaited::any::<CsiNode>(), Awaited::any::<Node>()]
+        }
+    }
+}

@@ -1,0 +1,276 @@
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::nodes::testing::{Known, nodes};
+
+const DRIVER: &str = "disk.example.com";
+
+/// A zone each, but for the last two: one without the driver, and one like the first.
+const ZONES: [Known<'static>; 4] = [
+    ("n1", Some(&["zone"]), Some(&[("zone", "a"), ("rack", "7")])),
+    ("n2", Some(&["zone"]), Some(&[("zone", "c")])),
+    ("n3", None, Some(&[("zone", "b")])),
+    ("n4", Some(&["zone"]), Some(&[("zone", "a")])),
+];
+
+/// Nodes with two keys.
+const RACKS: [Known<'static>; 2] = [
+    ("n1", Some(&["zone", "rack"]), Some(&[("zone", "b"), ("rack", "r7")])),
+    ("n2", Some(&["zone", "rack"]), Some(&[("zone", "a"), ("rack", "r1")])),
+];
+
+fn allowed(alternatives: &Value) -> Vec<TopologySelectorTerm> {
+    let alternatives = alternatives.as_array().unwrap().iter().map(|values| {
+        let values = values.as_object().unwrap().iter();
+        let expressions: Vec<Value> =
+            values.map(|(key, values)| json!({"key": key, "values": values})).collect();
+        serde_json::from_value(json!({"matchLabelExpressions": expressions})).unwrap()
+    });
+    alternatives.collect()
+}
+
+/// A claim that asks for nothing in particular, with the default flags.
+fn ask<'a>() -> Ask<'a> {
+    Ask {
+        claim: "data-web-1",
+        allowed: &[],
+        node: None,
+        live: None,
+        strict: false,
+        immediate: true,
+    }
+}
+
+/// What is required and what is preferred, or why it can't be said.
+fn decided(ask: &Ask<'_>, known: &[Known<'_>]) -> String {
+    match decide(ask, &nodes(DRIVER, known)) {
+        Ok(None) => "nothing".to_owned(),
+        Ok(Some(requirement)) => {
+            let show = |terms: Vec<Segments>| terms::show_all(&terms);
+            let requisite = show(requirement.requisite().cloned().collect());
+            format!("{requisite} best {}", terms::show(requirement.preferred().next().unwrap()))
+        }
+        Err(refusal) => refusal.to_string(),
+    }
+}
+
+#[test]
+fn without_a_selected_node_all_places_are_asked_for_and_the_name_says_which_is_best() {
+    let all = "[[{zone a}] [{zone b}] [{zone c}]] best";
+    for (claim, best) in
+        [("data-web-0", "a"), ("data-web-1", "b"), ("logs-web-1", "b"), ("mypvc", "c")]
+    {
+        let expected = format!("{all} [{{zone {best}}}]");
+        for strict in [false, true] {
+            assert_eq!(decided(&Ask { claim, strict, ..ask() }, &ZONES), expected, "{claim}");
+        }
+    }
+    assert_eq!(decided(&Ask { immediate: false, ..ask() }, &ZONES), "nothing");
+}
+
+#[test]
+fn with_a_selected_node_its_place_is_best_and_with_strict_topology_the_only_one() {
+    let node = |strict| Ask { node: Some("n2"), strict, immediate: false, ..ask() };
+    assert_eq!(decided(&node(false), &ZONES), "[[{zone a}] [{zone b}] [{zone c}]] best [{zone c}]");
+    assert_eq!(decided(&node(true), &ZONES), "[[{zone c}]] best [{zone c}]");
+    let racks = "[[{rack r1} {zone a}] [{rack r7} {zone b}]] best [{rack r7} {zone b}]";
+    assert_eq!(decided(&Ask { node: Some("n1"), ..ask() }, &RACKS), racks);
+}
+
+#[test]
+fn what_the_class_allows_takes_the_place_of_what_there_is() {
+    let zones = allowed(&json!([{"zone": ["b"]}]));
+    let with = |node, strict| Ask { allowed: &zones, node, strict, ..ask() };
+    let b = "[[{zone b}]] best [{zone b}]";
+    assert_eq!(decided(&with(None, false), &ZONES), b, "without a look at the nodes");
+    assert_eq!(decided(&with(None, false), &[]), b);
+    assert_eq!(decided(&Ask { immediate: false, ..with(None, true) }, &[]), b);
+    // The allowed term is less than the node's place.
+    assert_eq!(decided(&with(Some("n1"), false), &RACKS), b);
+    let whole = "[[{rack r7} {zone b}]] best [{rack r7} {zone b}]";
+    assert_eq!(decided(&with(Some("n1"), true), &RACKS), whole);
+    // The first that fits leads, and a shorter one comes first.
+    let two = allowed(&json!([{"zone": ["b"], "rack": ["r7"]}, {"zone": ["a", "b"]}]));
+    let fits = Ask { allowed: &two, node: Some("n1"), ..ask() };
+    let expected = "[[{zone a}] [{zone b}] [{rack r7} {zone b}]] best [{zone b}]";
+    assert_eq!(decided(&fits, &RACKS), expected);
+    let empty = allowed(&json!([{}]));
+    assert_eq!(decided(&Ask { allowed: &empty, node: Some("n1"), ..ask() }, &RACKS), "nothing");
+}
+
+#[test]
+fn a_node_outside_of_what_the_class_allows_is_refused_in_the_originals_words() {
+    let zones = allowed(&json!([{"zone": ["z1", "z2"]}]));
+    let with = |strict| Ask { allowed: &zones, node: Some("n1"), strict, ..ask() };
+    assert_eq!(
+        decided(&with(false), &RACKS),
+        r#"topology [{rack r7} {zone b}] from selected node "n1" is not in requisite: [[{zone z1}] [{zone z2}]]"#
+    );
+    assert_eq!(
+        decided(&with(true), &RACKS),
+        r#"selected node '"n1"' topology '[{rack r7} {zone b}]' is not in allowed topologies: [[{zone z1}] [{zone z2}]]"#
+    );
+}
+
+#[test]
+fn what_is_missing_is_named_in_the_originals_words() {
+    let known: [Known<'_>; 6] = [
+        ("bare", Some(&["zone"]), Some(&[])),
+        ("half", Some(&["zone", "rack"]), Some(&[("zone", "a"), ("arch", "arm")])),
+        ("objectless", Some(&["zone"]), None),
+        ("keyless", Some(&[]), Some(&[("zone", "a")])),
+        ("driverless", None, Some(&[("zone", "a")])),
+        ("fine", Some(&["zone"]), Some(&[("zone", "a")])),
+    ];
+    let missing = |labels: &str, keys: &str| {
+        format!(
+            "topology labels from selected node map[{labels}] does not match topology keys from CSINode [{keys}]"
+        )
+    };
+    for (node, expected) in [
+        ("bare", missing("", "zone")),
+        ("half", missing("zone:a", "zone rack")),
+        ("objectless", missing("", "zone")),
+        ("keyless", "no topology key found for node keyless".to_owned()),
+        ("driverless", "no topology key found for node driverless".to_owned()),
+        (
+            "gone",
+            r#"failed to get selected CSINode gone: csinode.storage.k8s.io "gone" not found"#
+                .to_owned(),
+        ),
+    ] {
+        for strict in [false, true] {
+            assert_eq!(decided(&Ask { node: Some(node), strict, ..ask() }, &known), expected);
+        }
+    }
+    assert_eq!(decided(&ask(), &known[3..5]), "no available topology found");
+    let two: [Known<'_>; 1] = [("n", Some(&["zone", "rack"]), Some(&[("zone", "a")]))];
+    assert_eq!(decided(&ask(), &two), "topologyKeys [zone rack] were not found on any nodes");
+}
+
+#[test]
+fn labels_that_were_read_live_count_for_the_selected_node() {
+    let live = [("zone".to_owned(), "c".to_owned()), ("arch".to_owned(), "arm".to_owned())].into();
+    let with = |node| Ask { node: Some(node), live: Some(&live), strict: true, ..ask() };
+    assert_eq!(decided(&with("n1"), &ZONES), "[[{zone c}]] best [{zone c}]");
+    assert_eq!(
+        decided(&with("n1"), &RACKS),
+        "topology labels from selected node map[arch:arm zone:c] does not match topology keys from CSINode [zone rack]"
+    );
+}
+
+#[test]
+fn of_several_lists_of_keys_the_usual_one_counts_for_claims_without_a_node() {
+    let known: [Known<'_>; 3] = [
+        ("n1", Some(&["rack"]), Some(&[("zone", "a"), ("rack", "r1")])),
+        ("n2", Some(&["zone"]), Some(&[("zone", "b"), ("rack", "r2")])),
+        ("n3", Some(&["zone"]), Some(&[("zone", "c")])),
+    ];
+    let expected = "[[{zone a}] [{zone b}] [{zone c}]] best [{zone b}]";
+    assert_eq!(decided(&ask(), &known), expected);
+    let chosen = decided(&Ask { node: Some("n1"), ..ask() }, &known);
+    assert_eq!(chosen, "[[{rack r1}] [{rack r2}]] best [{rack r1}]");
+}
+
+/// A cluster whose nodes may lack keys or labels, as (keys, zone, rack).
+type Cluster = Vec<(u8, Option<u8>, Option<u8>)>;
+
+fn cluster() -> impl Strategy<Value = Cluster> {
+    let value = || proptest::option::weighted(0.8, 0..4_u8);
+    vec((0..4_u8, value(), value()), 1..8)
+}
+
+const KEYS: [Option<&[&str]>; 4] =
+    [None, Some(&["zone"]), Some(&["zone", "rack"]), Some(&["rack", "zone"])];
+
+fn places(cluster: &Cluster) -> Vec<Segments> {
+    let label = |key: &str, value: &Option<u8>| value.map(|v| (key.to_owned(), v.to_string()));
+    let node = |(_, zone, rack): &(u8, Option<u8>, Option<u8>)| {
+        [label("zone", zone), label("rack", rack)].into_iter().flatten().collect()
+    };
+    cluster.iter().map(node).collect()
+}
+
+fn with_nodes<T>(cluster: &Cluster, reversed: bool, then: impl FnOnce(&Nodes) -> T) -> T {
+    let labels = places(cluster);
+    let labels: Vec<Vec<(&str, &str)>> =
+        labels.iter().map(|node| node.iter().map(|(k, v)| (&**k, &**v)).collect()).collect();
+    let names: Vec<String> = (0..cluster.len()).map(|n| format!("n{n}")).collect();
+    let nodes_of = cluster.iter().zip(&labels).zip(&names);
+    let mut known: Vec<Known<'_>> = nodes_of
+        .map(|((node, labels), name)| {
+            (name.as_str(), KEYS[usize::from(node.0)], Some(labels.as_slice()))
+        })
+        .collect();
+    if reversed {
+        known.reverse();
+    }
+    then(&nodes(DRIVER, &known))
+}
+
+fn allows() -> impl Strategy<Value = Value> {
+    let values = || {
+        vec(0..4_u8, 1..3).prop_map(|values| values.iter().map(u8::to_string).collect::<Vec<_>>())
+    };
+    let one = (values(), proptest::option::of(values())).prop_map(|(zones, racks)| match racks {
+        Some(racks) => json!({"zone": zones, "rack": racks}),
+        None => json!({"zone": zones}),
+    });
+    vec(one, 0..3).prop_map(Value::Array)
+}
+
+proptest! {
+    /// Whatever cluster, class and flags: the same is decided however the nodes were learned of;
+    /// the places are in order, each once; what is preferred are the same places, gone round; and
+    /// the best one is one that the selected node is in.
+    #[test]
+    fn what_is_decided_is_in_order_and_stable(
+        cluster in cluster(), allows in allows(), claim in "[a-z]{1,4}(-[a-z]{1,3})?-[0-9]{1,3}",
+        chosen in proptest::option::of(0..8_usize), strict: bool, immediate: bool,
+    ) {
+        let allowed = allowed(&allows);
+        let chosen = chosen.map(|node| node % cluster.len());
+        let name = chosen.map(|node| format!("n{node}"));
+        let ask = Ask { claim: &claim, allowed: &allowed, node: name.as_deref(), live: None, strict, immediate };
+        let decision = with_nodes(&cluster, false, |nodes| decide(&ask, nodes));
+        prop_assert_eq!(&with_nodes(&cluster, true, |nodes| decide(&ask, nodes)), &decision);
+        let Ok(Some(requirement)) = decision else { return Ok(()) };
+        let requisite: Vec<Segments> = requirement.requisite().cloned().collect();
+        let preferred: Vec<Segments> = requirement.preferred().cloned().collect();
+        prop_assert!(requisite.is_sorted_by(|a, b| terms::order(a, b).is_lt()));
+        let turn = requisite.iter().position(|term| *term == preferred[0]).unwrap();
+        let mut turned = requisite.clone();
+        turned.rotate_left(turn);
+        prop_assert_eq!(&preferred, &turned);
+        if let Some(node) = chosen {
+            let place = &places(&cluster)[node];
+            prop_assert!(terms::is_subset(&preferred[0], place));
+            prop_assert!(!strict || requisite.len() == 1);
+            prop_assert!(!strict || is_allowed(&allowed, &preferred[0]));
+        }
+        prop_assert!(chosen.is_some() && strict || requisite.iter().all(|place| is_allowed(&allowed, place)));
+    }
+
+    /// The replicas of a StatefulSet go round all places.
+    #[test]
+    fn the_replicas_of_a_set_take_each_place_in_turn(cluster in cluster(), set in "[a-z]{1,8}", from in 0..1000_usize) {
+        let best = |replica: usize| {
+            let claim = format!("data-{set}-{replica}");
+            with_nodes(&cluster, false, |nodes| decide(&Ask { claim: &claim, ..ask() }, nodes))
+        };
+        let Ok(Some(first)) = best(from) else { return Ok(()) };
+        let in_turn: Vec<Segments> = (from..from + first.requisite().count())
+            .map(|replica| best(replica).unwrap().unwrap().preferred().next().unwrap().clone())
+            .collect();
+        // The sum of hash and ordinal may wrap, once.
+        let expected: Vec<Segments> = first.preferred().cloned().collect();
+        prop_assert!(in_turn == expected || in_turn.len() > 1 && spreading_wraps(&set, from, in_turn.len()));
+    }
+}
+
+fn spreading_wraps(set: &str, from: usize, places: usize) -> bool {
+    let all = usize::try_from(u32::MAX).unwrap();
+    let hash = spreading::preferred(set, all);
+    hash + from + places > all
+}

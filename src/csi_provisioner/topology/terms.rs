@@ -1,0 +1,150 @@
+//! Topology terms: their order, what contains what, and how messages show them.
+//!
+//! Owns the original's rules for terms (reference 5.2). Pure.
+
+use std::cmp::Ordering;
+
+use crate::{
+    controller::topology::Segments,
+    kube_api::views::TopologySelectorTerm,
+    nodes::{Keys, Labels},
+};
+
+/// The order in which drivers are told terms: shorter ones first, then by keys and values.
+pub(super) fn order(a: &Segments, b: &Segments) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+}
+
+/// Whether all that `part` demands holds in `whole`.
+pub(super) fn is_subset(part: &Segments, whole: &Segments) -> bool {
+    part.iter().all(|(key, value)| whole.get(key) == Some(value))
+}
+
+/// The values of `keys` among labels; none where one is missing.
+pub(super) fn of_labels<'a>(
+    keys: &Keys,
+    label: impl Fn(&str) -> Option<&'a str>,
+) -> Option<Segments> {
+    keys.iter().map(|key| Some((key.to_owned(), label(key)?.to_owned()))).collect()
+}
+
+/// All combinations of labels that have all `keys`, as terms.
+pub(super) fn of_nodes(keys: &Keys, labels: &[Labels]) -> Vec<Segments> {
+    labels.iter().filter_map(|labels| of_labels(keys, |key| labels.get(key))).collect()
+}
+
+/// The terms that a class allows: of each of its alternatives all combinations of values, in the
+/// original's order.
+pub(super) fn allowed(alternatives: &[TopologySelectorTerm]) -> Vec<Segments> {
+    alternatives.iter().flat_map(combinations).collect()
+}
+
+/// All combinations of one alternative's values, the first key's values changing fastest. A key
+/// without values, which the API does not let pass, drops what stands before it.
+fn combinations(alternative: &TopologySelectorTerm) -> Vec<Segments> {
+    let no_terms = Vec::new();
+    alternative.match_label_expressions.iter().fold(no_terms, |before, expression| {
+        let starts = if before.is_empty() { vec![Segments::new()] } else { before };
+        let with = |value: &String| {
+            let (key, value) = (expression.key.clone(), value.clone());
+            starts.iter().map(move |start| {
+                let mut term = start.clone();
+                term.insert(key.clone(), value.clone());
+                term
+            })
+        };
+        expression.values.iter().flat_map(with).collect()
+    })
+}
+
+/// A term as messages show it: `[{key value} {key value}]`.
+pub(super) fn show(term: &Segments) -> String {
+    let segments: Vec<String> =
+        term.iter().map(|(key, value)| format!("{{{key} {value}}}")).collect();
+    format!("[{}]", segments.join(" "))
+}
+
+/// A list of terms as messages show it.
+pub(super) fn show_all(terms: &[Segments]) -> String {
+    let terms: Vec<String> = terms.iter().map(show).collect();
+    format!("[{}]", terms.join(" "))
+}
+
+/// Labels as messages show them: `map[key:value key:value]`.
+pub(super) fn show_labels(labels: &Segments) -> String {
+    let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}:{value}")).collect();
+    format!("map[{}]", labels.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn term(segments: &[(&str, &str)]) -> Segments {
+        segments.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn flattened(alternatives: &[Value]) -> String {
+        let alternatives: Vec<TopologySelectorTerm> = alternatives
+            .iter()
+            .map(|expressions| {
+                let expressions: Vec<Value> = expressions
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|pair| json!({"key": pair[0], "values": pair[1]}))
+                    .collect();
+                serde_json::from_value(json!({"matchLabelExpressions": expressions})).unwrap()
+            })
+            .collect();
+        show_all(&allowed(&alternatives))
+    }
+
+    #[test]
+    fn shorter_terms_come_first_then_keys_and_values_decide() {
+        let mut terms = vec![
+            term(&[("rack", "r1"), ("zone", "a")]),
+            term(&[("zone", "b")]),
+            term(&[("zone", "B")]),
+            term(&[("rack", "r2")]),
+            term(&[("rack", "r10"), ("zone", "z")]),
+        ];
+        terms.sort_by(order);
+        assert_eq!(
+            show_all(&terms),
+            "[[{rack r2}] [{zone B}] [{zone b}] [{rack r1} {zone a}] [{rack r10} {zone z}]]"
+        );
+    }
+
+    #[test]
+    fn a_subset_demands_no_more_and_nothing_else() {
+        let whole = term(&[("rack", "r7"), ("zone", "b")]);
+        assert!(is_subset(&term(&[]), &whole) && is_subset(&term(&[("zone", "b")]), &whole));
+        assert!(is_subset(&whole, &whole));
+        assert!(!is_subset(&term(&[("zone", "a")]), &whole));
+        assert!(!is_subset(&term(&[("host", "h")]), &whole));
+        assert!(!is_subset(&whole, &term(&[("zone", "b")])));
+    }
+
+    #[test]
+    fn what_a_class_allows_is_multiplied_out_in_the_originals_order() {
+        assert_eq!(
+            flattened(&[json!([["zone", ["z1", "z2"]], ["rack", ["r1", "r2"]]])]),
+            "[[{rack r1} {zone z1}] [{rack r1} {zone z2}] [{rack r2} {zone z1}] [{rack r2} {zone z2}]]"
+        );
+        assert_eq!(
+            flattened(&[json!([["zone", ["z2", "z1"]]]), json!([]), json!([["rack", ["r"]]])]),
+            "[[{zone z2}] [{zone z1}] [{rack r}]]"
+        );
+        assert_eq!(flattened(&[json!([["a", ["1"]], ["b", []], ["c", ["3"]]])]), "[[{c 3}]]");
+        assert_eq!(flattened(&[json!([["a", ["1"]], ["b", []]])]), "[]");
+    }
+
+    #[test]
+    fn labels_and_keys_are_shown_as_go_prints_them() {
+        assert_eq!(show_labels(&term(&[])), "map[]");
+        assert_eq!(show_labels(&term(&[("b", ""), ("a", "x")])), "map[a:x b:]");
+    }
+}

@@ -1,0 +1,66 @@
+//! What tells where a node is: the driver's topology keys and a node's labels for them.
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+/// The topology keys that the driver has registered on a node, in its order. Clones share them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Keys(Arc<[Arc<str>]>);
+
+/// A node's labels, as far as topology keys name them. Clones share them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Labels(Arc<[(Arc<str>, Box<str>)]>);
+
+impl Keys {
+    /// The keys, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|key| &**key)
+    }
+
+    /// Whether the driver knows of no places.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether all of them are in `set`.
+    pub(super) fn are_in(&self, set: &BTreeSet<Arc<str>>) -> bool {
+        self.0.iter().all(|key| set.contains(key))
+    }
+
+    /// The keys as they can be shared.
+    pub(super) fn shared(&self) -> impl Iterator<Item = Arc<str>> {
+        self.0.iter().cloned()
+    }
+}
+
+impl<S: Into<Arc<str>>> FromIterator<S> for Keys {
+    fn from_iter<I: IntoIterator<Item = S>>(keys: I) -> Self {
+        Self(keys.into_iter().map(Into::into).collect())
+    }
+}
+
+/// As Go prints a list of texts, which is how messages show them.
+impl fmt::Display for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", self.0.join(" "))
+    }
+}
+
+impl Labels {
+    /// The value of the label `key`; none where the node lacks it.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// The labels, ordered by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    /// Of all labels that `label` gives those that `keys` name.
+    pub(super) fn named<'a>(
+        keys: &BTreeSet<Arc<str>>,
+        label: impl Fn(&str) -> Option<&'a str>,
+    ) -> Self {
+        Self(keys.iter().filter_map(|key| Some((key.clone(), label(key)?.into()))).collect())
+    }
+}
