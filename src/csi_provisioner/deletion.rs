@@ -4,7 +4,7 @@
 //! (reference 4.5). Pure but for reading the Secret.
 
 use super::{
-    keys::SecretKind,
+    ceph_rbd::CephRbd,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
     secrets::{self, SecretReference, SecretValues, TemplateContext},
 };
@@ -26,8 +26,9 @@ pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
     class: Option<&StorageClass>,
+    ceph_rbd: CephRbd,
 ) -> Result<SecretValues, Failure> {
-    let reference = reference(volume, class)?;
+    let reference = reference(volume, class, ceph_rbd)?;
     match secrets::read(client, reference.as_ref()).await {
         Err(missing) if missing.is_missing() => {
             tracing::warn!(pv = volume.name(), error = %missing, "deleting without credentials");
@@ -40,6 +41,7 @@ pub(super) async fn secret(
 fn reference(
     volume: &Volume,
     class: Option<&StorageClass>,
+    ceph_rbd: CephRbd,
 ) -> Result<Option<SecretReference>, Failure> {
     let annotated =
         (volume.annotation(DELETION_SECRET_NAME), volume.annotation(DELETION_SECRET_NAMESPACE));
@@ -55,7 +57,7 @@ fn reference(
         claim_name: &claim.name,
         claim: None,
     };
-    secrets::reference(SecretKind::Provisioner, &class.parameters, &context).map_err(|why| {
+    ceph_rbd.deletion_secret(&class.parameters, &context).map_err(|why| {
         Failure::new(format!("failed to get secretreference for volume {}: {why}", volume.name()))
     })
 }
@@ -76,7 +78,9 @@ mod tests {
                 .unwrap();
         let reason = reason.to_owned();
         let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
-        secret(&client(&server), &volume, None).await.map_err(|why| why.to_string())
+        secret(&client(&server), &volume, None, CephRbd::default())
+            .await
+            .map_err(|why| why.to_string())
     }
 
     #[tokio::test]
@@ -104,7 +108,7 @@ mod tests {
         let class: Option<StorageClass> = Some(parameters)
             .filter(|p| !p.is_null())
             .map(|p| serde_json::from_value(json!({"parameters": p})).unwrap());
-        reference(&volume, class.as_ref())
+        reference(&volume, class.as_ref(), CephRbd::default())
             .map(|found| found.map(|found| (found.namespace, found.name)))
             .map_err(|why| why.to_string())
     }

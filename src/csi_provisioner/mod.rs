@@ -13,6 +13,7 @@
 mod access_modes;
 mod attachments;
 mod capabilities;
+mod ceph_rbd;
 mod data_source;
 mod defects;
 mod deletion;
@@ -35,6 +36,7 @@ use k8s_openapi::api::core::v1::NodeSelector;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
+pub use ceph_rbd::CephRbd;
 pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
@@ -83,6 +85,8 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The feature gate CephRBDExtensions.
+    pub ceph_rbd: CephRbd,
 }
 
 impl Settings {
@@ -333,7 +337,9 @@ impl Provisioner for CsiProvisioner {
         self.check_detached(volume.name())?;
         let class = self.classes.get(class_of_volume(volume));
         let secret =
-            deletion::secret(&self.client, volume, class.as_deref()).await.map_err(failed)?;
+            deletion::secret(&self.client, volume, class.as_deref(), self.settings.ceph_rbd)
+                .await
+                .map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;

@@ -44,7 +44,8 @@ pub(super) struct Prepared {
 /// The secrets that a class names, resolved for one claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SecretReferences {
-    pub(super) provisioner: Option<SecretReference>,
+    /// For DeleteVolume.
+    pub(super) deletion: Option<SecretReference>,
     pub(super) controller_publish: Option<SecretReference>,
     pub(super) node_stage: Option<SecretReference>,
     pub(super) node_publish: Option<SecretReference>,
@@ -72,10 +73,12 @@ pub(super) async fn prepare(
     }
     let volume_name = prepared.request.name.clone();
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
-    (prepared.secrets, prepared.secret) = resolve_secrets(client, order, &context).await?;
+    (prepared.secrets, prepared.secret) =
+        resolve_secrets(client, settings, order, &context).await?;
     prepared.sources.extend(prepared.secret.source().cloned());
-    let own = parameters::for_driver(&order.class.parameters)?;
-    prepared.request.parameters = own;
+    let given = &order.class.parameters;
+    prepared.request.parameters =
+        parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))?;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
@@ -98,6 +101,7 @@ pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotA
     let name = order.volume_name.clone()?;
     let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)?;
     let size = size(claim)?;
+    settings.ceph_rbd.check_size(&class.parameters, &fs_type, &size)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
     let request = CreateVolumeRequest {
         name,
@@ -136,6 +140,7 @@ fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
 /// are looked at, as in the original.
 async fn resolve_secrets(
     client: &Client,
+    settings: &Settings,
     order: &Order,
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
@@ -143,7 +148,7 @@ async fn resolve_secrets(
     let provisioner = reference(SecretKind::Provisioner)?;
     let secret = secrets::read(client, provisioner.as_ref()).await?;
     let references = SecretReferences {
-        provisioner,
+        deletion: settings.ceph_rbd.deletion_secret(&order.class.parameters, context)?,
         controller_publish: reference(SecretKind::ControllerPublish)?,
         node_stage: reference(SecretKind::NodeStage)?,
         node_publish: reference(SecretKind::NodePublish)?,
