@@ -12,7 +12,8 @@
 //! | [`flags`] | every flag, its default, its check, in the original's spelling |
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
-//! | [`capacity`] | CSIStorageCapacity objects: so far where they go and who owns them |
+//! | [`capacity`] | CSIStorageCapacity objects: how much room there is for each class in each segment of the cluster |
+//! | [`nodes`] | where nodes are and whether the driver is on them: CSINodes and Nodes, as far as topology keys name them |
 //! | [`preflight`] | which rights are needed, and which are missing |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
@@ -26,7 +27,7 @@
 //!
 //! Rooms to come, each beside its neighbours: `protection` (finalizers of clone and snapshot
 //! sources) above `workqueue`, `migration` (in-tree volumes, pure functions) above `kube_api`;
-//! `topology` and `node_deployment` inside [`csi_provisioner`].
+//! `node_deployment` inside [`csi_provisioner`].
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
 //! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`
@@ -53,6 +54,7 @@ pub mod kube_api;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
+pub mod migration;
 pub mod nodes;
 pub mod preflight;
 pub mod release_claims;

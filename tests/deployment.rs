@@ -5,7 +5,7 @@
 
 use csi_provisioner::{flags::Flags, http};
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{DaemonSet, Deployment},
     core::v1::ServiceAccount,
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
@@ -20,29 +20,61 @@ fn objects(manifest: &str) -> Vec<Value> {
 // === deploy/kubernetes ===
 
 fn pod() -> Value {
-    let deployment = objects(include_str!("../deploy/kubernetes/deployment.yaml")).remove(0);
-    deployment["spec"]["template"]["spec"].clone()
+    pod_of(include_str!("../deploy/kubernetes/deployment.yaml"))
+}
+
+/// The pod of the example for node-local volumes.
+fn node_pod() -> Value {
+    pod_of(include_str!("../deploy/kubernetes/daemonset.yaml"))
+}
+
+fn pod_of(manifest: &str) -> Value {
+    objects(manifest).remove(0)["spec"]["template"]["spec"].clone()
 }
 
 /// The container of the program, which stands first.
-fn container() -> Value {
-    let container = pod()["containers"][0].clone();
+fn container(pod: &Value) -> Value {
+    let container = pod["containers"][0].clone();
     assert_eq!(container["name"], "csi-provisioner");
     container
 }
 
-fn flags() -> Flags {
-    let container = container();
+fn flags(pod: &Value) -> Flags {
+    let container = container(pod);
     let arguments = container["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap());
     let arguments = ["csi-provisioner"].into_iter().chain(arguments).map(Into::into);
-    let parsed = Flags::parse(arguments, |_| None).expect("the flags are valid");
+    let given = |name: &str| {
+        let given = container["env"].as_array()?.iter().find(|given| given["name"] == name)?;
+        Some(given["valueFrom"]["fieldRef"]["fieldPath"].as_str().unwrap().into())
+    };
+    let parsed = Flags::parse(arguments, given).expect("the flags are valid");
     assert_eq!(parsed.warnings, Vec::<String>::new());
     parsed.flags
 }
 
 #[test]
+fn on_nodes_each_process_knows_its_node_and_none_leads() {
+    let flags = flags(&node_pod());
+    assert_eq!(flags.node_deployment.unwrap().node_name, "spec.nodeName");
+    assert!(flags.leader_election.is_none() && flags.http.is_some());
+    let probes = container(&node_pod());
+    assert_eq!(probes["livenessProbe"]["httpGet"]["path"], "/healthz");
+    assert_eq!(probes["readinessProbe"]["httpGet"]["path"], "/readyz");
+}
+
+#[test]
+fn on_nodes_the_program_runs_as_elsewhere() {
+    let (here, there) = (pod(), node_pod());
+    let same = ["securityContext", "serviceAccountName", "terminationGracePeriodSeconds"];
+    assert!(same.iter().all(|field| here[field] == there[field]));
+    for field in ["image", "securityContext", "ports", "resources", "volumeMounts"] {
+        assert_eq!(container(&here)[field], container(&there)[field], "{field}");
+    }
+}
+
+#[test]
 fn its_flags_elect_a_leader_and_serve_the_probes() {
-    let flags = flags();
+    let flags = flags(&pod());
     assert!(flags.leader_election.is_some(), "two replicas must elect a leader");
     assert!(flags.http.is_some(), "the probes need an endpoint");
 }
@@ -76,7 +108,7 @@ fn a_deployment_of_v1_starts_unchanged() {
 
 #[test]
 fn its_probes_ask_what_is_answered() {
-    let container = container();
+    let container = container(&pod());
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], http::LEADER_ELECTION_CHECK);
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     let port = &container["ports"][0];
@@ -88,7 +120,7 @@ fn its_probes_ask_what_is_answered() {
 #[test]
 fn it_gets_more_time_to_end_than_it_takes() {
     let grace = pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
-    assert!(grace > flags().safety.shutdown_timeout.as_secs());
+    assert!(grace > flags(&pod()).safety.shutdown_timeout.as_secs());
 }
 
 #[test]
@@ -124,10 +156,12 @@ fn known<T: Serialize + DeserializeOwned>(object: &Value) -> Value {
 fn its_objects_have_no_field_that_kubernetes_does_not_know() {
     let mut all = objects(include_str!("../deploy/kubernetes/rbac.yaml"));
     all.extend(objects(include_str!("../deploy/kubernetes/deployment.yaml")));
+    all.extend(objects(include_str!("../deploy/kubernetes/daemonset.yaml")));
     for object in all {
         let known = match object["kind"].as_str().unwrap() {
             "ClusterRole" => known::<ClusterRole>(&object),
             "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
+            "DaemonSet" => known::<DaemonSet>(&object),
             "Deployment" => known::<Deployment>(&object),
             "Role" => known::<Role>(&object),
             "RoleBinding" => known::<RoleBinding>(&object),

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    borrow::Cow,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -79,11 +80,15 @@ impl Provisioner for Panicking {
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
         });
         let volume = serde_json::from_value(volume).unwrap();
-        Outcome::Provisioned(Box::new(Made { volume, ..Made::default() }))
+        Outcome::Provisioned(Box::new(Made { volume, handle: "handle".into(), ..Made::default() }))
     }
 
     async fn discard(&self, _leftover: &Leftover) -> Result<(), Failure> {
         unreachable!("every volume is good")
+    }
+
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
+        Some(Cow::Borrowed(volume.handle()))
     }
 
     fn should_delete(&self, _volume: &Volume) -> bool {
@@ -94,7 +99,7 @@ impl Provisioner for Panicking {
         Ok(())
     }
 
-    async fn delete(&self, (): ()) -> Result<(), NotDeleted> {
+    async fn delete(&self, _volume: &Volume, (): ()) -> Result<(), NotDeleted> {
         assert!(self.deleted.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         Ok(())
     }

@@ -78,8 +78,8 @@ fn register(simulation: &Simulation, node: &str, keys: &[&str]) {
 
 /// It registers anew, with these keys.
 fn register_anew(simulation: &Simulation, node: &str, keys: &[&str]) {
-    let none = json!({"spec": {"drivers": []}});
-    simulation.api.merge("CSINode", "", node, &none).unwrap();
+    let unregistered = json!({"spec": {"drivers": []}});
+    simulation.api.merge("CSINode", "", node, &unregistered).unwrap();
     simulation.api.merge("CSINode", "", node, &drivers(node, keys)).unwrap();
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn publisher(
     };
     let settings = Settings {
         destination,
-        node: None,
+        node: flags.node_deployment.as_ref().map(|node| node.node_name.clone()),
         workers: capacity.workers,
         poll_interval: capacity.poll_interval,
         for_immediate_binding: capacity.for_immediate_binding,

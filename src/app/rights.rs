@@ -53,6 +53,7 @@ impl Program<'_> {
             (self.nodes.is_some(), Feature::Topology),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
+            (self.publisher.is_some(), Feature::Capacity),
             (owner.is_some(), Feature::CapacityOwner),
             (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),
         ]

@@ -13,6 +13,7 @@ use crate::{
     flags::{self, ClaimProtection, Flags},
     kube_api::{LaneSettings, RateLimit},
     metrics::Metrics,
+    migration::Migration,
     runtime::{Clock, Random},
 };
 
@@ -72,7 +73,15 @@ pub(super) fn provisioner_settings(
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
         ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
+        migration: migration(flags, driver),
     }
+}
+
+/// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+fn migration(flags: &Flags, driver: &Driver) -> Option<Migration> {
+    let migration = Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd)?;
+    tracing::info!(plugin = migration.in_tree_name(), "Supports migration from an in-tree plugin");
+    Some(migration)
 }
 
 /// What is told to drivers that know of places.

@@ -9,6 +9,7 @@ use crate::{
     flags::Flags,
     kube_api::{Client, views::VolumeAttributesClass},
     metrics::Metrics,
+    migration::Migration,
     nodes::Nodes,
     runtime::{Gate, Tasks},
 };
@@ -39,11 +40,13 @@ pub(super) async fn connect(
     gate: &Gate,
     metrics: &Metrics,
 ) -> Result<Driver, Error> {
+    let rbd = flags.gates.csi_migration_rbd;
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
         asks_node: flags.node_deployment.is_some(),
         tasks: tasks.clone(),
+        migrates: Arc::new(move |driver| Migration::of_driver(driver, rbd).is_some()),
     };
     let connector = Arc::clone(&world.connector);
     Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)

@@ -9,6 +9,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::Arc,
 };
 
@@ -28,6 +29,16 @@ pub(super) enum Key {
     Ask(Pair),
     /// The object of this name may be one too many.
     Sweep(String),
+}
+
+/// As logs tell it.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask(Pair { class, segment }) => write!(f, "{class} {segment}"),
+            Self::Sweep(name) => f.write_str(name),
+        }
+    }
 }
 
 /// How a pair stands.

@@ -158,17 +158,14 @@ impl Object {
         room: Room,
         owner: Option<&OwnerReference>,
     ) -> Option<Correction> {
-        let owned = owner.is_none_or(|ours| {
-            self.owners.iter().any(|owner| controls(owner) && owner.uid == ours.uid)
-        });
-        if self.room == room && owned {
-            return None;
-        }
-        let owners = match owner {
-            Some(ours) if !owned => adopted(&self.owners, ours),
-            _ => self.owners.clone(),
+        let is_ours = |ours: &OwnerReference| {
+            self.owners.iter().any(|one| controls(one) && one.uid == ours.uid)
         };
-        Some(Correction { room, owners })
+        match owner.filter(|ours| !is_ours(ours)) {
+            Some(ours) => Some(Correction { room, owners: adopted(&self.owners, ours) }),
+            None if self.room == room => None,
+            None => Some(Correction { room, owners: self.owners.clone() }),
+        }
     }
 }
 

@@ -170,6 +170,14 @@ impl Publisher {
                 "the CSI driver does not say how much room it has (GET_CAPACITY): no new CSIStorageCapacity objects"
             );
         }
+        if inner.settings.node.is_some() {
+            let segments = Segment::of_nodes(&inner.nodes);
+            tracing::info!(
+                manager = inner.names.manager,
+                segment = segments.iter().map(ToString::to_string).collect::<String>(),
+                "producing CSIStorageCapacity objects with fixed topology segment"
+            );
+        }
         let publisher = Self(Arc::new(inner));
         let counted = Arc::downgrade(&publisher.0);
         publisher.0.metrics.before_scrape(move || {
@@ -309,7 +317,9 @@ impl Inner {
     fn learn(&self, learn: impl FnOnce(&mut Book) -> Vec<Key>) {
         let keys = learn(&mut self.book.lock());
         if self.working.load(Ordering::Relaxed) {
-            keys.into_iter().for_each(|key| self.queue.add(key));
+            for key in keys {
+                self.queue.add(key);
+            }
         }
     }
 
@@ -352,16 +362,9 @@ impl Inner {
             Key::Sweep(name) => self.sweep(name).await,
         };
         match outcome {
-            Ok(()) => Verdict::Done,
-            Err(NotPublished::Ending) => Verdict::Done,
+            Ok(()) | Err(NotPublished::Ending) => Verdict::Done,
             Err(error) => {
-                match key {
-                    Key::Ask(Pair { class, segment }) => tracing::warn!(
-                        %error, %class, %segment,
-                        "Storage capacity is not published, and tried again"
-                    ),
-                    Key::Sweep(_) => tracing::warn!(%error, "tried again"),
-                }
+                tracing::warn!(%error, %key, "Storage capacity is not up to date; trying again");
                 Verdict::Retry
             }
         }

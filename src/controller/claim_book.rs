@@ -233,7 +233,7 @@ impl ClaimBook {
         let for_uid = claim_uid(volume);
         let take_in = |entry: &mut Entry| {
             let was_open = entry.state.is_open();
-            entry.volume_seen(volume.handle());
+            entry.volume_seen(volume.source_id());
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
         let closed = inner.change(for_uid, take_in).unwrap_or_default();
@@ -363,7 +363,7 @@ impl ClaimBook {
     pub fn volume_found(&self, uid: &str, volume: &Volume) {
         self.change(uid, |entry| {
             entry.doubt = Doubt::None;
-            entry.volume_seen(volume.handle());
+            entry.volume_seen(volume.source_id());
         });
     }
 

@@ -12,6 +12,7 @@ use super::{
     leftover::Leftover,
     provisioner::{NotAsked, Outcome},
 };
+use crate::kube_api::views::Volume;
 
 /// How many final answers in a row close the open call of a claim that is going away.
 const CLOSING_FINALS: u32 = 3;
@@ -174,14 +175,16 @@ impl ClaimState {
         }
     }
 
-    /// A PersistentVolume for this claim was seen, of the volume `handle`: `Waiting | Background
+    /// A PersistentVolume for this claim was seen, of the volume `source_id`: `Waiting | Background
     /// => Done`. A call under way ends first. A volume that is being saved is saved if this is
     /// it, and stays unsaved if it is another.
     #[must_use]
-    pub fn volume_seen(self, handle: &str) -> Self {
+    pub fn volume_seen(self, source_id: &str) -> Self {
         match self {
             Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: true },
-            Self::Saving(volume) if handle_of(&volume) != handle => Self::Saving(volume),
+            Self::Saving(volume) if Volume::source_id_of(&volume) != source_id => {
+                Self::Saving(volume)
+            }
             // Looked at live before anything is removed.
             Self::Unusable(leftover) => Self::Unusable(leftover),
             _ => Self::Done,
@@ -281,12 +284,6 @@ impl Open {
                 .first_final
                 .is_some_and(|first| now.saturating_duration_since(first) >= CLOSING_TIME)
     }
-}
-
-/// The driver's handle of a volume that is to be saved.
-pub(super) fn handle_of(volume: &PersistentVolume) -> &str {
-    let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
-    csi.map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -133,8 +133,8 @@ mod tests {
         let classes = Classes::default();
         let woken: Arc<Mutex<u32>> = Arc::default();
         let count = Arc::clone(&woken);
-        let followed: Arc<Mutex<Vec<bool>>> = Arc::default();
-        let follower = Arc::clone(&followed);
+        let told: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let follower = Arc::clone(&told);
         classes.follow(move |_, class| follower.lock().push(class.is_some()));
         let mut observer =
             classes.observer(watch::Sender::new(false), Box::new(move |_| *count.lock() += 1));
@@ -153,6 +153,6 @@ mod tests {
         assert_eq!(shown(relist(Some(class("2"))).collect()), 1, "changed");
         assert_eq!(shown(relist(None).collect()), 1, "went");
         assert!(classes.get("fast").is_none());
-        assert_eq!(*followed.lock(), [true, true, false], "and so are others");
+        assert_eq!(*told.lock(), [true, true, false], "and so are others");
     }
 }

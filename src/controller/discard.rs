@@ -53,10 +53,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         order: &Order,
         leftover: &Leftover,
     ) -> Result<Option<String>, ApiError> {
-        if self.store.holds(&leftover.handle) {
+        let key = self.provisioner.key(&leftover.handle);
+        let same = |handle: &str| self.provisioner.key(handle) == key;
+        if self.store.holds(same) {
             return Ok(Some("it is being saved for another claim".to_owned()));
         }
-        objection(&self.client, uid, order, &leftover.handle).await
+        let stands_for_it =
+            |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
+        objection(&self.client, uid, order, stands_for_it).await
     }
 
     /// Neither gone nor known to be somebody's: tried again before anything else.
@@ -79,13 +83,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
-/// Why the volume `handle`, made for `order`, must not be deleted directly, by what the API server
-/// says now; `None`: it may be.
+/// Why the volume that was made for `order` must not be deleted directly, by what the API server
+/// says now; `None`: it may be. `stands_for_it` is asked of every PersistentVolume.
 async fn objection(
     client: &Client,
     uid: &str,
     order: &Order,
-    handle: &str,
+    stands_for_it: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
     // Where there is no name, or none that an object can bear, none has it.
     if let Ok(name) = &order.volume_name
@@ -101,7 +105,7 @@ async fn objection(
     }
     let mut owner = None;
     let look = |volume: Volume| {
-        let what = if volume.handle() == handle {
+        let what = if stands_for_it(&volume) {
             "has it"
         } else if volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid) {
             "is the claim's"
@@ -160,7 +164,7 @@ mod tests {
     }
 
     async fn asked(server: &Server) -> Option<String> {
-        objection(&client(server), "u", &order(), "h").await.unwrap()
+        objection(&client(server), "u", &order(), |volume| volume.handle() == "h").await.unwrap()
     }
 
     #[tokio::test]
@@ -214,7 +218,7 @@ mod tests {
     async fn a_name_that_no_object_can_bear_protects_nothing() {
         let server = server(None, None, &["a"]);
         let order = Order { volume_name: Ok("a/b-u".into()), ..order() };
-        assert_eq!(objection(&client(&server), "u", &order, "h").await.unwrap(), None);
+        assert_eq!(objection(&client(&server), "u", &order, |_| false).await.unwrap(), None);
     }
 
     #[tokio::test]
@@ -225,7 +229,10 @@ mod tests {
                 0 | 1 => Answer::refusal(404, "NotFound", "not found"),
                 _ => Answer::json(200, &json!({"metadata": {}, "items": []})),
             });
-            assert!(objection(&client(&server), "u", &order(), "h").await.is_err(), "{broken}");
+            assert!(
+                objection(&client(&server), "u", &order(), |_| false).await.is_err(),
+                "{broken}"
+            );
         }
     }
 }

@@ -10,8 +10,6 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use crate::kube_api::views::{View as _, Volume};
-
 /// The driver's PersistentVolumes by handle.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
@@ -35,8 +33,8 @@ struct Mark {
 }
 
 impl Mark {
-    fn of(volume: &Volume) -> Self {
-        Self { handle: hash(volume.handle()), owner: hash(volume.uid()) }
+    fn new(key: &str, uid: &str) -> Self {
+        Self { handle: hash(key), owner: hash(uid) }
     }
 }
 
@@ -48,10 +46,10 @@ impl Handles {
         self.listing = Some(Listing::default());
     }
 
-    /// A PersistentVolume of the driver goes past.
-    pub(super) fn seen(&mut self, volume: &Volume) {
+    /// A PersistentVolume of the driver goes past, of this UID, whose handle `key` tells apart.
+    pub(super) fn seen(&mut self, key: &str, uid: &str) {
         let marks = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.shown);
-        marks.insert(Mark::of(volume));
+        marks.insert(Mark::new(key, uid));
     }
 
     /// A PersistentVolume goes past that can't be read.
@@ -62,8 +60,8 @@ impl Handles {
     }
 
     /// A PersistentVolume of the driver is gone.
-    pub(super) fn deleted(&mut self, volume: &Volume) {
-        let mark = Mark::of(volume);
+    pub(super) fn deleted(&mut self, key: &str, uid: &str) {
+        let mark = Mark::new(key, uid);
         self.known.remove(&mark);
         if let Some(listing) = &mut self.listing {
             listing.shown.remove(&mark);
@@ -79,9 +77,9 @@ impl Handles {
         }
     }
 
-    /// Whether another PersistentVolume may have this one's handle.
-    pub(super) fn may_share(&self, volume: &Volume) -> bool {
-        let own = Mark::of(volume);
+    /// Whether another PersistentVolume than that of this UID may have such a handle.
+    pub(super) fn may_share(&self, key: &str, uid: &str) -> bool {
+        let own = Mark::new(key, uid);
         let same = Mark { owner: u32::MIN, ..own }..=Mark { owner: u32::MAX, ..own };
         let listing = self.listing.as_ref().map(|listing| &listing.shown);
         let mut marks = std::iter::once(&self.known).chain(listing);
@@ -103,21 +101,13 @@ fn hash(text: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    fn volume(uid: &str, handle: &str) -> Volume {
-        let volume = json!({"metadata": {"name": uid, "uid": uid},
-                            "spec": {"csi": {"driver": "d", "volumeHandle": handle}}});
-        serde_json::from_value(volume).unwrap()
-    }
 
     fn listed(volumes: &[(&str, &str)]) -> Handles {
         let mut handles = Handles::default();
         handles.restarted();
         for (uid, handle) in volumes {
-            handles.seen(&volume(uid, handle));
+            handles.seen(handle, uid);
         }
         handles.complete();
         handles
@@ -126,24 +116,24 @@ mod tests {
     #[test]
     fn a_handle_is_shared_when_another_volume_has_it() {
         let mut handles = listed(&[("a", "h"), ("b", "other")]);
-        assert!(!handles.may_share(&volume("a", "h")));
-        assert!(handles.may_share(&volume("unseen", "h")));
-        handles.seen(&volume("a", "h"));
-        assert!(!handles.may_share(&volume("a", "h")), "shown twice, it is still one");
-        handles.seen(&volume("c", "h"));
-        assert!(handles.may_share(&volume("a", "h")));
-        handles.deleted(&volume("c", "h"));
-        assert!(!handles.may_share(&volume("a", "h")));
+        assert!(!handles.may_share("h", "a"));
+        assert!(handles.may_share("h", "unseen"));
+        handles.seen("h", "a");
+        assert!(!handles.may_share("h", "a"), "shown twice, it is still one");
+        handles.seen("h", "c");
+        assert!(handles.may_share("h", "a"));
+        handles.deleted("h", "c");
+        assert!(!handles.may_share("h", "a"));
     }
 
     #[test]
     fn what_a_new_list_does_not_show_is_forgotten_once_it_is_whole() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
         handles.restarted();
-        handles.seen(&volume("a", "h"));
-        assert!(handles.may_share(&volume("a", "h")), "the list may still show the other one");
+        handles.seen("h", "a");
+        assert!(handles.may_share("h", "a"), "the list may still show the other one");
         handles.complete();
-        assert!(!handles.may_share(&volume("a", "h")));
+        assert!(!handles.may_share("h", "a"));
         assert_eq!(handles.len(), 1);
     }
 
@@ -151,17 +141,17 @@ mod tests {
     fn an_unfinished_list_counts_as_far_as_it_has_come() {
         let mut handles = listed(&[("a", "h")]);
         handles.restarted();
-        handles.seen(&volume("b", "h"));
-        assert!(handles.may_share(&volume("a", "h")));
+        handles.seen("h", "b");
+        assert!(handles.may_share("h", "a"));
     }
 
     #[test]
     fn a_list_with_something_unreadable_proves_no_end() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
         handles.restarted();
-        handles.seen(&volume("a", "h"));
+        handles.seen("h", "a");
         handles.unreadable();
         handles.complete();
-        assert!(handles.may_share(&volume("a", "h")));
+        assert!(handles.may_share("h", "a"));
     }
 }

@@ -197,9 +197,14 @@ impl<P: Provisioner> Controller<P> {
         };
         let reaching = Arc::clone(&provisioner);
         let in_reach = move |volume: &Volume| reaching.should_delete(volume);
+        let telling_apart = Arc::clone(&provisioner);
+        let key = move |volume: &Volume| {
+            let handle = telling_apart.handle(volume)?;
+            Some(telling_apart.key(&handle).to_owned())
+        };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone(), in_reach),
+            book: VolumeBook::new(identity.clone(), book.clone(), in_reach, key),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),

@@ -4,7 +4,7 @@
 //! controller decides on, never a string it must read. Leaves the driver's protocol to the
 //! implementation (`csi_provisioner`).
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 
@@ -17,7 +17,7 @@ use crate::kube_api::views::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
 pub trait Provisioner: Send + Sync + 'static {
-    /// A volume that is ready to be deleted.
+    /// What the deletion of a volume needs beside the volume.
     type Removal: Send;
     /// A request for a volume that only has to be sent.
     type Request: Send;
@@ -67,6 +67,16 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
     fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
 
+    /// The driver's id of the volume that a PersistentVolume stands for, where it is one of this
+    /// driver's; in-tree volumes that the driver took over are.
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>>;
+
+    /// The part of one of the driver's ids by which its volumes are told apart: two ids that are
+    /// known to name the same volume have the same.
+    fn key<'a>(&self, handle: &'a str) -> &'a str {
+        handle
+    }
+
     /// Whether this process is the one that should delete the volume.
     fn should_delete(&self, volume: &Volume) -> bool;
 
@@ -77,9 +87,12 @@ pub trait Provisioner: Send + Sync + 'static {
         volume: &Volume,
     ) -> impl Future<Output = Result<Self::Removal, NotDeleted>> + Send;
 
-    /// Deletes the volume at the driver, at once.
-    fn delete(&self, removal: Self::Removal)
-    -> impl Future<Output = Result<(), NotDeleted>> + Send;
+    /// Deletes the volume, as it was last seen, at the driver, at once.
+    fn delete(
+        &self,
+        volume: &Volume,
+        removal: Self::Removal,
+    ) -> impl Future<Output = Result<(), NotDeleted>> + Send;
 }
 
 /// One claim to provision for.
@@ -96,7 +109,7 @@ pub struct Order {
     pub selected_node: Option<String>,
     /// Where the volume is asked to be: what an open call asked for, else none until
     /// [`Provisioner::prepare`] says it, for drivers that know of places.
-    pub topology: Option<Pinned>,
+    pub topology: Option<Arc<Pinned>>,
 }
 
 /// Whose turn it is to provision for a claim.
@@ -206,6 +219,8 @@ pub struct Made {
     /// The PersistentVolume; it still lacks what the controller adds (claimRef, class, protection
     /// finalizer, who provisioned it).
     pub volume: PersistentVolume,
+    /// The driver's id of the volume.
+    pub handle: String,
     /// The credentials with which it was made.
     pub credentials: Credentials,
 }

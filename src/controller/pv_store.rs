@@ -17,7 +17,6 @@ use tracing::Instrument as _;
 
 use super::{
     claim_book::{ClaimBook, Existence},
-    claim_state::handle_of,
     events::{ClaimEvents, claim_key},
     exclusive::Exclusive,
     finalizers,
@@ -62,6 +61,8 @@ pub struct Unsaved {
     /// Whether the claim is still there to be told.
     existence: Existence,
     volume: PersistentVolume,
+    /// The driver's id of the volume; one that is saved as an in-tree volume does not tell it.
+    handle: String,
     /// The credentials with which it was made.
     credentials: Credentials,
     /// The label `source` of the metrics.
@@ -81,16 +82,26 @@ impl Unsaved {
         started: Instant,
         existence: Existence,
     ) -> Self {
-        let Made { volume, credentials } = made;
+        let Made { volume, handle, credentials } = made;
         let volume = complete(volume, &order);
-        Self { claim: order.claim, existence, volume, credentials, source, started, unclear: false }
+        let unclear = false;
+        Self {
+            claim: order.claim,
+            existence,
+            volume,
+            handle,
+            credentials,
+            source,
+            started,
+            unclear,
+        }
     }
 
     /// The volume without its PersistentVolume, which the API server refuses for this reason.
     fn leftover(&self, why: &str) -> Leftover {
         let name = self.name();
         Leftover {
-            handle: self.handle().to_owned(),
+            handle: self.handle.clone(),
             credentials: self.credentials.clone(),
             defect: Failure::new(why),
             orphaned: Failure::new(format!(
@@ -101,10 +112,6 @@ impl Unsaved {
 
     fn name(&self) -> &str {
         self.volume.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    fn handle(&self) -> &str {
-        handle_of(&self.volume)
     }
 
     fn class(&self) -> &str {
@@ -140,8 +147,8 @@ enum Attempt {
     Saved,
     /// The claim has another PersistentVolume: this volume is one too many.
     Superseded {
-        /// The handle of the volume that the claim has.
-        handle: String,
+        /// What that PersistentVolume calls its volume.
+        volume: String,
     },
     /// Refused as invalid: it will never be saved as it is.
     Invalid {
@@ -169,13 +176,14 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let not_yet = |why: String| Attempt::NotYet { why, unclear: true };
     let taken =
         || format!("PersistentVolume {:?} exists already and is not for this claim", found.name());
-    Some(match (ours, found.handle() == unsaved.handle()) {
+    let same = found.source_id() == Volume::source_id_of(&unsaved.volume);
+    Some(match (ours, same) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => not_yet(format!(
             "waiting for PersistentVolume {:?} to go: somebody deleted it",
             found.name()
         )),
-        (true, false) => Attempt::Superseded { handle: found.handle().to_owned() },
+        (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
         (false, true) => not_yet(taken()),
         (false, false) => Attempt::NameTaken { why: taken() },
     })
@@ -208,14 +216,14 @@ impl PvStore {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
-    /// Whether a volume with this handle waits to be saved.
-    pub fn holds(&self, handle: &str) -> bool {
-        self.unsaved.borrow().values().any(|unsaved| unsaved.handle() == handle)
+    /// Whether a volume with such a handle waits to be saved.
+    pub fn holds(&self, such: impl Fn(&str) -> bool) -> bool {
+        self.unsaved.borrow().values().any(|unsaved| such(&unsaved.handle))
     }
 
-    /// Whether a volume of this handle waits to be saved as another PersistentVolume.
-    pub fn holds_as_another(&self, handle: &str, name: &str) -> bool {
-        let same = |unsaved: &Arc<Unsaved>| unsaved.handle() == handle && unsaved.name() != name;
+    /// Whether a volume with such a handle waits to be saved as another PersistentVolume.
+    pub fn holds_as_another(&self, such: impl Fn(&str) -> bool, name: &str) -> bool {
+        let same = |unsaved: &Arc<Unsaved>| such(&unsaved.handle) && unsaved.name() != name;
         self.unsaved.borrow().values().any(same)
     }
 
@@ -240,7 +248,7 @@ impl PvStore {
         }
         match self.attempt(unsaved).await {
             Attempt::Saved => self.settled(uid, unsaved),
-            Attempt::Superseded { handle } => self.superseded(uid, unsaved, &handle),
+            Attempt::Superseded { volume } => self.superseded(uid, unsaved, &volume),
             Attempt::Invalid { why } | Attempt::NameTaken { why } if self.book.is_gone(uid) => {
                 self.hand_over(uid, unsaved, &why)
             }
@@ -285,11 +293,11 @@ impl PvStore {
     }
 
     /// The claim has another volume; this one is suspected to be left over (safety rule 14).
-    fn superseded(&self, uid: &str, unsaved: &Unsaved, handle: &str) -> Verdict {
+    fn superseded(&self, uid: &str, unsaved: &Unsaved, volume: &str) -> Verdict {
         let why = format!(
-            "PersistentVolume {:?} has the volume {handle:?} already; the volume {:?} may be left at the driver",
+            "PersistentVolume {:?} has the volume {volume:?} already; the volume {:?} may be left at the driver",
             unsaved.name(),
-            unsaved.handle()
+            unsaved.handle
         );
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak("superseded");

@@ -183,7 +183,7 @@ mod tests {
             let pin = Pinned::Asked(Requirement::new(terms, first));
             let text = serde_json::to_string(&pin.record()).unwrap();
             let read: Recorded = serde_json::from_str(&text).unwrap();
-            prop_assert_eq!(read.pinned(), pin.clone());
+            prop_assert_eq!(&read.pinned(), &pin);
             let Pinned::Asked(requirement) = &pin else { unreachable!() };
             prop_assert!(pin.record().shortened().pinned().holds(requirement.as_ref()));
         }

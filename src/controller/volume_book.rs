@@ -33,11 +33,15 @@ struct Shared {
     identity: Identity,
     claims: ClaimBook,
     in_reach: InReach,
+    key: Key,
     inner: Mutex<Inner>,
 }
 
 /// Whether a volume is for this process to look after.
 type InReach = Box<dyn Fn(&Volume) -> bool + Send + Sync>;
+
+/// What tells the driver's volumes apart; none for a volume that is no driver's of ours.
+type Key = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
@@ -106,14 +110,15 @@ impl Glance {
 
 impl VolumeBook {
     /// An empty book, which tells `claims` of the volumes that go past, and keeps those that are
-    /// `in_reach`.
+    /// `in_reach`. Two with the same `key` are the same volume of the driver.
     pub fn new(
         identity: Identity,
         claims: ClaimBook,
         in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
+        key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        let inner = Mutex::default();
-        Self(Arc::new(Shared { identity, claims, in_reach: Box::new(in_reach), inner }))
+        let (in_reach, key) = (Box::new(in_reach), Box::new(key));
+        Self(Arc::new(Shared { identity, claims, in_reach, key, inner: Mutex::default() }))
     }
 
     /// Takes in what the volume watch shows.
@@ -158,9 +163,10 @@ impl VolumeBook {
         let name = volume.name().to_owned();
         let due = self.0.due(&volume);
         let interesting = due != Due::Nothing;
+        let key = (self.0.key)(&volume);
         let mut inner = self.0.inner.lock();
-        if self.0.is_of_driver(&volume) {
-            inner.handles.seen(&volume);
+        if let Some(key) = key {
+            inner.handles.seen(&key, volume.uid());
         }
         // It exists: what is remembered of its deletion stays.
         inner.deletions.unreadable(volume.uid());
@@ -186,10 +192,10 @@ impl VolumeBook {
         inner.volumes.deleted(volume.name());
         inner.sighted.remove(volume.name());
         inner.deletions.deleted(volume.uid());
-        let volumes = if self.0.is_of_driver(volume) { inner.handle_freed(volume) } else { vec![] };
+        let freed = self.0.freed(&mut inner, volume);
         drop(inner);
         let claims = self.0.claims.volume_gone(volume).into_iter().collect();
-        Wake { volumes, claims, ..Wake::default() }
+        Wake { volumes: freed, claims, ..Wake::default() }
     }
 
     /// One volume, as a worker needs it; none when nothing is due for it. The view counts as
@@ -203,9 +209,10 @@ impl VolumeBook {
         Some(Glance { volume, sighted, deletion, begun: known.is_some() })
     }
 
-    /// Whether another PersistentVolume may stand for the same volume of the driver.
-    pub fn may_share_handle(&self, volume: &Volume) -> bool {
-        self.0.inner.lock().handles.may_share(volume)
+    /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`
+    /// tells apart.
+    pub fn may_share_handle(&self, key: &str, volume: &Volume) -> bool {
+        self.0.inner.lock().handles.may_share(key, volume.uid())
     }
 
     /// The claim that the volume is for waits for another one: it is looked at once this one's
@@ -277,20 +284,16 @@ impl Shared {
         }
     }
 
-    fn is_of_driver(&self, volume: &Volume) -> bool {
-        volume.spec.csi.as_ref().is_some_and(|csi| csi.driver == self.identity.driver)
-    }
-}
-
-impl Inner {
     /// The PersistentVolume is gone: the volumes in work that waited for its handle, by name.
-    fn handle_freed(&mut self, gone: &Volume) -> Vec<String> {
-        self.handles.deleted(gone);
-        if !self.handles.may_share(gone) {
+    fn freed(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
+        let Some(key) = (self.key)(gone) else { return Vec::new() };
+        inner.handles.deleted(&key, gone.uid());
+        if !inner.handles.may_share(&key, gone.uid()) {
             return Vec::new();
         }
-        let same = self.volumes.iter().filter(|(_, volume)| volume.handle() == gone.handle());
-        same.map(|(name, _)| name.to_owned()).collect()
+        let same = |volume: &Volume| (self.key)(volume).as_ref() == Some(&key);
+        let waiting = inner.volumes.iter().filter(|(_, volume)| same(volume));
+        waiting.map(|(name, _)| name.to_owned()).collect()
     }
 }
 

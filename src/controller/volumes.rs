@@ -155,7 +155,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         if let Some((permit, removal)) = removal {
             self.check_handle(&volume).await?;
             tracing::trace!("asking the provisioner to delete");
-            let deleted = self.provisioner.delete(removal).await;
+            let deleted = self.provisioner.delete(&volume, removal).await;
             permit.ended(deleted.as_ref().err().map_or(Strain::Bearable, NotDeleted::strain));
             deleted?;
             self.book.deletion_reached(&volume, Deletion::AtDriver);
@@ -164,9 +164,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         Ok(Some(volume))
     }
 
-    /// The volume on the newest view, if it is still to be deleted (safety rule 10).
+    /// The volume on the newest view, if it is still to be deleted (safety rule 10). What an
+    /// in-tree volume is to the driver hangs on labels and annotations, too: always read live.
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
-        if glance.is_fresh() {
+        if glance.is_fresh() && glance.volume.spec.in_tree.is_none() {
             return Ok(Some(Arc::clone(&glance.volume)));
         }
         let live = self.live(&glance.volume).await?;
@@ -183,29 +184,36 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// Refuses to delete a volume that another PersistentVolume stands for (safety rule 10).
     async fn check_handle(&self, volume: &Volume) -> Result<(), NotDeleted> {
+        let Some(handle) = self.provisioner.handle(volume) else { return Ok(()) };
         let refuse = |other: &str| {
             NotDeleted::Failed(Failure::new(format!(
-                "the volume {:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it",
-                volume.handle()
+                "the volume {handle:?} is not deleted: {other} stands for it, too. To keep it, set this PersistentVolume's reclaim policy to Retain and delete it"
             )))
         };
-        if self.store.holds_as_another(volume.handle(), volume.name()) {
+        let key = self.provisioner.key(&handle);
+        let same = |other: &str| self.provisioner.key(other) == key;
+        if self.store.holds_as_another(same, volume.name()) {
             return Err(refuse("a PersistentVolume that is being saved"));
         }
-        if !self.book.may_share_handle(volume) {
+        if !self.book.may_share_handle(key, volume) {
             return Ok(());
         }
-        match self.sharer(volume).await? {
+        match self.sharer(volume, same).await? {
             Some(name) => Err(refuse(&format!("PersistentVolume {name:?}"))),
             None => Ok(()),
         }
     }
 
     /// Another PersistentVolume of the same handle, by what the API server says now.
-    async fn sharer(&self, volume: &Volume) -> Result<Option<String>, ApiError> {
+    async fn sharer(
+        &self,
+        volume: &Volume,
+        same: impl Fn(&str) -> bool + Send,
+    ) -> Result<Option<String>, ApiError> {
         let mut sharer = None;
         let look = |other: Volume| {
-            if other.spec.csi != volume.spec.csi || other.uid() == volume.uid() {
+            let shares = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
+            if !shares || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
             sharer = Some(other.name().to_owned());

@@ -31,7 +31,12 @@ pub(super) struct Calls {
     pub(super) metrics: CsiMetrics,
     /// The metrics' `driver_name`.
     pub(super) driver: Arc<str>,
+    /// Which drivers' calls are counted by whether they are for in-tree volumes.
+    pub(super) migrates: Migrates,
 }
+
+/// Whether the driver of this name took over from an in-tree plugin.
+pub type Migrates = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The origin of every request: grpc-go's `:authority` for unix sockets.
 pub(super) fn origin() -> http::Uri {
@@ -39,9 +44,23 @@ pub(super) fn origin() -> http::Uri {
 }
 
 impl Calls {
-    /// The same, counted under the driver's name.
+    /// The same, counted under the driver's name, and from now on by whether they are for in-tree
+    /// volumes where the driver took over such.
     pub(super) fn named(&self, driver: &str) -> Self {
-        Self { driver: driver.into(), ..self.clone() }
+        let migrates = (self.migrates)(driver);
+        let counted = || self.metrics.with_migration(false);
+        let metrics = if migrates { counted() } else { self.metrics.clone() };
+        Self { driver: driver.into(), metrics, ..self.clone() }
+    }
+
+    /// Whether the driver took over from an in-tree plugin.
+    pub(super) fn migrates(&self) -> bool {
+        (self.migrates)(&self.driver)
+    }
+
+    /// The same for calls that are for in-tree volumes, or not.
+    pub(super) fn migrated(&self, migrated: bool) -> Self {
+        Self { metrics: self.metrics.migrated(migrated), ..self.clone() }
     }
 
     /// Notes a call that cannot be sent, as some of its text is no UTF-8.

@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::{
     Address, Connector,
-    calls::{Calls, origin},
+    calls::{Calls, Migrates, origin},
     identity::{self, Capabilities, NodeInfo},
     link::{Dialer, Link, Repeated},
     proto::{
@@ -34,7 +34,7 @@ pub const CREATE_VOLUME: &str = "/csi.v1.Controller/CreateVolume";
 pub const DELETE_VOLUME: &str = "/csi.v1.Controller/DeleteVolume";
 
 /// Where the driver is and how it is called.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DriverSettings {
     /// The driver's socket: `--csi-address`.
     pub address: Address,
@@ -44,6 +44,8 @@ pub struct DriverSettings {
     pub asks_node: bool,
     /// What the connection's own tasks run on.
     pub tasks: Tasks,
+    /// Which drivers' calls are counted by whether they are for in-tree volumes.
+    pub migrates: Migrates,
 }
 
 /// The driver could not be used at start. Texts and exit codes are the original's.
@@ -162,13 +164,15 @@ impl Driver {
         gate: Gate,
         metrics: &Metrics,
     ) -> Result<Self, ConnectError> {
-        let DriverSettings { address, timeout: call_timeout, asks_node, tasks } = settings;
+        let DriverSettings { address, timeout: call_timeout, asks_node, tasks, migrates } =
+            settings;
         let dialer = Dialer { address, connector, tasks };
         let calls = Calls {
             timeout: call_timeout,
             gate,
             metrics: metrics.csi.clone(),
             driver: UNKNOWN_DRIVER.into(),
+            migrates,
         };
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await
@@ -207,32 +211,38 @@ impl Driver {
         self.0.calls.unsendable(method)
     }
 
-    /// Asks for a volume. Sent only while the gate is open.
+    /// Asks for a volume; `migrated`: one that becomes an in-tree volume. Sent only while the
+    /// gate is open.
     ///
     /// # Errors
     /// What the driver said, or why nothing is known of it; see [`CallError::is_final`].
     pub async fn create_volume(
         &self,
         request: CreateVolumeRequest,
+        migrated: bool,
     ) -> Result<CreateVolumeResponse, CallError> {
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).create_volume(request).await
         };
-        self.0.calls.gated(CREATE_VOLUME, self.link(), request, send).await
+        let calls = self.0.calls.migrated(migrated);
+        calls.gated(CREATE_VOLUME, self.link(), request, send).await
     }
 
-    /// Asks for a volume's removal. Sent only while the gate is open.
+    /// Asks for a volume's removal; `migrated`: of an in-tree one. Sent only while the gate is
+    /// open.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
     pub async fn delete_volume(
         &self,
         request: DeleteVolumeRequest,
+        migrated: bool,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete_volume_within(self.timeout(), request).await
+        self.delete(self.0.calls.migrated(migrated), request).await
     }
 
-    /// The same with another deadline than `--timeout`.
+    /// The same with another deadline than `--timeout`, of a volume that has become none of
+    /// Kubernetes' yet.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -241,7 +251,14 @@ impl Driver {
         timeout: Duration,
         request: DeleteVolumeRequest,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        let calls = Calls { timeout, ..self.0.calls.clone() };
+        self.delete(Calls { timeout, ..self.0.calls.clone() }, request).await
+    }
+
+    async fn delete(
+        &self,
+        calls: Calls,
+        request: DeleteVolumeRequest,
+    ) -> Result<DeleteVolumeResponse, CallError> {
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).delete_volume(request).await
         };
@@ -347,6 +364,9 @@ async fn identify(
         return Err(ConnectError::EmptyName);
     }
     let calls = calls.named(&name);
+    // The original opens another connection then, and waits again.
+    let link = if calls.migrates() { until_ready(dialer, &calls, link).await } else { Ok(link) };
+    let link = link.map_err(ConnectError::Probe)?;
     let capabilities =
         identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
     let node = if asks_node {

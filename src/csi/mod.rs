@@ -24,6 +24,7 @@ mod wire;
 
 pub use self::{
     address::{Address, AddressError},
+    calls::Migrates,
     connector::{BoxedIo, Connector, Io, unix_connector},
     driver::{CREATE_VOLUME, ConnectError, ConnectionEnded, DELETE_VOLUME, Driver, DriverSettings},
     identity::{Capabilities, NodeInfo},

@@ -33,6 +33,9 @@ impl Clock for Paused {
     }
 }
 
+/// A driver that took over from an in-tree plugin.
+const MIGRATED: &str = "ebs.csi.aws.com";
+
 fn gate() -> Gate {
     Gate::open(Arc::new(Paused(Instant::now())))
 }
@@ -43,6 +46,7 @@ fn settings(fake: &Fake) -> DriverSettings {
         timeout: Duration::from_secs(10),
         asks_node: false,
         tasks: fake.tasks.clone(),
+        migrates: Arc::new(|driver| driver == MIGRATED),
     }
 }
 
@@ -66,12 +70,8 @@ fn volume() -> CreateVolumeResponse {
 }
 
 async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
-    driver
-        .create_volume(CreateVolumeRequest {
-            name: "pvc-1".into(),
-            ..CreateVolumeRequest::default()
-        })
-        .await
+    let request = CreateVolumeRequest { name: "pvc-1".into(), ..CreateVolumeRequest::default() };
+    driver.create_volume(request, false).await
 }
 
 /// The end of a `CreateVolume` that is played so.
@@ -210,7 +210,7 @@ async fn a_call_carries_deadline_and_authority_as_grpc_gos_do() {
     fake.play(DELETE, Play::answer(&DeleteVolumeResponse {}));
     let driver = connect(&fake).await.unwrap();
     let request = DeleteVolumeRequest { volume_id: "v".into(), ..DeleteVolumeRequest::default() };
-    driver.delete_volume(request.clone()).await.unwrap();
+    driver.delete_volume(request.clone(), false).await.unwrap();
     let call = fake.seen().pop().unwrap();
     assert_eq!((call.path.as_str(), call.authority.as_str()), (DELETE, "localhost"));
     assert_eq!(call.headers["grpc-timeout"], "10000000u");
@@ -314,7 +314,7 @@ async fn calls_are_logged_without_their_secrets() {
     let secrets = [("userKey".to_owned(), "hush-hush".to_owned())].into();
     let request =
         CreateVolumeRequest { name: "pvc-1".into(), secrets, ..CreateVolumeRequest::default() };
-    driver.create_volume(request).await.unwrap();
+    driver.create_volume(request, false).await.unwrap();
     drop(guard);
     let text = log.text();
     assert!(text.contains("GRPC call method=\"/csi.v1.Controller/CreateVolume\" request=CreateVolumeRequest { name: \"pvc-1\""));
@@ -334,7 +334,7 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
     gate.close();
     for error in [
         create(&driver).await.unwrap_err(),
-        driver.delete_volume(DeleteVolumeRequest::default()).await.unwrap_err(),
+        driver.delete_volume(DeleteVolumeRequest::default(), false).await.unwrap_err(),
         driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err(),
     ] {
         assert_eq!(

@@ -13,6 +13,7 @@ use crate::{
     },
     csi::proto::Volume,
     kube_api::quantity::Quantity,
+    migration::Untranslatable,
 };
 
 /// What is wrong with a volume.
@@ -27,6 +28,8 @@ pub(super) enum Defect {
     },
     /// It should be made from a source, and the driver does not say that it is.
     SourceMissing,
+    /// Its class is an in-tree plugin's, and it can't be told as a volume of that plugin.
+    Untranslatable(Untranslatable),
 }
 
 /// What is wrong with `volume`, which the driver made for `order`.
@@ -68,7 +71,7 @@ impl Defect {
     /// The original's word for removing it, which begins small in one of the two texts.
     fn cleanup(&self) -> &'static str {
         match self {
-            Self::TooSmall { .. } => "Cleanup",
+            Self::TooSmall { .. } | Self::Untranslatable(_) => "Cleanup",
             Self::SourceMissing => "cleanup",
         }
     }
@@ -84,6 +87,7 @@ impl fmt::Display for Defect {
                 )
             }
             Self::SourceMissing => f.write_str("volume content source missing"),
+            Self::Untranslatable(why) => why.fmt(f),
         }
     }
 }

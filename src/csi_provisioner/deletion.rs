@@ -3,6 +3,8 @@
 //! Owns the order of places where it is named: the volume's own annotations, then its class
 //! (reference 4.5). Pure but for reading the Secret.
 
+use std::sync::Arc;
+
 use super::{
     ceph_rbd::CephRbd,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
@@ -16,16 +18,18 @@ use crate::{
     },
 };
 
-/// The secret for deleting `volume`, whose class is `class` where that still stands.
+/// The secret for deleting `volume`. `class` says its class, where that still stands; asked only
+/// where the class is needed.
 ///
 /// # Errors
-/// When the class's templates do not resolve, and when the Secret can't be read: without the right
-/// to, or without an answer, nobody knows what the driver would be left without. Only a Secret that
-/// is gone is passed over, as in the original: the driver then says whether it needs one.
+/// When there is no telling the class, when its templates do not resolve, and when the Secret can't
+/// be read: without the right to, or without an answer, nobody knows what the driver would be left
+/// without. Only a Secret that is gone is passed over, as in the original: the driver then says
+/// whether it needs one.
 pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
-    class: Option<&StorageClass>,
+    class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
     ceph_rbd: CephRbd,
 ) -> Result<SecretValues, Failure> {
     let reference = reference(volume, class, ceph_rbd)?;
@@ -40,7 +44,7 @@ pub(super) async fn secret(
 
 fn reference(
     volume: &Volume,
-    class: Option<&StorageClass>,
+    class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
     ceph_rbd: CephRbd,
 ) -> Result<Option<SecretReference>, Failure> {
     let annotated =
@@ -50,7 +54,7 @@ fn reference(
         return Ok(whole
             .then(|| SecretReference { namespace: namespace.to_owned(), name: name.to_owned() }));
     }
-    let (Some(class), Some(claim)) = (class, &volume.spec.claim_ref) else { return Ok(None) };
+    let (Some(class), Some(claim)) = (class()?, &volume.spec.claim_ref) else { return Ok(None) };
     let context = TemplateContext {
         volume_name: volume.name(),
         claim_namespace: &claim.namespace,
@@ -78,7 +82,7 @@ mod tests {
                 .unwrap();
         let reason = reason.to_owned();
         let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
-        secret(&client(&server), &volume, None, CephRbd::default())
+        secret(&client(&server), &volume, || Ok(None), CephRbd::default())
             .await
             .map_err(|why| why.to_string())
     }
@@ -105,10 +109,10 @@ mod tests {
             "metadata": {"name": "pv", "annotations": annotations}, "spec": {"claimRef": claim}
         }))
         .unwrap();
-        let class: Option<StorageClass> = Some(parameters)
+        let class = Some(parameters)
             .filter(|p| !p.is_null())
-            .map(|p| serde_json::from_value(json!({"parameters": p})).unwrap());
-        reference(&volume, class.as_ref(), CephRbd::default())
+            .map(|p| Arc::new(serde_json::from_value(json!({"parameters": p})).unwrap()));
+        reference(&volume, || Ok(class), CephRbd::default())
             .map(|found| found.map(|found| (found.namespace, found.name)))
             .map_err(|why| why.to_string())
     }

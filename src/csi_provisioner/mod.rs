@@ -19,6 +19,7 @@ mod defects;
 mod deletion;
 mod errors;
 mod expand;
+mod in_tree;
 mod keys;
 mod names;
 pub mod node_deployment;
@@ -30,13 +31,14 @@ mod secrets;
 mod testing;
 mod topology;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use k8s_openapi::api::core::v1::NodeSelector;
+use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
 pub use ceph_rbd::CephRbd;
+use defects::Defect;
 pub use names::VolumeNaming;
 use request::Prepared;
 pub use secrets::names_credentials;
@@ -61,6 +63,7 @@ use crate::{
         Client,
         views::{Claim, View as _, Volume},
     },
+    migration::Migration,
 };
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
@@ -87,6 +90,8 @@ pub struct Settings {
     pub volume_attributes_classes: bool,
     /// The feature gate CephRBDExtensions.
     pub ceph_rbd: CephRbd,
+    /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+    pub migration: Option<Migration>,
 }
 
 impl Settings {
@@ -119,16 +124,13 @@ pub struct CsiProvisioner {
 pub struct Request {
     prepared: Prepared,
     credentials: Credentials,
+    /// For a class of the in-tree plugin: makes the PersistentVolume one, too.
+    migration: Option<Migration>,
 }
 
-/// What a `DeleteVolume` needs.
+/// What a `DeleteVolume` needs beside the volume.
 #[derive(Debug)]
 pub struct Removal {
-    /// The PersistentVolume's name.
-    volume: String,
-    handle: String,
-    /// Where the volume is.
-    affinity: Option<NodeSelector>,
     credentials: Credentials,
 }
 
@@ -147,7 +149,7 @@ impl CsiProvisioner {
     ) -> Self {
         let (node, settings) = (node.map(Arc::new), Arc::new(settings));
         let refresher = Refresher::default();
-        Self { driver, client, classes, attachments, topology, node, refresher, settings }
+        Self { driver, client, classes, attachments, topology, refresher, node, settings }
     }
 
     /// The same with somebody who is told when room may have been taken or given back.
@@ -172,11 +174,16 @@ impl CsiProvisioner {
     /// Checks the order and makes its request.
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         data_source::check(&order.claim)?;
+        let (mut translated, migration) = self.settings.order_for_driver(order)?;
+        let topology = self.topology.as_ref();
         let prepared =
-            request::prepare(&self.client, &self.settings, self.topology.as_ref(), order).await?;
+            request::prepare(&self.client, &self.settings, topology, &mut translated).await;
+        // What was pinned stays; the class is the cluster's own again.
+        *order = Order { class: Arc::clone(&order.class), ..translated };
+        let prepared = prepared?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        Ok(Request { prepared, credentials })
+        Ok(Request { prepared, credentials, migration })
     }
 
     /// Asks for the volume and judges the answer.
@@ -188,21 +195,44 @@ impl CsiProvisioner {
                 return outcome.awaiting(&request.prepared.sources);
             }
         };
-        let Request { prepared, credentials } = request;
-        if let Some(defect) = defects::find(order, &prepared, &volume) {
-            let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-            return Outcome::Unusable(Box::new(leftover));
+        let Request { prepared, credentials, migration } = request;
+        match self.persistent_volume(order, &prepared, migration, &volume) {
+            Ok(made) => {
+                let handle = volume.volume_id;
+                Outcome::Provisioned(Box::new(Made { volume: made, handle, credentials }))
+            }
+            Err(defect) => {
+                let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
+                Outcome::Unusable(Box::new(leftover))
+            }
         }
-        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(&volume));
-        let volume = persistent_volume::build(&self.settings, order, &prepared, &volume, affinity);
-        Outcome::Provisioned(Box::new(Made { volume, credentials }))
     }
 
     /// Asks for the volume.
     async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
         let secrets = request.credentials.expose();
+        let migrated = request.migration.is_some();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
-        self.driver.create_volume(request).await.and_then(created_volume)
+        self.driver.create_volume(request, migrated).await.and_then(created_volume)
+    }
+
+    /// The PersistentVolume for what the driver made, or why there can be none.
+    fn persistent_volume(
+        &self,
+        order: &Order,
+        prepared: &Prepared,
+        migration: Option<Migration>,
+        volume: &proto::Volume,
+    ) -> Result<PersistentVolume, Defect> {
+        if let Some(defect) = defects::find(order, prepared, volume) {
+            return Err(defect);
+        }
+        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(volume));
+        let made = persistent_volume::build(&self.settings, order, prepared, volume, affinity);
+        match migration {
+            None => Ok(made),
+            Some(migration) => migration.to_in_tree(made).map_err(Defect::Untranslatable),
+        }
     }
 
     /// Whether another node could help: the scheduler chose one, and the driver knows of places.
@@ -234,6 +264,15 @@ impl CsiProvisioner {
         }
     }
 
+    /// Whether the volume is for this process to delete.
+    ///
+    /// # Errors
+    /// Where that can't be judged.
+    fn reaches(&self, volume: &Volume) -> Result<bool, Failure> {
+        let Some(node) = &self.node else { return Ok(true) };
+        node.reaches(self.settings.node_affinity(volume)?.as_deref())
+    }
+
     /// Refuses while the volume is attached, as far as the driver attaches at all.
     fn check_detached(&self, volume: &str) -> Result<(), NotDeleted> {
         let Some(attachments) = &self.attachments else { return Ok(()) };
@@ -241,19 +280,6 @@ impl CsiProvisioner {
             Some(node) => Err(NotDeleted::Attached { node }),
             None => Ok(()),
         }
-    }
-
-    /// The handle of a volume that this driver may be asked to delete.
-    fn checked_handle<'a>(&self, volume: &'a Volume) -> Result<&'a str, Failure> {
-        let source = volume.spec.csi.as_ref().ok_or_else(|| Failure::new("invalid CSI PV"))?;
-        if source.driver != self.settings.driver_name {
-            return Err(Failure::new(format!(
-                "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
-                source.driver, self.settings.driver_name
-            )));
-        }
-        capabilities::check(&self.settings.capabilities)?;
-        Ok(&source.volume_handle)
     }
 }
 
@@ -266,7 +292,7 @@ impl Provisioner for CsiProvisioner {
     }
 
     fn in_tree_name(&self) -> Option<&str> {
-        None
+        self.settings.migration.map(Migration::in_tree_name)
     }
 
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
@@ -322,42 +348,51 @@ impl Provisioner for CsiProvisioner {
         self.remove_at_once(request).await.map_err(Failure::new)
     }
 
+    fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
+        self.settings.handle(volume).ok()
+    }
+
+    fn key<'a>(&self, handle: &'a str) -> &'a str {
+        self.settings.migration.map_or(handle, |migration| migration.key(handle))
+    }
+
     /// Where that can't be judged, the attempt to delete it tells.
     fn should_delete(&self, volume: &Volume) -> bool {
-        self.node.as_ref().is_none_or(|node| node.reaches(volume).unwrap_or(true))
+        self.reaches(volume).unwrap_or(true)
     }
 
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
-        if let Some(node) = &self.node {
-            node.reaches(volume).map_err(failed)?;
-        }
-        let handle = self.checked_handle(volume).map_err(failed)?;
+        self.settings.handle(volume).map_err(failed)?;
+        self.reaches(volume).map_err(failed)?;
+        capabilities::check(&self.settings.capabilities).map_err(failed)?;
         self.check_detached(volume.name())?;
-        let class = self.classes.get(class_of_volume(volume));
-        let secret =
-            deletion::secret(&self.client, volume, class.as_deref(), self.settings.ceph_rbd)
-                .await
-                .map_err(failed)?;
+        let class = || {
+            let class = self.classes.get(class_of_volume(volume));
+            self.settings.class_for_deletion(volume, class)
+        };
+        let secret = deletion::secret(&self.client, volume, class, self.settings.ceph_rbd)
+            .await
+            .map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
-        Ok(Removal {
-            volume: volume.name().to_owned(),
-            handle: handle.to_owned(),
-            affinity: volume.spec.node_affinity.clone().and_then(|affinity| affinity.required),
-            credentials,
-        })
+        Ok(Removal { credentials })
     }
 
-    async fn delete(&self, removal: Removal) -> Result<(), NotDeleted> {
-        let Removal { volume, handle, affinity, credentials } = removal;
-        self.check_detached(&volume)?;
-        let request = DeleteVolumeRequest { volume_id: handle, secrets: credentials.expose() };
-        let deleted = self.driver.delete_volume(request).await;
+    async fn delete(&self, volume: &Volume, removal: Removal) -> Result<(), NotDeleted> {
+        let handle = self.settings.handle(volume).map_err(NotDeleted::Failed)?;
+        self.check_detached(volume.name())?;
+        let request = DeleteVolumeRequest {
+            volume_id: handle.into_owned(),
+            secrets: removal.credentials.expose(),
+        };
+        let migrated = volume.spec.in_tree.is_some();
+        let deleted = self.driver.delete_volume(request, migrated).await;
         deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
-        self.refresher.deleted(affinity.as_ref());
+        let affinity = volume.spec.node_affinity.as_ref();
+        self.refresher.deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
         Ok(())
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
         controller_publish_readonly: false,
         volume_attributes_classes: true,
         ceph_rbd: CephRbd::default(),
+        migration: None,
     }
 }
 

@@ -16,6 +16,8 @@ mod terms;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 pub(super) use self::affinity::affinity;
 use self::requirement::{Ask, Refusal, decide, is_allowed};
 use crate::{
@@ -72,19 +74,26 @@ impl Topology {
         &self,
         order: &mut Order,
     ) -> Result<Option<proto::TopologyRequirement>, NotAsked> {
-        let asked = match believed(order).cloned() {
-            Some(Pinned::Asked(asked)) => asked,
-            Some(pinned @ Pinned::Shortened { .. }) => self.reconstruct(order, &pinned).await,
+        let asked = match believed(order) {
+            Some(Pinned::Asked(asked)) => asked.clone(),
+            Some(pinned @ Pinned::Shortened { best, .. }) => {
+                self.reconstruct(order, pinned, best).await
+            }
             None => self.ask(order).await.map_err(Undecided::not_asked)?,
         };
         let told = asked.as_ref().map(told);
-        order.topology = Some(Pinned::Asked(asked));
+        order.topology = Some(Arc::new(Pinned::Asked(asked)));
         Ok(told)
     }
 
     /// Makes again what an earlier process asked for and could not record: the same as long as
     /// the nodes are the same. Where they are not, it comes as close as it can.
-    async fn reconstruct(&self, order: &Order, pinned: &Pinned) -> Option<Requirement> {
+    async fn reconstruct(
+        &self,
+        order: &Order,
+        pinned: &Pinned,
+        best: &Segments,
+    ) -> Option<Requirement> {
         match self.ask(order).await {
             Ok(asked) => {
                 if !pinned.holds(asked.as_ref()) {
@@ -94,7 +103,6 @@ impl Topology {
             }
             Err(Undecided { refusal, .. }) => {
                 tracing::info!(%refusal, "asking again for the place that this call preferred");
-                let Pinned::Shortened { best, .. } = pinned else { return None };
                 Requirement::new(vec![best.clone()], 0)
             }
         }
@@ -141,7 +149,7 @@ impl Topology {
 /// on the claim, where its user can write: no more is believed than the class allows.
 fn believed(order: &Order) -> Option<&Pinned> {
     let allowed = &order.class.allowed_topologies;
-    order.topology.as_ref().filter(|pinned| match pinned {
+    order.topology.as_deref().filter(|pinned| match pinned {
         Pinned::Asked(None) => allowed.is_empty(),
         Pinned::Asked(Some(asked)) => asked.requisite().all(|place| is_allowed(allowed, place)),
         Pinned::Shortened { best, .. } => is_allowed(allowed, best),

@@ -23,6 +23,9 @@ pub struct Gates {
     pub cross_namespace_volume_data_source: bool,
     /// The original's switch for a graceful end, which this program has anyway.
     pub release_leader_election_on_exit: bool,
+    /// Ceph's driver serves classes and volumes of the in-tree plugin `kubernetes.io/rbd`, too, as
+    /// in Kubernetes 1.23 to 1.30; the original no longer knows this gate.
+    pub csi_migration_rbd: bool,
 }
 
 /// Values by gate, as `--feature-gates` gives them.
@@ -54,7 +57,8 @@ const fn locked(name: &'static str, stage: Stage, default: bool) -> Gate {
 }
 
 /// Gates that mean something here.
-const OWN: [Gate; 5] = [
+const OWN: [Gate; 6] = [
+    gate("CSIMigrationRBD", Deprecated, false),
     gate("CephRBDExtensions", Alpha, false),
     gate("CrossNamespaceVolumeDataSource", Alpha, false),
     gate("ReleaseLeaderElectionOnExit", Alpha, false),
@@ -173,6 +177,7 @@ impl Gates {
             ceph_rbd_extensions: alpha("CephRBDExtensions"),
             cross_namespace_volume_data_source: alpha("CrossNamespaceVolumeDataSource"),
             release_leader_election_on_exit: alpha("ReleaseLeaderElectionOnExit"),
+            csi_migration_rbd: map.get("CSIMigrationRBD").copied().unwrap_or(false),
         }
     }
 }
@@ -250,6 +255,7 @@ mod tests {
             ceph_rbd_extensions: false,
             cross_namespace_volume_data_source: false,
             release_leader_election_on_exit: false,
+            csi_migration_rbd: false,
         };
         assert_eq!(resolve(""), Ok((defaults, vec![])));
     }
@@ -271,6 +277,7 @@ mod tests {
         let set = gates("AllAlpha=true,ReleaseLeaderElectionOnExit=false");
         assert!(set.cross_namespace_volume_data_source && !set.release_leader_election_on_exit);
         assert_eq!(gates("AllBeta=true"), gates(""));
+        assert!(!set.csi_migration_rbd && gates("CSIMigrationRBD=true").csi_migration_rbd);
     }
 
     #[test]

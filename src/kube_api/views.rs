@@ -4,11 +4,13 @@
 //! `managedFields` is never built, and that absent fields read as empty. Leaves writing to
 //! `raw` (an object that is written back is never written from a view: it would lose fields).
 
+mod in_tree;
+
 use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     ByteString,
-    api::core::v1::VolumeNodeAffinity,
+    api::core::v1::{self as core, VolumeNodeAffinity},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::{
@@ -16,6 +18,8 @@ use kube::{
     core::{ClusterResourceScope, NamespaceResourceScope},
 };
 use serde::{Deserialize, Deserializer};
+
+pub use self::in_tree::InTreeSource;
 
 /// A kind this program reads, with what requests for it need to know.
 pub trait View:
@@ -201,11 +205,35 @@ impl Volume {
     pub fn handle(&self) -> &str {
         self.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
     }
+
+    /// What the PersistentVolume itself calls its volume, of CSI or of an in-tree plugin; empty
+    /// for volumes of other kinds.
+    pub fn source_id(&self) -> &str {
+        match (&self.spec.csi, &self.spec.in_tree) {
+            (None, Some(in_tree)) => in_tree.id(),
+            _ => self.handle(),
+        }
+    }
+
+    /// The same of a whole PersistentVolume.
+    pub fn source_id_of(volume: &core::PersistentVolume) -> String {
+        let Some(spec) = &volume.spec else { return String::new() };
+        match (&spec.csi, InTreeSource::of(spec)) {
+            (Some(csi), _) => csi.volume_handle.clone(),
+            (None, Some(in_tree)) => in_tree.id().to_owned(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The label `key` of the PersistentVolume.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
 }
 
 /// Where a volume is and whose.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(from = "in_tree::Wire")]
 pub struct VolumeSpec {
     /// The claim it is for.
     pub claim_ref: Option<ClaimReference>,
@@ -219,6 +247,9 @@ pub struct VolumeSpec {
     pub storage_class_name: String,
     /// `Filesystem` (also when absent) or `Block`.
     pub volume_mode: Option<String>,
+    /// The part of an in-tree plugin that a CSI driver took over from; absent for volumes of CSI
+    /// and of other plugins.
+    pub in_tree: Option<Box<InTreeSource>>,
 }
 
 /// The claim a volume is for.

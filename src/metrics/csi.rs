@@ -54,6 +54,12 @@ impl CsiMetrics {
         Self { migrated: Some(migrated), ..self.clone() }
     }
 
+    /// The same for calls that are for in-tree volumes, or not, where that is counted.
+    #[must_use]
+    pub fn migrated(&self, migrated: bool) -> Self {
+        Self { migrated: self.migrated.map(|_| migrated), ..self.clone() }
+    }
+
     /// A driver call has ended: `method` as in `/csi.v1.Controller/CreateVolume`, `code` as in
     /// `DeadlineExceeded`.
     pub fn observe(&self, driver: &str, method: &str, code: &str, took: Duration) {

@@ -113,7 +113,9 @@ impl Book {
             Sighting::Deleted(gone) => self.csi_node_gone(gone.name()),
             Sighting::Complete => {
                 let vanished = self.csi_nodes.complete_by_key();
-                vanished.iter().for_each(|(_, registered)| self.release(registered));
+                for (_, registered) in &vanished {
+                    self.release(registered);
+                }
                 vanished.into_iter().map(|(name, _)| name).collect()
             }
             Sighting::Restarted => {
@@ -183,7 +185,9 @@ impl Book {
             Sighting::Deleted(gone) => self.node_gone(gone.name()),
             Sighting::Complete => {
                 let vanished = self.nodes.complete_by_key();
-                vanished.iter().for_each(|(_, labels)| self.labels.release(labels));
+                for (_, labels) in &vanished {
+                    self.labels.release(labels);
+                }
                 let nodes = vanished.into_iter().map(|(name, _)| name).collect();
                 return Changed { nodes, csi_nodes: self.take_effect() };
             }

@@ -48,14 +48,22 @@ struct Shared {
 /// How far listing is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Progress {
-    /// All CSINodes have been listed once.
-    csi_nodes: bool,
-    /// All Nodes have been listed once.
-    nodes: bool,
+    /// What has been listed once.
+    listed: Listed,
     /// All Nodes have been listed for the keys that they are watched for now.
     whole: bool,
     /// There are keys that they are not watched for.
     outgrown: bool,
+}
+
+/// What has been listed once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Listed {
+    #[default]
+    Nothing,
+    CsiNodes,
+    /// CSINodes, and then Nodes.
+    All,
 }
 
 /// An object of which something that matters has changed.
@@ -102,7 +110,8 @@ impl Nodes {
     /// Waits until all have been listed once; what is said before means nothing.
     pub async fn listed(&self) {
         // The sender lives as long as `self`.
-        let _ = self.0.progress.subscribe().wait_for(|progress| progress.nodes).await;
+        let _ =
+            self.0.progress.subscribe().wait_for(|progress| progress.listed == Listed::All).await;
     }
 
     /// Whether all have been listed once; an error names what has not.
@@ -110,11 +119,10 @@ impl Nodes {
     /// # Errors
     /// They have not.
     pub fn readiness(&self) -> Result<(), String> {
-        let Progress { csi_nodes, nodes, .. } = *self.0.progress.borrow();
-        match (csi_nodes, nodes) {
-            (false, _) => Err("CSINodes are not listed yet".to_owned()),
-            (true, false) => Err("Nodes are not listed yet".to_owned()),
-            (true, true) => Ok(()),
+        match self.0.progress.borrow().listed {
+            Listed::Nothing => Err("CSINodes are not listed yet".to_owned()),
+            Listed::CsiNodes => Err("Nodes are not listed yet".to_owned()),
+            Listed::All => Ok(()),
         }
     }
 
@@ -168,7 +176,7 @@ impl Nodes {
         F: Fn(News<'_>) + Send + Sync,
     {
         // Which labels are wanted is known from then on.
-        self.until(|progress| progress.csi_nodes).await;
+        self.until(|progress| progress.listed >= Listed::CsiNodes).await;
         loop {
             self.begin();
             let observer = |sighting| self.see_node(sighting, &tell);
@@ -198,7 +206,9 @@ impl Nodes {
         let mut book = self.0.book.lock();
         let changed = book.observe_csi_node(sighting);
         self.advance(|progress| {
-            progress.csi_nodes |= complete;
+            if complete {
+                progress.listed = progress.listed.max(Listed::CsiNodes);
+            }
             progress.outgrown = book.is_outgrown();
         });
         drop(book);
@@ -208,10 +218,9 @@ impl Nodes {
     fn see_node(&self, sighting: Sighting<Node>, tell: &impl Fn(News<'_>)) {
         let complete = matches!(sighting, Sighting::Complete);
         let changed = self.0.book.lock().observe_node(sighting);
-        self.advance(|progress| {
-            progress.nodes |= complete;
-            progress.whole |= complete;
-        });
+        if complete {
+            self.advance(|progress| (progress.listed, progress.whole) = (Listed::All, true));
+        }
         self.tell(&changed, tell);
     }
 

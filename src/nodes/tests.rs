@@ -28,7 +28,9 @@ impl Fed {
     /// After a first list of these.
     fn with(csi_nodes: Vec<CsiNode>, nodes: Vec<Node>) -> Self {
         let fed = Self { nodes: Nodes::of(DRIVER), told: Mutex::default() };
-        csi_nodes.into_iter().for_each(|node| fed.csi(Sighting::Listed(node)));
+        for node in csi_nodes {
+            fed.csi(Sighting::Listed(node));
+        }
         fed.csi(Sighting::Complete);
         fed.relist(nodes);
         fed.told();
@@ -57,7 +59,9 @@ impl Fed {
     fn relist(&self, nodes: Vec<Node>) {
         self.nodes.begin();
         self.node(Sighting::Restarted);
-        nodes.into_iter().for_each(|node| self.node(Sighting::Listed(node)));
+        for node in nodes {
+            self.node(Sighting::Listed(node));
+        }
         self.node(Sighting::Complete);
     }
 
@@ -167,7 +171,7 @@ fn a_fixed_node_is_listed_and_where_it_is_said_to_be() {
     let nodes = Nodes::fixed(DRIVER, "n1", &segments.into());
     assert_eq!(nodes.registration("n1"), Registration::Driver(keys(&["rack", "zone"])));
     assert_eq!(nodes.labels("n1").unwrap().get("zone"), Some("a"));
-    assert!(nodes.0.progress.borrow().nodes);
+    assert_eq!(nodes.readiness(), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,8 +210,8 @@ fn deed() -> impl Strategy<Value = Deed> {
     ]
 }
 
-fn registration(keys: &Option<Vec<u8>>) -> Registration {
-    keys.as_ref().map_or(Registration::NoDriver, |keys| {
+fn registration(keys: Option<&Vec<u8>>) -> Registration {
+    keys.map_or(Registration::NoDriver, |keys| {
         Registration::Driver(keys.iter().map(|key| LABELS[usize::from(*key)]).collect())
     })
 }
@@ -258,7 +262,7 @@ proptest! {
         }
         prop_assert!(!fed.is_outgrown());
         for name in 0..3_u8 {
-            let truth = csi_nodes.get(&name).map_or(Registration::NoCsiNode, registration);
+            let truth = csi_nodes.get(&name).map_or(Registration::NoCsiNode, |keys| registration(keys.as_ref()));
             prop_assert_eq!(fed.nodes.registration(&name.to_string()), truth);
             prop_assert_eq!(fed.nodes.labels(&name.to_string()).is_some(), labelled.contains_key(&name));
         }

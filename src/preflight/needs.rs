@@ -20,6 +20,8 @@ pub enum Feature {
     Secrets,
     /// Drivers that modify volumes (`MODIFY_VOLUME`), where the feature gate is on.
     VolumeAttributesClass,
+    /// `--enable-capacity`.
+    Capacity,
     /// `--enable-capacity` with an owner: this pod or what controls it.
     CapacityOwner,
     /// The same, where what controls the pod's controller is the owner, or is asked for it.
@@ -29,7 +31,10 @@ pub enum Feature {
 impl Feature {
     /// Whether the rules stand commented in our manifest, for those who need them to take in.
     pub fn is_optional(self) -> bool {
-        matches!(self, Self::Secrets | Self::CapacityOwner | Self::CapacityOwnersOwner)
+        matches!(
+            self,
+            Self::Secrets | Self::Capacity | Self::CapacityOwner | Self::CapacityOwnersOwner
+        )
     }
 }
 
@@ -77,15 +82,15 @@ const fn need(
 ) -> Need {
     let place = match feature {
         LeaderElection => Place::LeaseNamespace,
-        CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
+        Capacity | CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
         _ => Place::Everywhere,
     };
     Need { feature, place, group, resource, verb, why }
 }
 
 use Feature::{
-    Attachments, CapacityOwner, CapacityOwnersOwner, LeaderElection, Provisioning, Secrets,
-    Topology, VolumeAttributesClass,
+    Attachments, Capacity, CapacityOwner, CapacityOwnersOwner, LeaderElection, Provisioning,
+    Secrets, Topology, VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";
@@ -103,7 +108,7 @@ pub const NEEDS: &[Need] = &[
     need(Provisioning, "", "persistentvolumeclaims", "get", "is a claim whose volume vanished still unbound?"),
     need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there, on servers without streamed lists?"),
     need(Provisioning, "", "persistentvolumeclaims", "watch", "which claims are new?"),
-    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, and gives the selected node back when it has no room"),
+    need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, gives the selected node back when it has no room, and chooses it with --node-deployment"),
     need(Provisioning, STORAGE, "storageclasses", "list", "which classes are there, on servers without streamed lists?"),
     need(Provisioning, STORAGE, "storageclasses", "watch", "which classes are there?"),
     need(Provisioning, "", "events", "create", "tells users what happened"),
@@ -121,6 +126,12 @@ pub const NEEDS: &[Need] = &[
     need(LeaderElection, COORDINATION, "leases", "update", "the leader renews the Lease"),
     need(Secrets, "", "secrets", "get", "reads the secrets that classes name for the driver"),
     need(VolumeAttributesClass, STORAGE, "volumeattributesclasses", "get", "reads the parameters that claims ask for by a VolumeAttributesClass"),
+    need(Capacity, STORAGE, "csistoragecapacities", "list", "what is published already? On servers without streamed lists"),
+    need(Capacity, STORAGE, "csistoragecapacities", "watch", "what is published already?"),
+    need(Capacity, STORAGE, "csistoragecapacities", "get", "whose is the object that has the name of a new one?"),
+    need(Capacity, STORAGE, "csistoragecapacities", "create", "publishes how much room there is"),
+    need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes that there is more room or less; \"update\" will do as well"),
+    need(Capacity, STORAGE, "csistoragecapacities", "delete", "takes back what is published of classes and nodes that are gone"),
     need(CapacityOwner, "", "pods", "get", "who owns CSIStorageCapacity objects?"),
     need(CapacityOwnersOwner, "apps", "replicasets", "get", "which Deployment owns CSIStorageCapacity objects?"),
 ];

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 /// The topology keys that the driver registers.
-pub(crate) const KEYS: [&str; 2] = ["topology.kubernetes.io/zone", "rbd.csi.ceph.com/host"];
+pub(crate) const KEYS: [&str; 2] = [ZONE, HOST];
+const ZONE: &str = "topology.kubernetes.io/zone";
+const HOST: &str = "rbd.csi.ceph.com/host";
 
 /// A Node in one of three zones; with `host`, at a place of its own.
 pub(crate) fn node(number: usize, host: bool) -> Value {
@@ -12,10 +14,10 @@ pub(crate) fn node(number: usize, host: bool) -> Value {
         "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": name,
         "node.kubernetes.io/instance-type": "m6i.4xlarge", "failure-domain.example.com/rack": "r7",
-        "topology.kubernetes.io/region": "eu-central-1", KEYS[0]: format!("eu-central-1{}", number % 3),
+        "topology.kubernetes.io/region": "eu-central-1", ZONE: format!("eu-central-1{}", number % 3),
     });
-    if host {
-        labels[KEYS[1]] = json!(name);
+    if let (true, Some(labels)) = (host, labels.as_object_mut()) {
+        labels.insert(HOST.to_owned(), json!(name));
     }
     let images: Vec<Value> = (0..50)
         .map(|image| json!({"names": [format!("example.com/team/image-{image}@sha256:{image:064}")], "sizeBytes": 12_345_678}))

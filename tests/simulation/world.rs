@@ -186,12 +186,22 @@ impl Simulation {
         self.launch(name, &[&elected, flags].concat())
     }
 
+    /// Starts the program on the node `node`, beside the driver that `driver` leads to.
+    #[allow(dead_code)] // not every test has nodes
+    pub(crate) fn start_on(&self, node: &str, driver: Connector, flags: &[&str]) -> Process {
+        self.launch_beside(driver, node, &[&["--node-deployment"], flags].concat())
+    }
+
     fn launch(&self, host: &str, flags: &[&str]) -> Process {
+        self.launch_beside(self.connector(), host, flags)
+    }
+
+    fn launch_beside(&self, driver: Connector, host: &str, flags: &[&str]) -> Process {
         let program = ["csi-provisioner", "--csi-address=/run/csi.sock", "--timeout=10s"];
         let args = program.iter().chain(flags).map(Into::into);
         let environment = |variable: &str| match variable {
             "NAMESPACE" => Some("default".into()),
-            "POD_NAME" => Some(host.into()),
+            "POD_NAME" | "NODE_NAME" => Some(host.into()),
             _ => None,
         };
         let flags = Flags::parse(args, environment).unwrap().flags;
@@ -202,7 +212,7 @@ impl Simulation {
             outcome: Arc::default(),
         };
         let number = self.processes.lock().len() as u64;
-        let world = self.world(host, number, &process);
+        let world = self.world(host, driver, number, &process);
         let (stop, outcome) = (process.stop.clone(), Arc::clone(&process.outcome));
         let tasks = process.tasks.clone();
         process.tasks.spawn(
@@ -218,10 +228,10 @@ impl Simulation {
         process
     }
 
-    fn world(&self, host: &str, number: u64, process: &Process) -> World {
+    fn world(&self, host: &str, driver: Connector, number: u64, process: &Process) -> World {
         World {
             transport: boxed(self.api.service(self.user.clone())),
-            connector: self.connector(),
+            connector: driver,
             clock: process.clock.clone(),
             random: Arc::new(Generator::from_seed(
                 self.seed.wrapping_mul(1000).wrapping_add(number),

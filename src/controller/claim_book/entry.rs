@@ -140,9 +140,9 @@ impl Entry {
         self.state = transition(std::mem::take(&mut self.state));
     }
 
-    pub(super) fn volume_seen(&mut self, handle: &str) {
+    pub(super) fn volume_seen(&mut self, source_id: &str) {
         self.shown = true;
-        self.advance(|state| state.volume_seen(handle));
+        self.advance(|state| state.volume_seen(source_id));
     }
 
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.

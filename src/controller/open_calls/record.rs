@@ -15,7 +15,7 @@ use crate::{
     controller::{
         ownership::{self, Identity},
         provisioner::{Failure, Order},
-        topology::{Pinned, Recorded},
+        topology::Recorded,
     },
     kube_api::views::{Claim, StorageClass, View as _},
 };
@@ -52,7 +52,7 @@ pub struct Record {
     pub retain: bool,
     /// Where the volume is asked to be, for drivers that know of places.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
-    pub topology: Option<Recorded>,
+    pub topology: Option<Box<Recorded>>,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
@@ -71,12 +71,12 @@ impl Record {
             class: order.class.name().to_owned(),
             class_uid: order.class.uid().to_owned(),
             retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
-            topology: order.topology.as_ref().map(Pinned::record),
+            topology: order.topology.as_ref().map(|pinned| Box::new(pinned.record())),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
         if record.encode().is_none() {
-            record.topology = record.topology.map(Recorded::shortened);
+            record.topology = record.topology.map(|recorded| Box::new(recorded.shortened()));
         }
         record
     }
@@ -170,7 +170,7 @@ pub fn reopen(
     };
     order.volume_name = Ok(name.to_owned());
     order.selected_node.clone_from(&record.node);
-    order.topology = record.topology.clone().map(Recorded::pinned);
+    order.topology = record.topology.clone().map(|recorded| Arc::new(recorded.pinned()));
     // A class that was made again just as it was serves as well.
     let same_class = record.class_uid.is_empty()
         || record.class_uid == order.class.uid()
@@ -235,7 +235,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controller::topology::Requirement;
+    use crate::controller::topology::{Pinned, Requirement};
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -328,14 +328,14 @@ mod tests {
     fn where_the_volume_is_asked_to_be_is_recorded_in_full_or_in_short() {
         for (pin, in_full) in [(zones(3), true), (Pinned::Asked(None), true), (zones(2000), false)]
         {
-            let asked = Order { topology: Some(pin.clone()), ..order() };
+            let asked = Order { topology: Some(Arc::new(pin.clone())), ..order() };
             let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
             let read = Record::decode(&record.encode().unwrap());
             assert_eq!(read, record);
             let class = Some(class("class-1", "hdd"));
             let again = reopen(&read, &claim(), class, Ok("n".into())).unwrap().topology.unwrap();
             let Pinned::Asked(requirement) = &pin else { unreachable!() };
-            assert!(again.holds(requirement.as_ref()) && (again == pin) == in_full);
+            assert!(again.holds(requirement.as_ref()) && (*again == pin) == in_full);
         }
     }
 

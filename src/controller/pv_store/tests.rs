@@ -59,7 +59,7 @@ fn judged(found: Option<Value>) -> String {
     match judge(found.as_ref(), &unsaved) {
         None => "post".into(),
         Some(Attempt::Saved) => "saved".into(),
-        Some(Attempt::Superseded { handle }) => format!("superseded by {handle}"),
+        Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
         Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
         Some(Attempt::Invalid { why }) => format!("invalid: {why}"),

@@ -4,10 +4,17 @@ use super::*;
 
 const DRIVER: &str = "d.example.com";
 
+/// How the driver calls a volume, where it is one of its own.
+fn handle(volume: &Volume) -> Option<String> {
+    let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
+    Some(csi.volume_handle.clone())
+}
+
 fn books() -> (VolumeBook, ClaimBook) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")));
-    (VolumeBook::new(identity, claims.clone(), |volume| volume.name() != "elsewhere"), claims)
+    let in_reach = |volume: &Volume| volume.name() != "elsewhere";
+    (VolumeBook::new(identity, claims.clone(), in_reach, handle), claims)
 }
 
 fn volume(name: &str, phase: &str, driver: &str) -> Volume {

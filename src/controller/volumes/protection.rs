@@ -119,7 +119,10 @@ impl<P: Provisioner> VolumeWorker<P> {
     async fn gone(&self, volume: &Volume) -> Result<(), ApiError> {
         self.events.let_go(volume);
         if !self.claim_waits(volume).await.unwrap_or(true) {
-            tracing::error!(handle = volume.handle(), "suspected leak: the volume's claim is gone");
+            tracing::error!(
+                handle = volume.source_id(),
+                "suspected leak: the volume's claim is gone"
+            );
             self.metrics.suspected_leak("let_go");
         }
         Ok(())

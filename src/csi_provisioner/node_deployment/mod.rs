@@ -16,6 +16,7 @@ mod reach;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use serde_json::Value;
 
 use self::{
@@ -32,7 +33,7 @@ use crate::{
     },
     kube_api::{
         ApiError, Edited, Name,
-        views::{Claim, View as _, Volume},
+        views::{Claim, View as _},
     },
     metrics::NodeMetrics,
     runtime::Random,
@@ -81,15 +82,15 @@ impl NodeDeployment {
         self.bids.forget(claim_uid);
     }
 
-    /// Whether the volume is for this node to delete.
+    /// Whether a volume of this affinity, in the driver's keys, is for this node to delete.
     ///
     /// # Errors
     /// The volume's affinity can't be judged; in the original's words.
-    pub(super) fn reaches(&self, volume: &Volume) -> Result<bool, Failure> {
+    pub(super) fn reaches(&self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, Failure> {
         let Settings { node, topology, .. } = &self.settings;
         let place = Place { node, topology: topology.as_ref() };
         place
-            .meets(volume.spec.node_affinity.as_ref())
+            .meets(affinity)
             .map_err(|why| Failure::new(format!("checking volume affinity failed: {why}")))
     }
 

@@ -7,7 +7,7 @@ use crate::{
     controller::topology::{Requirement, Segments},
     go_text::quote,
     kube_api::views::TopologySelectorTerm,
-    nodes::{Keys, Nodes, Registration},
+    nodes::{Keys, Labels, Nodes, Registration},
 };
 
 use super::{spreading, terms};
@@ -116,7 +116,7 @@ fn select<'a>(
 
 fn known_labels(node: &str, nodes: &Nodes) -> Segments {
     let labels = nodes.labels(node);
-    let pairs = labels.iter().flat_map(|labels| labels.iter());
+    let pairs = labels.iter().flat_map(Labels::iter);
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 

@@ -73,7 +73,7 @@ async fn a_record_is_believed_as_far_as_the_class_allows() {
     let topology = topology(&server(Answer::status(500)), &ZONES);
     let pin = |zone: Option<&str>| {
         let terms = zone.map(|zone| [("zone".to_owned(), zone.to_owned())].into());
-        Some(Pinned::Asked(Requirement::new(terms.into_iter().collect(), 0)))
+        Some(Arc::new(Pinned::Asked(Requirement::new(terms.into_iter().collect(), 0))))
     };
     let allowing = |zones: &Value, topology| {
         let allowed = json!([{"matchLabelExpressions": [{"key": "zone", "values": zones}]}]);
@@ -102,7 +102,7 @@ fn restarted(asked: &Order) -> Order {
     let record = Record::decode(&record.encode().unwrap());
     let topology = record.topology.unwrap().pinned();
     assert!(matches!(topology, Pinned::Shortened { .. }));
-    Order { topology: Some(topology), ..asked.clone() }
+    Order { topology: Some(Arc::new(topology)), ..asked.clone() }
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,12 +25,46 @@ fn persistent_volume(object: &mut Value) {
     tree::set_default(object, &["status", "phase"], json!("Pending"));
     tree::set_default(object, &["spec", "persistentVolumeReclaimPolicy"], json!("Retain"));
     tree::set_default(object, &["spec", "volumeMode"], json!("Filesystem"));
-    // `omitempty` of the real server's types: what says nothing is not written.
-    for path in [["spec", "storageClassName"].as_slice(), &["spec", "csi", "fsType"]] {
-        if tree::text(object, path).is_empty() {
-            tree::remove(object, path);
+    for (path, value) in volume_source_defaults() {
+        if !tree::at(object, &path[..2]).is_null() {
+            tree::set_default(object, &path, value);
         }
     }
+    // `omitempty` of the real server's types: what says nothing is not written.
+    if tree::text(object, &["spec", "storageClassName"]).is_empty() {
+        tree::remove(object, &["spec", "storageClassName"]);
+    }
+    for source in [
+        "awsElasticBlockStore",
+        "azureFile",
+        "cinder",
+        "csi",
+        "gcePersistentDisk",
+        "portworxVolume",
+        "rbd",
+        "vsphereVolume",
+    ] {
+        for member in ["fsType", "partition", "readOnly", "storagePolicyName", "storagePolicyID"] {
+            let path = ["spec", source, member];
+            if [json!(""), json!(0), json!(false)].contains(tree::at(object, &path)) {
+                tree::remove(object, &path);
+            }
+        }
+    }
+}
+
+/// What sources of volumes lack; only Azure's bear what says nothing, too.
+fn volume_source_defaults() -> [([&'static str; 3], Value); 8] {
+    [
+        (["spec", "azureDisk", "cachingMode"], json!("ReadWrite")),
+        (["spec", "azureDisk", "fsType"], json!("ext4")),
+        (["spec", "azureDisk", "kind"], json!("Shared")),
+        (["spec", "azureDisk", "readOnly"], json!(false)),
+        (["spec", "azureFile", "secretNamespace"], Value::Null),
+        (["spec", "rbd", "keyring"], json!("/etc/ceph/keyring")),
+        (["spec", "rbd", "pool"], json!("rbd")),
+        (["spec", "rbd", "user"], json!("admin")),
+    ]
 }
 
 fn persistent_volume_claim(object: &mut Value) {
@@ -122,6 +156,29 @@ mod tests {
         assert!(volume["spec"].get("storageClassName").is_none());
         let claim = defaulted("PersistentVolumeClaim", json!({"spec": {"storageClassName": ""}}));
         assert_eq!(claim["spec"]["storageClassName"], "");
+    }
+
+    #[test]
+    fn in_tree_sources_are_filled_in_and_keep_nothing_empty() {
+        let source = |name: &str, source: Value| {
+            defaulted("PersistentVolume", json!({"spec": {name: source}}))["spec"][name].clone()
+        };
+        let empty = json!({"volumeID": "v", "fsType": "", "partition": 0, "readOnly": false});
+        assert_eq!(source("awsElasticBlockStore", empty), json!({"volumeID": "v"}));
+        assert_eq!(
+            source("azureDisk", json!({"fsType": "", "kind": "Managed"})),
+            json!({"cachingMode": "ReadWrite", "fsType": "", "kind": "Managed", "readOnly": false})
+        );
+        assert_eq!(
+            source("azureFile", json!({"shareName": "s", "readOnly": false})),
+            json!({"shareName": "s", "secretNamespace": null})
+        );
+        assert_eq!(
+            source("rbd", json!({"image": "i", "user": "u"})),
+            json!({"image": "i", "user": "u", "keyring": "/etc/ceph/keyring", "pool": "rbd"})
+        );
+        let none = defaulted("PersistentVolume", json!({"spec": {}}))["spec"].clone();
+        assert!(none.get("azureDisk").is_none() && none.get("rbd").is_none());
     }
 
     #[test]

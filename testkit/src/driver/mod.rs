@@ -1,9 +1,10 @@
-//! CSI drivers for tests: a scriptable one and one that keeps volumes on disk.
+//! CSI drivers for tests: a scriptable one, one that keeps volumes on disk, and one of many nodes.
 //!
 //! Owns what a driver is to the sidecar: the gRPC services ([`Backend`] behind one adapter to
 //! tonic), the transports they are served on ([`Host`]: a unix socket, or an in-memory stream for
 //! simulated time) and the log of every call ([`Journal`]). [`Scripted`] answers by rules,
-//! [`disk::DiskDriver`] keeps real (if empty) volumes. Promises that a call whose caller went away
+//! [`disk::DiskDriver`] keeps real (if empty) volumes, [`local::LocalDriver`] those of a node with
+//! limited room. Promises that a call whose caller went away
 //! is dropped where it stands, and that on a paused, single-threaded runtime the same calls give
 //! the same answers in the same order. Leaves to others to judge the calls.
 
@@ -13,6 +14,7 @@ pub mod cli;
 pub mod disk;
 mod host;
 mod journal;
+pub mod local;
 mod rules;
 mod scripted;
 mod service;

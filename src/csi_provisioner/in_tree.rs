@@ -1,0 +1,105 @@
+//! Classes and volumes of the in-tree plugin that the driver took over from.
+//!
+//! Owns when they are translated: a class before its call and before a deletion that needs its
+//! secret, the PersistentVolume of such a class after the call, and one to be deleted before
+//! anything else (reference 3.16). Pure. Leaves how to `migration`.
+
+use std::{borrow::Cow, sync::Arc};
+
+use k8s_openapi::api::core::v1::VolumeNodeAffinity;
+
+use super::Settings;
+use crate::{
+    controller::provisioner::{Failure, Order},
+    kube_api::views::{StorageClass, Volume},
+    migration::{CsiVolume, Migration, Untranslatable},
+};
+
+impl Settings {
+    /// The translation for classes of this one's provisioner, where it is the in-tree plugin.
+    fn migration_of(&self, class: &StorageClass) -> Option<Migration> {
+        self.migration.filter(|migration| class.provisioner == migration.in_tree_name())
+    }
+
+    /// The order as the driver understands it, and the translation where its class is the in-tree
+    /// plugin's: its PersistentVolume will be one, too.
+    pub(super) fn order_for_driver(
+        &self,
+        order: &Order,
+    ) -> Result<(Order, Option<Migration>), Failure> {
+        let migration = self.migration_of(&order.class);
+        let class = match migration {
+            None => Arc::clone(&order.class),
+            Some(migration) => Arc::new(migration.class_to_csi(&order.class).map_err(|why| {
+                Failure::new(format!("failed to translate storage class: {why}"))
+            })?),
+        };
+        Ok((Order { class, ..order.clone() }, migration))
+    }
+
+    /// The class that tells the secret with which `volume` is deleted.
+    pub(super) fn class_for_deletion(
+        &self,
+        volume: &Volume,
+        class: Option<Arc<StorageClass>>,
+    ) -> Result<Option<Arc<StorageClass>>, Failure> {
+        let Some(class) = class else { return Ok(None) };
+        match self.migration_of(&class).filter(|_| volume.spec.in_tree.is_some()) {
+            None => Ok(Some(class)),
+            Some(migration) => {
+                migration.class_to_csi(&class).map(Arc::new).map(Some).map_err(Failure::new)
+            }
+        }
+    }
+
+    /// The driver's id of the volume that a PersistentVolume stands for.
+    ///
+    /// # Errors
+    /// When the driver must not be asked to delete the volume: it is another's, or untranslatable.
+    pub(super) fn handle<'a>(&self, volume: &'a Volume) -> Result<Cow<'a, str>, Failure> {
+        match (&volume.spec.csi, &volume.spec.in_tree) {
+            (Some(csi), _) if csi.driver == self.driver_name => {
+                Ok(Cow::Borrowed(&csi.volume_handle))
+            }
+            (Some(csi), _) => Err(Failure::new(format!(
+                "the volume belongs to the CSI driver {:?}, but its annotation names {:?}: it is not deleted",
+                csi.driver, self.driver_name
+            ))),
+            (None, Some(_)) => self
+                .translated(volume)
+                .map(|translated| Cow::Owned(translated.source.volume_handle)),
+            (None, None) => Err(Failure::new("invalid CSI PV")),
+        }
+    }
+
+    /// Which nodes can reach a volume, in the driver's topology keys.
+    ///
+    /// # Errors
+    /// As of [`Settings::handle`], for in-tree volumes.
+    pub(super) fn node_affinity<'a>(
+        &self,
+        volume: &'a Volume,
+    ) -> Result<Option<Cow<'a, VolumeNodeAffinity>>, Failure> {
+        if volume.spec.in_tree.is_none() {
+            return Ok(volume.spec.node_affinity.as_ref().map(Cow::Borrowed));
+        }
+        Ok(self.translated(volume)?.node_affinity.map(Cow::Owned))
+    }
+
+    fn translated(&self, volume: &Volume) -> Result<CsiVolume, Failure> {
+        let foreign = || {
+            Failure::new(format!(
+                "the volume belongs to an in-tree plugin that the CSI driver {:?} did not take over from, but its annotation names the driver: it is not deleted",
+                self.driver_name
+            ))
+        };
+        let migration = self.migration.ok_or_else(foreign)?;
+        migration.to_csi(volume).map_err(|why| match why {
+            Untranslatable::OtherPlugin(_) => foreign(),
+            why => Failure::new(why),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Azure's file shares.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    AzureFilePersistentVolumeSource, CSIPersistentVolumeSource, PersistentVolume, SecretReference,
+};
+
+use super::{CsiVolume, Plugin, Untranslatable, spec, whole};
+use crate::{
+    go_text::quote,
+    kube_api::views::{InTreeSource, View as _, Volume},
+};
+
+const DRIVER: &str = "file.csi.azure.com";
+/// Names the resource group of a PersistentVolume's share.
+const RESOURCE_GROUP: &str = "kubernetes.io/azure-file-resource-group";
+/// Where a secret is that nothing else says the namespace of.
+const DEFAULT_NAMESPACE: &str = "default";
+
+// The driver's volume attributes.
+const SHARE_NAME: &str = "sharename";
+const SECRET_NAME: &str = "secretname";
+const SECRET_NAMESPACE: &str = "secretnamespace";
+
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/azure-file",
+    // The driver knows the plugin's parameters.
+    class_to_csi: |_| Ok(()),
+    to_in_tree,
+    to_csi,
+    key: whole,
+};
+
+fn to_in_tree(
+    csi: &CSIPersistentVolumeSource,
+    volume: &mut PersistentVolume,
+) -> Result<(), Untranslatable> {
+    let mut share = AzureFilePersistentVolumeSource {
+        read_only: csi.read_only,
+        ..AzureFilePersistentVolumeSource::default()
+    };
+    for (key, value) in csi.volume_attributes.iter().flatten() {
+        match &*key.to_lowercase() {
+            SHARE_NAME => share.share_name.clone_from(value),
+            SECRET_NAME => share.secret_name.clone_from(value),
+            SECRET_NAMESPACE => share.secret_namespace = Some(value.clone()),
+            _ => {}
+        }
+    }
+    let staging = csi.node_stage_secret_ref.clone().unwrap_or_default();
+    if let Some(name) = staging.name.filter(|name| !name.is_empty()) {
+        share.secret_name = name;
+        share.secret_namespace = Some(staging.namespace.unwrap_or_default());
+    }
+    if share.share_name.is_empty() || share.secret_name.is_empty() {
+        fill_by_id(&csi.volume_handle, &mut share, volume)?;
+    }
+    share.secret_namespace.get_or_insert_with(|| DEFAULT_NAMESPACE.to_owned());
+    spec(volume).azure_file = Some(share);
+    Ok(())
+}
+
+/// Fills what is missing from an id such as `group#account#share`.
+fn fill_by_id(
+    id: &str,
+    share: &mut AzureFilePersistentVolumeSource,
+    volume: &mut PersistentVolume,
+) -> Result<(), Untranslatable> {
+    let mut parts = id.split('#');
+    let (Some(group), Some(account), Some(name)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return Err(Untranslatable::ShareId { quoted: quote(id) });
+    };
+    if share.share_name.is_empty() {
+        name.clone_into(&mut share.share_name);
+    }
+    if share.secret_name.is_empty() {
+        share.secret_name = format!("azure-storage-account-{account}-secret");
+    }
+    if !group.is_empty() {
+        let annotations = volume.metadata.annotations.get_or_insert_default();
+        annotations.insert(RESOURCE_GROUP.to_owned(), group.to_owned());
+    }
+    Ok(())
+}
+
+fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+    let InTreeSource::AzureFile(share) = source else { return None };
+    let translated = source_of(volume, share);
+    Some(
+        translated
+            .map(|source| CsiVolume { source, node_affinity: volume.spec.node_affinity.clone() }),
+    )
+}
+
+fn source_of(
+    volume: &Volume,
+    share: &AzureFilePersistentVolumeSource,
+) -> Result<CSIPersistentVolumeSource, Untranslatable> {
+    let claim = volume.spec.claim_ref.as_ref();
+    let namespace = match &share.secret_namespace {
+        Some(namespace) => namespace,
+        None => claim.map_or("", |claim| &claim.namespace),
+    };
+    if namespace.is_empty() {
+        return Err(Untranslatable::NoSecretNamespace);
+    }
+    let group = volume.annotation(RESOURCE_GROUP).unwrap_or_default();
+    let account = account(&share.secret_name).unwrap_or(&share.secret_name);
+    let handle = [group, account, &share.share_name, volume.name(), namespace].join("#");
+    Ok(CSIPersistentVolumeSource {
+        driver: DRIVER.to_owned(),
+        volume_handle: handle,
+        read_only: share.read_only,
+        volume_attributes: Some(BTreeMap::from([(
+            SHARE_NAME.to_owned(),
+            share.share_name.clone(),
+        )])),
+        node_stage_secret_ref: Some(SecretReference {
+            name: Some(share.secret_name.clone()),
+            namespace: Some(namespace.to_owned()),
+        }),
+        ..CSIPersistentVolumeSource::default()
+    })
+}
+
+/// The storage account that a secret's name tells.
+fn account(secret: &str) -> Option<&str> {
+    let (_, behind) = secret.split_once("azure-storage-account-")?;
+    let (account, _) = behind.rsplit_once("-secret")?;
+    Some(account).filter(|account| !account.is_empty())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What several plugins' classes have in common: file system, zones, topology keys.
+//!
+//! Keys of parameters count in any case, as in the plugins.
+
+use std::mem::take;
+
+use super::{Untranslatable, topology};
+use crate::kube_api::views::{StorageClass, TopologySelectorRequirement, TopologySelectorTerm};
+
+/// The parameter for the file system that is meant for this program.
+pub(super) const CSI_FS_TYPE: &str = "csi.storage.k8s.io/fstype";
+/// The plugins' parameter for it.
+pub(super) const FS_TYPE: &str = "fstype";
+
+/// Gives the file system type the key under which it is meant for this program.
+pub(super) fn rename_fs_type(class: &mut StorageClass) {
+    for value in take_parameter(class, FS_TYPE) {
+        class.parameters.insert(CSI_FS_TYPE.to_owned(), value);
+    }
+}
+
+/// Takes out the values of a parameter, under whatever spellings of its key.
+fn take_parameter(class: &mut StorageClass, key: &str) -> Vec<String> {
+    let (taken, kept): (Vec<_>, Vec<_>) =
+        take(&mut class.parameters).into_iter().partition(|(name, _)| name.to_lowercase() == key);
+    class.parameters = kept.into_iter().collect();
+    taken.into_iter().map(|(_, value)| value).collect()
+}
+
+/// Turns the parameters `zone` and `zones` into an allowed topology of the driver, or else the
+/// zones of the allowed topologies into the driver's.
+///
+/// # Errors
+/// When the class has both.
+pub(super) fn zones_to_topologies(
+    class: &mut StorageClass,
+    driver_key: &str,
+) -> Result<(), Untranslatable> {
+    let one = take_parameter(class, "zone").into_iter().map(|zone| vec![zone]);
+    let several = take_parameter(class, "zones");
+    // Split as the plugins do it: a space behind a comma belongs to the zone.
+    let several = several.iter().map(|zones| zones.split(',').map(str::to_owned).collect());
+    match one.chain(several).last() {
+        Some(_) if !class.allowed_topologies.is_empty() => Err(Untranslatable::ZonesTwice),
+        Some(values) => {
+            let only = TopologySelectorRequirement { key: driver_key.to_owned(), values };
+            class.allowed_topologies =
+                vec![TopologySelectorTerm { match_label_expressions: vec![only] }];
+            Ok(())
+        }
+        None => {
+            rename_zone_keys(class, driver_key);
+            Ok(())
+        }
+    }
+}
+
+/// Renames Kubernetes' keys for zones in the allowed topologies to the driver's; others stay.
+pub(super) fn rename_zone_keys(class: &mut StorageClass, driver_key: &str) {
+    for expression in expressions(class) {
+        if [topology::ZONE, topology::BETA_ZONE].contains(&&*expression.key) {
+            driver_key.clone_into(&mut expression.key);
+        }
+    }
+}
+
+/// Every key of the allowed topologies with its values.
+pub(super) fn expressions(
+    class: &mut StorageClass,
+) -> impl Iterator<Item = &mut TopologySelectorRequirement> {
+    class.allowed_topologies.iter_mut().flat_map(|term| &mut term.match_label_expressions)
+}

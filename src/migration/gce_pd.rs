@@ -1,0 +1,114 @@
+//! Google Compute Engine's persistent disks.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, GCEPersistentDiskVolumeSource, PersistentVolume,
+};
+
+use super::{
+    CsiVolume, Plugin, Untranslatable, attribute, class,
+    error::NoRegion,
+    partition::{self, PARTITION},
+    spec, topology,
+};
+use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
+
+const DRIVER: &str = "pd.csi.storage.gke.io";
+const ZONE: &str = "topology.gke.io/zone";
+/// Stands for a project or zone that a PersistentVolume does not tell; the driver finds it out.
+const UNSPECIFIED: &str = "UNSPECIFIED";
+
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/gce-pd",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key,
+};
+
+fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
+    class::rename_fs_type(class);
+    class::zones_to_topologies(class, ZONE)
+}
+
+fn to_in_tree(
+    csi: &CSIPersistentVolumeSource,
+    volume: &mut PersistentVolume,
+) -> Result<(), Untranslatable> {
+    let pd_name = disk_name(&csi.volume_handle)?.to_owned();
+    let partition = attribute(csi, PARTITION).filter(|partition| !partition.is_empty());
+    let partition = partition.map(|text| partition::parse(text, "Failed")).transpose()?;
+    topology::zones_to_in_tree(volume, ZONE, Some(region_of))?;
+    spec(volume).gce_persistent_disk = Some(GCEPersistentDiskVolumeSource {
+        pd_name,
+        fs_type: csi.fs_type.clone(),
+        read_only: csi.read_only,
+        partition,
+    });
+    Ok(())
+}
+
+/// The disk's name in `projects/<project>/zones/<zone>/disks/<name>`, or `regions/<region>`.
+fn disk_name(handle: &str) -> Result<&str, Untranslatable> {
+    let too_few = || Untranslatable::DiskIdElements { got: handle.split('/').count() };
+    handle.split('/').nth(5).ok_or_else(too_few)
+}
+
+fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+    let InTreeSource::GcePd(disk) = source else { return None };
+    Some(handle(volume, &disk.pd_name).map(|volume_handle| CsiVolume {
+        source: CSIPersistentVolumeSource {
+            driver: DRIVER.to_owned(),
+            volume_handle,
+            fs_type: disk.fs_type.clone(),
+            read_only: disk.read_only,
+            volume_attributes: Some(BTreeMap::from([(
+                PARTITION.to_owned(),
+                disk.partition.filter(|it| *it != 0).map(|it| it.to_string()).unwrap_or_default(),
+            )])),
+            ..CSIPersistentVolumeSource::default()
+        },
+        node_affinity: topology::zones_to_csi(volume, ZONE),
+    }))
+}
+
+/// All but the project, which a PersistentVolume of the plugin does not tell: its disks are of the
+/// cluster's own. Where it does not tell the zone either, its disk is like no other.
+fn key(handle: &str) -> &str {
+    let place = handle.strip_prefix("projects/").and_then(|rest| rest.split_once('/'));
+    place.map_or(handle, |(_, place)| place)
+}
+
+/// The driver's id of a disk, by the zones in the volume's labels; here the older label comes
+/// first, and node affinity does not count.
+fn handle(volume: &Volume, disk: &str) -> Result<String, Untranslatable> {
+    let label = |key| volume.label(key).filter(|zones| !zones.is_empty());
+    let zones = label(topology::BETA_ZONE).or_else(|| label(topology::ZONE));
+    let zones: Vec<&str> =
+        zones.into_iter().flat_map(|zones| zones.split(topology::SEPARATOR)).collect();
+    let place = match zones.as_slice() {
+        [] => format!("zones/{UNSPECIFIED}"),
+        [zone] => format!("zones/{zone}"),
+        several => {
+            let region = region_of(several).map_err(Untranslatable::DiskRegion)?;
+            format!("regions/{region}")
+        }
+    };
+    Ok(format!("projects/{UNSPECIFIED}/{place}/disks/{disk}"))
+}
+
+/// The one region that the zones are in.
+fn region_of(zones: &[&str]) -> Result<String, NoRegion> {
+    topology::only_region(zones, |zone| {
+        let parts: Vec<&str> = zone.split('-').collect();
+        match parts.as_slice() {
+            [locale, region, _] => Ok(format!("{locale}-{region}")),
+            _ => Err(NoRegion::Gce(zone.to_owned())),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,50 @@
+//! The partition of a disk, which drivers tell as text.
+
+use super::Untranslatable;
+use crate::go_text::quote;
+
+/// The volume attribute for it.
+pub(super) const PARTITION: &str = "partition";
+
+/// Reads a partition. `lead` begins the message, which differs between plugins. Of a number beyond
+/// what a PersistentVolume can bear the lower half counts, as in the original.
+///
+/// # Errors
+/// When it is no number, with Go's words on it.
+pub(super) fn parse(partition: &str, lead: &'static str) -> Result<i32, Untranslatable> {
+    let digits = partition.strip_prefix(['+', '-']).unwrap_or(partition);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    #[allow(clippy::cast_possible_truncation)] // meant: see above
+    let lower_half = |number: i64| number as i32;
+    partition.parse().map(lower_half).map_err(|_| {
+        let why = if is_number { "value out of range" } else { "invalid syntax" };
+        Untranslatable::Partition {
+            lead,
+            partition: partition.to_owned(),
+            why: format!("strconv.Atoi: parsing {}: {why}", quote(partition)),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_partition_is_told_in_gos_words() {
+        let read = |text| parse(text, "failed").map_err(|why| why.to_string());
+        let refused = |text: &str, why: &str| {
+            let quoted = quote(text);
+            Err(format!(
+                "failed to convert partition {text} to integer: strconv.Atoi: parsing {quoted}: {why}"
+            ))
+        };
+        assert_eq!((read("3"), read("+0"), read("-1")), (Ok(3), Ok(0), Ok(-1)));
+        for text in ["", "x", "1.5", " 1", "0x1", "+", "--1"] {
+            assert_eq!(read(text), refused(text, "invalid syntax"));
+        }
+        let huge = "99999999999999999999";
+        assert_eq!(read(huge), refused(huge, "value out of range"));
+        assert_eq!(read("4294967297"), Ok(1));
+    }
+}

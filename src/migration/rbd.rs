@@ -1,0 +1,174 @@
+//! Ceph's RBD, whose plugin Kubernetes 1.31 dropped together with its translation.
+
+use std::{collections::BTreeMap, mem::take};
+
+use k8s_openapi::api::core::v1::{
+    CSIPersistentVolumeSource, PersistentVolume, RBDPersistentVolumeSource,
+};
+
+use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, whole};
+use crate::kube_api::views::{InTreeSource, StorageClass, View as _, Volume};
+
+const DRIVER: &str = "rbd.csi.ceph.com";
+/// The annotation for the driver's id of a volume that the driver made.
+const VOLUME_HANDLE: &str = "rbd.csi.ceph.com/volume-handle";
+/// How the plugin named the images it made.
+const IMAGE_PREFIX: &str = "kubernetes-dynamic-pvc-";
+
+// Parameters of the driver's classes, its volume attributes, and annotations.
+const ADMIN_ID: &str = "adminId";
+const CLUSTER_ID: &str = "clusterID";
+const IMAGE_FEATURES: &str = "imageFeatures";
+const IMAGE_FORMAT: &str = "imageFormat";
+const IMAGE_NAME: &str = "imageName";
+const JOURNAL_POOL: &str = "journalPool";
+const MIGRATION: &str = "migration";
+const MONITORS: &str = "monitors";
+const POOL: &str = "pool";
+/// What the plugin took where the class does not say.
+const DEFAULT_POOL: &str = "rbd";
+const DEFAULT_USER: &str = "admin";
+const DEFAULT_NAMESPACE: &str = "default";
+const DEFAULT_FEATURES: &str = "layering";
+const TRUE: &str = "true";
+
+/// The plugin's administrator secret serves for all of these.
+const SECRET_NAMES: [&str; 3] = [
+    "csi.storage.k8s.io/provisioner-secret-name",
+    "csi.storage.k8s.io/node-stage-secret-name",
+    "csi.storage.k8s.io/controller-expand-secret-name",
+];
+const SECRET_NAMESPACES: [&str; 3] = [
+    "csi.storage.k8s.io/provisioner-secret-namespace",
+    "csi.storage.k8s.io/node-stage-secret-namespace",
+    "csi.storage.k8s.io/controller-expand-secret-namespace",
+];
+
+pub(super) const PLUGIN: Plugin = Plugin {
+    driver: DRIVER,
+    in_tree: "kubernetes.io/rbd",
+    class_to_csi,
+    to_in_tree,
+    to_csi,
+    key: whole,
+};
+
+/// Parameters that the plugin did not know are dropped.
+fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
+    let mut parameters = BTreeMap::from([
+        (MIGRATION.to_owned(), TRUE.to_owned()),
+        (POOL.to_owned(), DEFAULT_POOL.to_owned()),
+    ]);
+    let mut set = |keys: &[&str], value: &str| {
+        parameters.extend(keys.iter().map(|key| ((*key).to_owned(), value.to_owned())));
+    };
+    set(&SECRET_NAMESPACES, DEFAULT_NAMESPACE);
+    for (key, value) in take(&mut class.parameters) {
+        match &*key.to_lowercase() {
+            class::FS_TYPE => set(&[class::CSI_FS_TYPE], &value),
+            "imagefeatures" => set(&[IMAGE_FEATURES], &value),
+            "imageformat" => set(&[IMAGE_FORMAT], &value),
+            "pool" => set(&[POOL], &value),
+            "adminid" => set(&[ADMIN_ID], &value),
+            "adminsecretname" => set(&SECRET_NAMES, &value),
+            "adminsecretnamespace" => set(&SECRET_NAMESPACES, &value),
+            "monitors" => {
+                set(&[MONITORS], &value);
+                set(&[CLUSTER_ID], &cluster_id(&value));
+            }
+            _ => {}
+        }
+    }
+    let lacks = |key: &str| parameters.get(key).is_none_or(String::is_empty);
+    if SECRET_NAMES.into_iter().any(lacks) {
+        return Err(Untranslatable::NoAdminSecret);
+    }
+    if lacks(MONITORS) {
+        return Err(Untranslatable::NoMonitors);
+    }
+    class.parameters = parameters;
+    DRIVER.clone_into(&mut class.provisioner);
+    Ok(())
+}
+
+/// How the driver calls the cluster of these monitors, separated by commas.
+fn cluster_id(monitors: &str) -> String {
+    format!("{:x}", md5::compute(monitors))
+}
+
+/// The monitors are lost, as the driver does not tell them: the annotations bear its own id.
+fn to_in_tree(
+    csi: &CSIPersistentVolumeSource,
+    volume: &mut PersistentVolume,
+) -> Result<(), Untranslatable> {
+    let of = |key| attribute(csi, key).unwrap_or_default().to_owned();
+    let annotations = volume.metadata.annotations.get_or_insert_default();
+    annotations.insert(VOLUME_HANDLE.to_owned(), csi.volume_handle.clone());
+    for key in [CLUSTER_ID, JOURNAL_POOL, IMAGE_FEATURES, IMAGE_FORMAT] {
+        annotations.insert(key.to_owned(), of(key));
+    }
+    let user = Some(of(ADMIN_ID)).filter(|user| !user.is_empty());
+    spec(volume).rbd = Some(RBDPersistentVolumeSource {
+        monitors: vec![String::new()],
+        image: of(IMAGE_NAME),
+        pool: Some(of(POOL)),
+        user: Some(user.unwrap_or_else(|| DEFAULT_USER.to_owned())),
+        fs_type: csi.fs_type.clone(),
+        read_only: csi.read_only,
+        secret_ref: csi.node_stage_secret_ref.clone(),
+        keyring: None,
+    });
+    Ok(())
+}
+
+fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>> {
+    let InTreeSource::Rbd(rbd) = source else { return None };
+    let pool = rbd.pool.clone().unwrap_or_default();
+    let annotation = |key| volume.annotation(key).unwrap_or_default().to_owned();
+    let features = Some(annotation(IMAGE_FEATURES)).filter(|it| !it.is_empty());
+    let mut attributes = BTreeMap::from(
+        [
+            (IMAGE_NAME, rbd.image.clone()),
+            (POOL, pool.clone()),
+            (IMAGE_FEATURES, features.unwrap_or_else(|| DEFAULT_FEATURES.to_owned())),
+            (IMAGE_FORMAT, annotation(IMAGE_FORMAT)),
+            (JOURNAL_POOL, annotation(JOURNAL_POOL)),
+            (MIGRATION, TRUE.to_owned()),
+            ("tryOtherMounters", TRUE.to_owned()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    );
+    let known = volume.annotation(VOLUME_HANDLE).filter(|handle| !handle.is_empty());
+    let (volume_handle, cluster) = match known {
+        Some(handle) => (handle.to_owned(), annotation(CLUSTER_ID)),
+        None => {
+            let cluster = cluster_id(&rbd.monitors.join(","));
+            attributes.insert("staticVolume".to_owned(), TRUE.to_owned());
+            (migrated_handle(&cluster, &rbd.image, &pool), cluster)
+        }
+    };
+    attributes.insert(CLUSTER_ID.to_owned(), cluster);
+    Some(Ok(CsiVolume {
+        source: CSIPersistentVolumeSource {
+            driver: DRIVER.to_owned(),
+            volume_handle,
+            fs_type: rbd.fs_type.clone(),
+            volume_attributes: Some(attributes),
+            node_stage_secret_ref: rbd.secret_ref.clone(),
+            controller_expand_secret_ref: rbd.secret_ref.clone(),
+            ..CSIPersistentVolumeSource::default()
+        },
+        node_affinity: volume.spec.node_affinity.clone(),
+    }))
+}
+
+/// How the driver calls an image that the plugin made: by the hash of its monitors, the image,
+/// and the pool in hexadecimal digits.
+fn migrated_handle(cluster: &str, image: &str, pool: &str) -> String {
+    let image = image.strip_prefix(IMAGE_PREFIX).unwrap_or(image);
+    let pool: String = pool.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("mig_mons-{cluster}_image-{image}_{pool}")
+}
+
+#[cfg(test)]
+mod tests;

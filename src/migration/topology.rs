@@ -1,0 +1,248 @@
+//! Where a volume is: Kubernetes' labels for zones and regions, and the drivers' own keys.
+//!
+//! Owns the rules by which node affinity and labels of a PersistentVolume are told in the other
+//! form. Labels carry what affinity says, for those who read volumes by label; of several zones a
+//! label is the list.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{
+    NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, VolumeNodeAffinity,
+};
+
+use super::{Untranslatable, error::NoRegion, spec};
+use crate::kube_api::views::Volume;
+
+/// Kubernetes' label for zones.
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+/// Its older name.
+pub(super) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+/// Kubernetes' label for regions.
+pub(super) const REGION: &str = "topology.kubernetes.io/region";
+/// Its older name.
+pub(super) const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
+/// Stands between the zones in a label.
+pub(super) const SEPARATOR: &str = "__";
+
+/// The names under which a volume's zone and region go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub(super) zone: &'static str,
+    pub(super) region: &'static str,
+}
+
+const NEW: Keys = Keys { zone: ZONE, region: REGION };
+const BETA: Keys = Keys { zone: BETA_ZONE, region: BETA_REGION };
+
+/// Which names a volume goes by: affinity before labels, newer before older.
+fn keys(affinity: Option<&VolumeNodeAffinity>, labels: Option<&BTreeMap<String, String>>) -> Keys {
+    let in_affinity = |keys: &Keys| expressions(affinity).any(|it| it.key == keys.zone);
+    let in_labels = |keys: &Keys| labels.is_some_and(|labels| labels.contains_key(keys.zone));
+    let mut known = [NEW, BETA].into_iter();
+    let found = known.clone().find(in_affinity);
+    found.or_else(|| known.find(in_labels)).unwrap_or(NEW)
+}
+
+/// Every expression of every term.
+fn expressions(
+    affinity: Option<&VolumeNodeAffinity>,
+) -> impl Iterator<Item = &NodeSelectorRequirement> {
+    let required = affinity.and_then(|affinity| affinity.required.as_ref());
+    let terms = required.into_iter().flat_map(|required| &required.node_selector_terms);
+    terms.flat_map(|term| term.match_expressions.iter().flatten())
+}
+
+/// The values of a key in all terms, sorted, each once.
+fn values(affinity: Option<&VolumeNodeAffinity>, key: &str) -> BTreeSet<String> {
+    let of_key = expressions(affinity).filter(|it| it.key == key);
+    of_key.flat_map(|it| it.values.iter().flatten().cloned()).collect()
+}
+
+/// Every term, to be changed.
+fn terms(affinity: &mut Option<VolumeNodeAffinity>) -> &mut [NodeSelectorTerm] {
+    let required = affinity.as_mut().and_then(|affinity| affinity.required.as_mut());
+    required.map(|required| &mut *required.node_selector_terms).unwrap_or_default()
+}
+
+fn rename(affinity: &mut Option<VolumeNodeAffinity>, old: &str, new: &str) {
+    for term in terms(affinity) {
+        for expression in term.match_expressions.iter_mut().flatten().filter(|it| it.key == old) {
+            new.clone_into(&mut expression.key);
+        }
+    }
+}
+
+/// Adds to every term, or as the only one, that `key` must be one of the values, empty ones left
+/// out.
+fn add<'a>(
+    affinity: &mut Option<VolumeNodeAffinity>,
+    key: &str,
+    values: impl IntoIterator<Item = &'a str>,
+) {
+    let values: BTreeSet<&str> =
+        values.into_iter().map(str::trim).filter(|it| !it.is_empty()).collect();
+    if values.is_empty() {
+        return;
+    }
+    let required = affinity.get_or_insert_default().required.get_or_insert_default();
+    if required.node_selector_terms.is_empty() {
+        required.node_selector_terms.push(NodeSelectorTerm::default());
+    }
+    for term in &mut required.node_selector_terms {
+        term.match_expressions.get_or_insert_default().push(is_in(key, values.iter().copied()));
+    }
+}
+
+fn is_in<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> NodeSelectorRequirement {
+    NodeSelectorRequirement {
+        key: key.to_owned(),
+        operator: "In".to_owned(),
+        values: Some(values.into_iter().map(str::to_owned).collect()),
+    }
+}
+
+/// Sets a label unless it is there.
+fn label(volume: &mut PersistentVolume, key: &str, value: impl FnOnce() -> String) {
+    let labels = volume.metadata.labels.get_or_insert_default();
+    labels.entry(key.to_owned()).or_insert_with(value);
+}
+
+// === CSI to in-tree ===
+
+/// Finds the region that zones are in.
+pub(super) type RegionOf = fn(&[&str]) -> Result<String, NoRegion>;
+
+/// The region that all zones are in, by each zone's own.
+pub(super) fn only_region(
+    zones: &[&str],
+    region_of: impl Fn(&str) -> Result<String, NoRegion>,
+) -> Result<String, NoRegion> {
+    let regions = zones.iter().map(|zone| region_of(zone)).collect::<Result<BTreeSet<_>, _>>()?;
+    let mut found = regions.iter();
+    match (found.next(), found.next()) {
+        (None, _) => Err(NoRegion::NoZones),
+        (Some(only), None) => Ok(only.clone()),
+        _ => {
+            let set: Vec<String> = regions.iter().map(|region| format!("{region}:{{}}")).collect();
+            Err(NoRegion::Several(format!("map[{}]", set.join(" "))))
+        }
+    }
+}
+
+fn keys_of(volume: &PersistentVolume) -> Keys {
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    keys(affinity, volume.metadata.labels.as_ref())
+}
+
+/// The values of a key, in the whole of a PersistentVolume.
+fn values_of(volume: &PersistentVolume, key: &str) -> BTreeSet<String> {
+    values(volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()), key)
+}
+
+/// Tells the driver's zones as Kubernetes' own, also as a label, and adds the region.
+///
+/// # Errors
+/// When no region follows from the zones.
+pub(super) fn zones_to_in_tree(
+    volume: &mut PersistentVolume,
+    driver_key: &str,
+    region_of: Option<RegionOf>,
+) -> Result<(), Untranslatable> {
+    let keys = keys_of(volume);
+    rename(&mut spec(volume).node_affinity, driver_key, keys.zone);
+    if let Some(region_of) = region_of {
+        let name = volume.metadata.name.clone().unwrap_or_default();
+        add_regions(volume, keys, region_of)
+            .map_err(|why| Untranslatable::Region { volume: name, why })?;
+    }
+    let zones = values_of(volume, keys.zone);
+    if !zones.is_empty() {
+        label(volume, keys.zone, || Vec::from_iter(zones).join(SEPARATOR));
+    }
+    Ok(())
+}
+
+/// Adds to each term without a region the one that its zones are in.
+fn add_regions(
+    volume: &mut PersistentVolume,
+    keys: Keys,
+    region_of: RegionOf,
+) -> Result<(), NoRegion> {
+    for term in terms(&mut spec(volume).node_affinity) {
+        let known = term.match_expressions.get_or_insert_default();
+        if known.iter().any(|it| it.key == keys.region) {
+            continue;
+        }
+        let zones = known.iter().filter(|it| it.key == keys.zone);
+        let zones: Vec<&str> =
+            zones.flat_map(|it| it.values.iter().flatten()).map(String::as_str).collect();
+        let region = region_of(&zones)?;
+        known.push(is_in(keys.region, [&*region]));
+    }
+    let regions = values_of(volume, keys.region);
+    if regions.len() == 1 {
+        label(volume, keys.region, || regions.into_iter().collect());
+    }
+    Ok(())
+}
+
+/// Tells a driver's zones and regions as Kubernetes' own; the labels bear the first of each.
+pub(super) fn zones_and_regions_to_in_tree(volume: &mut PersistentVolume, driver: [&str; 2]) {
+    let Keys { zone, region } = keys_of(volume);
+    let pairs = || driver.into_iter().zip([zone, region]);
+    for (driver_key, key) in pairs() {
+        rename(&mut spec(volume).node_affinity, driver_key, key);
+    }
+    for (_, key) in pairs() {
+        if let Some(first) = values_of(volume, key).into_iter().next() {
+            label(volume, key, || first);
+        }
+    }
+}
+
+// === In-tree to CSI ===
+
+/// The volume's node affinity with the zones under the driver's key; where it has none, the zones
+/// of the label.
+pub(super) fn zones_to_csi(volume: &Volume, driver_key: &str) -> Option<VolumeNodeAffinity> {
+    let (mut affinity, keys) = affinity_and_keys(volume);
+    to_driver(&mut affinity, keys.zone, driver_key, || {
+        volume.label(keys.zone).into_iter().flat_map(|zones| zones.split(SEPARATOR)).collect()
+    });
+    // Newer nodes lack the older label.
+    if keys.region == BETA_REGION {
+        rename(&mut affinity, BETA_REGION, REGION);
+    }
+    affinity
+}
+
+/// The same with zones and regions, each of which a label names one.
+pub(super) fn zones_and_regions_to_csi(
+    volume: &Volume,
+    driver: [&str; 2],
+) -> Option<VolumeNodeAffinity> {
+    let (mut affinity, keys) = affinity_and_keys(volume);
+    for (driver_key, key) in driver.into_iter().zip([keys.zone, keys.region]) {
+        to_driver(&mut affinity, key, driver_key, || volume.label(key).into_iter().collect());
+    }
+    affinity
+}
+
+fn affinity_and_keys(volume: &Volume) -> (Option<VolumeNodeAffinity>, Keys) {
+    let affinity = volume.spec.node_affinity.clone();
+    let keys = keys(affinity.as_ref(), volume.metadata.labels.as_ref());
+    (affinity, keys)
+}
+
+fn to_driver<'a>(
+    affinity: &mut Option<VolumeNodeAffinity>,
+    key: &str,
+    driver_key: &str,
+    labelled: impl FnOnce() -> Vec<&'a str>,
+) {
+    if values(affinity.as_ref(), key).is_empty() {
+        add(affinity, driver_key, labelled());
+    } else {
+        rename(affinity, key, driver_key);
+    }
+}
