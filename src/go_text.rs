@@ -1,4 +1,4 @@
-//! Text as Go's `%q` prints it.
+//! Text as Go's `%q` prints it, and booleans as Go reads them.
 //!
 //! Owns the quoting that stands in messages users know: of flags, names and templates. Promises
 //! Go's escapes to the letter; the table below comes from Go's documented behaviour.
@@ -47,6 +47,20 @@ fn is_printable(c: char) -> bool {
 pub(crate) fn quote_list<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = texts.into_iter().map(quote).collect();
     format!("[{}]", quoted.join(" "))
+}
+
+/// A text that Go's `strconv.ParseBool` does not take; prints as its error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.ParseBool: parsing {}: invalid syntax", quote(.0))]
+pub(crate) struct NotBool(String);
+
+/// Go's `strconv.ParseBool`.
+pub(crate) fn parse_bool(text: &str) -> Result<bool, NotBool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(NotBool(text.to_owned())),
+    }
 }
 
 #[cfg(test)]

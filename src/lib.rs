@@ -57,6 +57,7 @@ pub mod metrics;
 pub mod migration;
 pub mod nodes;
 pub mod preflight;
+pub mod protection;
 pub mod release_claims;
 pub mod runtime;
 pub mod workqueue;

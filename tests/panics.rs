@@ -136,7 +136,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
             open_calls: open_calls::Settings { mode: open_calls::Mode::Auto, timeout: None },
         },
     });
-    controller.watch();
+    controller.watch(|_| {});
     tasks.passing("controller", async move { controller.work(CancellationToken::new()).await });
     metrics
 }

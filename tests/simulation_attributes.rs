@@ -106,7 +106,12 @@ async fn a_gate_that_is_set_beats_what_the_server_serves() {
     simulation.create_claim_of("data", "gold");
     sleep(Duration::from_secs(10)).await;
     let told = simulation.told("data", "ProvisioningFailed");
-    assert_eq!(told, ["the server could not find the requested resource"]);
+    assert_eq!(
+        told,
+        [
+            "the server could not find the requested resource (get volumeattributesclasses.storage.k8s.io gold)"
+        ]
+    );
     assert_eq!(simulation.calls("CreateVolume"), 0);
 }
 

@@ -100,7 +100,14 @@ impl Program<'_> {
                 publisher.work(self.controller.classes_listed(), stop.clone()).await;
             }
         };
-        futures::future::join(self.controller.work(stop.clone()), publish).await;
+        let ended = CancellationToken::new();
+        let work = async {
+            self.controller.work(stop.clone()).await;
+            ended.cancel();
+        };
+        // What the last calls were made from is given back, too.
+        let protect = self.protection.work(ended.clone());
+        futures::future::join3(work, protect, publish).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.

@@ -25,16 +25,16 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::Error;
 use self::{
     settings::{
-        controller_settings, lane_settings, node_deployment, provisioner_settings,
-        topology_settings,
+        controller_settings, lane_settings, node_deployment, protection_settings,
+        provisioner_settings, topology_settings,
     },
     support::{connect, has_topology, nodes, serves_attributes_classes},
 };
 use crate::{
     capacity::Publisher,
-    controller::{self, Controller, awaited::Awaited, classes::Classes},
+    controller::{self, Controller, awaited::Awaited, classes::Classes, events::ClaimEvents},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{Attachments, CsiProvisioner, Topology},
+    csi_provisioner::{self, Attachments, CsiProvisioner, EVENT_COMPONENT, Topology},
     flags::Flags,
     http::{self, Routes},
     kube_api::{
@@ -46,6 +46,7 @@ use crate::{
     leader,
     metrics::Metrics,
     nodes::{News, Nodes},
+    protection::{self, Protection},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
 
@@ -107,6 +108,8 @@ struct Program<'a> {
     driver: Driver,
     recorder: Recorder,
     controller: Controller<CsiProvisioner>,
+    /// Guards what volumes are made from.
+    protection: Protection,
     classes: Classes,
     /// For a driver that attaches volumes: which ones are.
     attachments: Option<Attachments>,
@@ -178,19 +181,28 @@ impl<'a> Program<'a> {
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
+        let protection = Protection::new(protection::Parts {
+            client: lanes.objects.clone(),
+            metrics: metrics.clone(),
+            random: random(),
+            tasks: tasks.clone(),
+            settings: protection_settings(flags, &driver),
+        });
         let topology = has_topology(flags, &driver)
             .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
         let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
-        let provisioner = CsiProvisioner::new(
-            driver.clone(),
-            lanes.objects.clone(),
-            classes.clone(),
-            attachments.clone(),
+        let provisioner = CsiProvisioner::new(csi_provisioner::Parts {
+            driver: driver.clone(),
+            client: lanes.objects.clone(),
+            classes: classes.clone(),
+            attachments: attachments.clone(),
             topology,
-            node_deployment(flags, &driver, random(), &metrics),
+            refresher: refresher.unwrap_or_default(),
+            node: node_deployment(flags, &driver, random(), &metrics),
+            protection: protection.clone(),
+            events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
-        )
-        .telling(refresher.unwrap_or_default());
+        });
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
         let mut controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
@@ -218,6 +230,7 @@ impl<'a> Program<'a> {
             driver,
             recorder,
             controller,
+            protection,
             classes,
             attachments,
             nodes: nodes.filter(|_| flags.node_deployment.is_none()),
@@ -230,7 +243,8 @@ impl<'a> Program<'a> {
 
     /// Starts watching: a standby does this too.
     fn watch(&self, tasks: &Tasks) {
-        self.controller.watch();
+        let protection = self.protection.clone();
+        self.controller.watch(move |sighting| protection.observe(sighting));
         if let Some(attachments) = &self.attachments {
             let observer = attachments.observer(self.controller.volume_waker());
             tasks.vital("watch of VolumeAttachments", self.reflector().run(observer));

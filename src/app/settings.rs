@@ -14,6 +14,7 @@ use crate::{
     kube_api::{LaneSettings, RateLimit},
     metrics::Metrics,
     migration::Migration,
+    protection,
     runtime::{Clock, Random},
 };
 
@@ -52,6 +53,20 @@ fn open_calls_settings(safety: &flags::Safety) -> open_calls::Settings {
     open_calls::Settings { mode, timeout: safety.claim_protection_timeout }
 }
 
+/// How what volumes are made from is guarded.
+pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> protection::Settings {
+    let (provisioning, can) = (&flags.provisioning, &driver.capabilities().controller);
+    protection::Settings {
+        restores: can.contains(&Rpc::CreateDeleteSnapshot),
+        clones: can.contains(&Rpc::CloneVolume),
+        workers: provisioning.cloning_protection_workers,
+        sweep_interval: provisioning.snapshot_sweep_interval,
+        retry_start: provisioning.retry_start,
+        retry_max: provisioning.retry_max,
+        peers: flags.node_deployment.is_some(),
+    }
+}
+
 /// What shapes requests and PersistentVolumes.
 pub(super) fn provisioner_settings(
     flags: &Flags,
@@ -74,6 +89,8 @@ pub(super) fn provisioner_settings(
         volume_attributes_classes,
         ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
         migration: migration(flags, driver),
+        cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
+        prevent_volume_mode_conversion: provisioning.prevent_volume_mode_conversion,
     }
 }
 

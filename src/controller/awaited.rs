@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use super::item::Item;
-use crate::kube_api::{Kind, View};
+use crate::kube_api::{Kind, View, reflector::Sighting};
 
 /// An object, or any of a kind, that an attempt was missing or found not ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,6 +151,15 @@ impl Waits {
         let both = [&object.key(), &any].map(|key| waiting.by_object.get(key));
         let items = both.into_iter().flatten().flat_map(|object| object.items.keys());
         items.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// All that wait for what a watch has just shown to be there, new or changed.
+    pub fn of_shown<V: View>(&self, sighting: &Sighting<V>) -> Vec<Item> {
+        let (Sighting::Listed(object) | Sighting::Applied(object)) = sighting else {
+            return Vec::new();
+        };
+        let namespace = V::NAMESPACED.then(|| object.namespace());
+        self.of(&Awaited::object::<V>(namespace, object.name()))
     }
 
     /// The object is seen to be so now: all that wait for it and saw something else.

@@ -45,6 +45,9 @@ pub struct ClaimBook(Arc<Shared>);
 /// Names a claim's PersistentVolume by the claim's UID.
 type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
+/// Told the UID of a claim that needs nothing any more of what its volume is made from.
+type Closed = Box<dyn Fn(&str) + Send + Sync>;
+
 struct Shared {
     identity: Identity,
     /// The name of a claim's PersistentVolume, from its UID.
@@ -52,8 +55,8 @@ struct Shared {
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
 struct Inner {
+    closed: Closed,
     /// Whether this process works, or only watches: what was first seen before that may have a
     /// PersistentVolume that another process made.
     working: bool,
@@ -132,11 +135,14 @@ pub struct Standing {
 
 impl ClaimBook {
     /// An empty book. `volume_name` names the PersistentVolume of the claim with a given UID.
+    /// `closed` is told, at least once, of each claim that needs nothing any more of what its
+    /// volume is made from; it must not call back.
     pub fn new(
         identity: Identity,
         volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
+        closed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        let inner = Mutex::default();
+        let inner = Mutex::new(Inner::new(Box::new(closed)));
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
@@ -213,7 +219,7 @@ impl ClaimBook {
                 inner.change(&uid, |entry| entry.advance(ClaimState::recorded));
             }
         }
-        if let Some(entry) = inner.entries.get_mut(&uid) {
+        inner.change(&uid, |entry| {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
             }
@@ -221,7 +227,7 @@ impl ClaimBook {
                 entry.existence.end();
             }
             (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
-        }
+        });
         // What we write ourselves is no reason to ask a driver sooner than we would.
         if news { vec![uid] } else { Vec::new() }
     }
@@ -397,6 +403,12 @@ impl ClaimBook {
         inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
     }
 
+    /// Whether the claim still needs what its volume is made from.
+    pub fn needs_source(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(Entry::needs_source)
+    }
+
     /// How long ago the claim was first seen; none when nothing is known of it.
     pub fn waited(&self, uid: &str) -> Option<Duration> {
         let inner = self.0.inner.lock();
@@ -561,6 +573,17 @@ fn claim_uid(volume: &Volume) -> &str {
 }
 
 impl Inner {
+    fn new(closed: Closed) -> Self {
+        Self {
+            closed,
+            working: false,
+            claims: Cache::default(),
+            entries: BTreeMap::new(),
+            by_volume: BTreeMap::new(),
+            older: Older::default(),
+        }
+    }
+
     /// Changes an entry, and lets it go when nothing holds it any more.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let result = change(self.entries.get_mut(uid)?);
@@ -611,11 +634,15 @@ impl Inner {
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
 
-    /// Clears what a closed call leaves; lets a claim go that is of no interest with nothing open.
+    /// Clears what a closed call leaves and tells what needs its source no longer; lets a claim go
+    /// that is of no interest with nothing open.
     fn tidy(&mut self, uid: &str) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         if !entry.state.is_open() {
             entry.order = None;
+        }
+        if !entry.needs_source() {
+            (self.closed)(uid);
         }
         if entry.interest != Interest::None || entry.state.is_open() {
             return;

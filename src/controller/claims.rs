@@ -20,7 +20,6 @@ use super::{
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
-    exclusive::Exclusive,
     item::Item,
     leftover::Leftover,
     open_calls::{self, OpenCalls, Record, Unmarked, mark, record},
@@ -36,7 +35,7 @@ use crate::{
     },
     metrics::ControllerMetrics,
     runtime::{Random, Tasks},
-    workqueue::Verdict,
+    workqueue::{Exclusive, Verdict},
 };
 
 /// The shortest and the longest wait before an open call is asked after.
@@ -48,7 +47,7 @@ const PATIENCE: Duration = Duration::from_millis(900);
 
 /// How long an open call may take before its user is told that it still does: the warning of its
 /// unknown end is news enough before.
-const STILL_OPEN: Duration = Duration::from_secs(30);
+const STILL_OPEN: Duration = Duration::from_secs(20);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
@@ -208,6 +207,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
             let settled = self.open_calls.settle(uid).await;
+            // What ended before its call, or while it was prepared, nobody else tells.
+            if !self.book.needs_source(uid) {
+                self.provisioner.closed(uid);
+            }
             if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
         };
         work.instrument(span).await
@@ -346,7 +349,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
         let volume_name = self.provisioner.volume_name(claim.uid());
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        Order { claim: Arc::clone(claim), class, volume_name, selected_node, topology: None }
+        let claim = Arc::clone(claim);
+        Order { claim, class, volume_name, selected_node, source: None, topology: None }
     }
 
     /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.

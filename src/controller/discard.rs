@@ -143,6 +143,7 @@ mod tests {
             class: Arc::default(),
             volume_name: Ok("pvc-u".into()),
             selected_node: None,
+            source: None,
             topology: None,
         }
     }

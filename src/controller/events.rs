@@ -30,6 +30,12 @@ impl ClaimEvents {
         self.0.event(&subject(claim), Severity::Normal, "Provisioning", &text);
     }
 
+    /// The claim's source is of a kind that somebody else makes volumes from.
+    pub fn left_to_populator(&self, claim: &Claim) {
+        let text = "Assuming an external populator will provision the volume";
+        self.0.event(&subject(claim), Severity::Normal, "Provisioning", text);
+    }
+
     /// An attempt failed, or none can be made, for this reason.
     pub fn failed(&self, claim: &Claim, why: &str) {
         self.0.event(&subject(claim), Severity::Warning, "ProvisioningFailed", why);

@@ -4,8 +4,7 @@
 //! `claim_book` (what is known, fed by the watches) → the queue `claims` → `claims` (what to do
 //! now) → the provisioner → `claim_state` (what follows) → `pv_store` (the PersistentVolume). A
 //! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
-//! due. `ownership` says whose either is, `exclusive` keeps to one actor a volume, `pace` to as many
-//! calls at once as the driver bears.
+//! due. `ownership` says whose either is, `pace` keeps to as many calls at once as the driver bears.
 //!
 //! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
 //! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
@@ -18,7 +17,6 @@ pub mod claims;
 pub mod classes;
 mod discard;
 pub mod events;
-pub mod exclusive;
 pub mod finalizers;
 mod handles;
 pub mod item;
@@ -29,6 +27,7 @@ pub mod ownership;
 pub mod pace;
 pub mod provisioner;
 pub mod pv_store;
+pub mod source;
 pub mod topology;
 pub mod volume_book;
 pub mod volumes;
@@ -50,7 +49,6 @@ use self::{
     claims::ClaimWorker,
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
-    exclusive::Exclusive,
     item::Item,
     lookout::Lookout,
     open_calls::OpenCalls,
@@ -70,7 +68,7 @@ use crate::{
     },
     metrics::Metrics,
     runtime::{Clock, Random, Tasks},
-    workqueue::{self, Limiter, Queue},
+    workqueue::{self, Exclusive, Limiter, Queue},
 };
 
 /// How many unsaved PersistentVolumes are tried at once, as in the original.
@@ -168,8 +166,12 @@ impl<P: Provisioner> Controller<P> {
         };
         let queues = Queues::new(&settings, &metrics);
         let exclusive = Exclusive::default();
-        let naming = Arc::clone(&provisioner);
-        let book = ClaimBook::new(identity.clone(), move |uid| naming.volume_name(uid).ok());
+        let (naming, closing) = (Arc::clone(&provisioner), Arc::clone(&provisioner));
+        let book = ClaimBook::new(
+            identity.clone(),
+            move |uid| naming.volume_name(uid).ok(),
+            move |uid| closing.closed(uid),
+        );
         let (counted, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&counted.census()));
         let pace = |queue: &Queue<String>, call| {
@@ -264,9 +266,10 @@ impl<P: Provisioner> Controller<P> {
     }
 
     /// Starts watching. Nothing is written and the driver is not called: a standby does this too.
-    pub fn watch(&self) {
+    /// `claims` is shown all claims as well, just before this controller takes them in.
+    pub fn watch(&self, claims: impl Fn(&Sighting<Claim>) + Send + 'static) {
         self.watch_classes();
-        self.watch_claims();
+        self.watch_claims(claims);
         self.watch_volumes();
         self.look_out();
     }
@@ -287,15 +290,18 @@ impl<P: Provisioner> Controller<P> {
         self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
     }
 
-    fn watch_claims(&self) {
+    fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let (synced, waits) = (self.synced.claims.clone(), self.claims.waits.clone());
         let observer = move |sighting: Sighting<Claim>| {
+            also(&sighting);
             let complete = matches!(sighting, Sighting::Complete);
             // Whoever is gone unnoticed ceases to wait when its back-off ends.
             if let Sighting::Deleted(claim) = &sighting {
                 waits.forget(&Item::claim(claim.uid()));
             }
+            // Others may wait for a claim that is of no interest itself: it is to be cloned.
+            queues.wake_items(waits.of_shown(&sighting));
             let claims = book.observe(sighting);
             // Nobody is left to mend what keeps its volume from being saved.
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
+    source::PinnedSource,
     topology::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
@@ -64,6 +65,11 @@ pub trait Provisioner: Send + Sync + 'static {
     fn create(&self, order: &Order, request: Self::Request)
     -> impl Future<Output = Outcome> + Send;
 
+    /// The claim with this UID needs nothing any more of what its volume is made from: the volume
+    /// is saved, or the claim is gone and no call for it is open. Told at least once, perhaps for
+    /// claims that were never asked for; called with locks held, so nothing may be waited for.
+    fn closed(&self, _claim_uid: &str) {}
+
     /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
     fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
 
@@ -107,6 +113,9 @@ pub struct Order {
     pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
+    /// What the open call asked to make the volume from; none where no call is open, or where
+    /// the volume is made empty.
+    pub source: Option<PinnedSource>,
     /// Where the volume is asked to be: what an open call asked for, else none until
     /// [`Provisioner::prepare`] says it, for drivers that know of places.
     pub topology: Option<Arc<Pinned>>,
@@ -246,6 +255,12 @@ impl Failure {
             strain: Strain::Unknown,
             awaited: Vec::new(),
         }
+    }
+
+    /// The same, told with `prefix` before it.
+    #[must_use]
+    pub fn prefixed(self, prefix: &str) -> Self {
+        Self { message: format!("{prefix}{}", self.message), ..self }
     }
 
     /// Objects whose change may end it.

@@ -18,7 +18,6 @@ use tracing::Instrument as _;
 use super::{
     claim_book::{ClaimBook, Existence},
     events::{ClaimEvents, claim_key},
-    exclusive::Exclusive,
     finalizers,
     leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
@@ -30,7 +29,7 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
-    workqueue::{Queue, Verdict},
+    workqueue::{Exclusive, Queue, Verdict},
 };
 
 /// Saves PersistentVolumes. Clones share what is unsaved.

@@ -15,7 +15,6 @@ use tracing::{Instrument as _, field};
 use super::{
     awaited::Waits,
     events::{PANICKED, VolumeEvents},
-    exclusive::Exclusive,
     finalizers::{self, Due, due},
     item::Item,
     ownership::class_of_volume,
@@ -31,7 +30,7 @@ use crate::{
     },
     metrics::ControllerMetrics,
     runtime::Random,
-    workqueue::Verdict,
+    workqueue::{Exclusive, Verdict},
 };
 
 /// When a volume that waits to be detached is looked at without having been woken.

@@ -5,7 +5,7 @@
 
 use super::Settings;
 use crate::{
-    controller::provisioner::Failure,
+    controller::{provisioner::Failure, source::SourceKind},
     csi::{
         Capabilities,
         proto::{
@@ -44,14 +44,28 @@ pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The original's text for what is missing.
-pub(super) fn check_create(settings: &Settings, claim: &Claim) -> Result<(), Failure> {
+pub(super) fn check_create(
+    settings: &Settings,
+    claim: &Claim,
+    source: Option<SourceKind>,
+) -> Result<(), Failure> {
     check(&settings.capabilities)?;
-    if settings.attributes_class(claim).is_some()
-        && !settings.capabilities.controller.contains(&Rpc::ModifyVolume)
-    {
-        return Err(Failure::new(
-            "CSI driver does not support VolumeAttributesClass: controller MODIFY_VOLUME capability is not reported",
-        ));
-    }
-    Ok(())
+    let modified = settings.attributes_class(claim).map(|_| Rpc::ModifyVolume);
+    let copied = source.map(|kind| match kind {
+        SourceKind::Snapshot => Rpc::CreateDeleteSnapshot,
+        SourceKind::Claim => Rpc::CloneVolume,
+    });
+    let mut needed = copied.into_iter().chain(modified);
+    let lacking = needed.find(|rpc| !settings.capabilities.controller.contains(rpc));
+    lacking.map_or(Ok(()), |rpc| {
+        let what = match rpc {
+            Rpc::CreateDeleteSnapshot => "snapshot restore",
+            Rpc::CloneVolume => "clone operations",
+            _ => "VolumeAttributesClass",
+        };
+        let name = rpc.as_str_name();
+        Err(Failure::new(format!(
+            "CSI driver does not support {what}: controller {name} capability is not reported"
+        )))
+    })
 }

@@ -9,7 +9,7 @@ use super::request::Prepared;
 use crate::{
     controller::{
         leftover::{Credentials, Leftover},
-        provisioner::{Failure, Order},
+        provisioner::Failure,
     },
     csi::proto::Volume,
     kube_api::quantity::Quantity,
@@ -32,8 +32,8 @@ pub(super) enum Defect {
     Untranslatable(Untranslatable),
 }
 
-/// What is wrong with `volume`, which the driver made for `order`.
-pub(super) fn find(order: &Order, prepared: &Prepared, volume: &Volume) -> Option<Defect> {
+/// What is wrong with `volume`, which the driver made when it was asked for `prepared`.
+pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
     let capacity = volume.capacity_bytes;
     // Zero means that the driver does not know (CSI spec, CreateVolume).
     if capacity != 0 && Quantity::from_bytes(capacity) < prepared.size {
@@ -43,7 +43,7 @@ pub(super) fn find(order: &Order, prepared: &Prepared, volume: &Volume) -> Optio
         };
         return Some(Defect::TooSmall { capacity, requested });
     }
-    let lacks_source = order.claim.spec.data_source.is_some() && volume.content_source.is_none();
+    let lacks_source = prepared.source.is_some() && volume.content_source.is_none();
     lacks_source.then_some(Defect::SourceMissing)
 }
 
@@ -101,14 +101,16 @@ mod tests {
         csi::proto::VolumeContentSource,
         csi_provisioner::{
             request::draft,
-            testing::{map, order, refusal, settings},
+            testing::{map, order, refusal, settings, source},
         },
     };
 
-    fn found(spec: &serde_json::Value, volume: &Volume) -> Option<String> {
-        let order = order(spec, &json!({}));
-        let prepared = draft(&settings(&[]), &order).map_err(refusal).unwrap();
-        find(&order, &prepared, volume).map(|defect| defect.to_string())
+    fn prepared(spec: &serde_json::Value) -> Prepared {
+        draft(&settings(&[]), &order(spec, &json!({})), None).map_err(refusal).unwrap()
+    }
+
+    fn found(prepared: &Prepared, volume: &Volume) -> Option<String> {
+        find(prepared, volume).map(|defect| defect.to_string())
     }
 
     #[test]
@@ -144,7 +146,7 @@ mod tests {
         ] {
             let volume = Volume { capacity_bytes: capacity, ..Volume::default() };
             let spec = json!({"resources": {"requests": {"storage": requested}}});
-            assert_eq!(found(&spec, &volume), expected, "{requested} {capacity}");
+            assert_eq!(found(&prepared(&spec), &volume), expected, "{requested} {capacity}");
         }
     }
 
@@ -154,14 +156,15 @@ mod tests {
         let bare = Volume::default();
         let filled =
             Volume { content_source: Some(VolumeContentSource::default()), ..Volume::default() };
-        let source = json!({"dataSource": {"kind": "VolumeSnapshot", "name": "s"}});
-        assert_eq!(found(&source, &bare).as_deref(), Some("volume content source missing"));
-        assert_eq!(found(&source, &filled), None);
-        assert_eq!(found(&json!({}), &bare), None);
-        assert_eq!(found(&json!({}), &filled), None);
+        let empty = prepared(&json!({}));
+        let copied = Prepared { source: Some(source()), ..empty.clone() };
+        assert_eq!(found(&copied, &bare).as_deref(), Some("volume content source missing"));
+        assert_eq!(found(&copied, &filled), None);
+        assert_eq!(found(&empty, &bare), None);
+        assert_eq!(found(&empty, &filled), None);
         // Too small is said first.
         let small = Volume { capacity_bytes: 1, ..Volume::default() };
-        assert!(found(&source, &small).unwrap().starts_with("created volume capacity 1"));
+        assert!(found(&copied, &small).unwrap().starts_with("created volume capacity 1"));
     }
 
     #[test]

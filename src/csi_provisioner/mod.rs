@@ -38,6 +38,7 @@ use tokio::time::Instant;
 
 pub use attachments::Attachments;
 pub use ceph_rbd::CephRbd;
+use data_source::{Copyable, NotUsed};
 use defects::Defect;
 pub use names::VolumeNaming;
 use request::Prepared;
@@ -51,9 +52,11 @@ use crate::{
     capacity::Refresher,
     controller::{
         classes::Classes,
+        events::ClaimEvents,
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
         provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
+        source::{PinnedSource, Source, SourceKind},
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
@@ -64,10 +67,14 @@ use crate::{
         views::{Claim, View as _, Volume},
     },
     migration::Migration,
+    protection::{self, NamedSource, Protection, Unprotected},
 };
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
 const DISCARD_TRIES: usize = 5;
+
+/// The component of events that only this provisioner tells, as in the original.
+pub const EVENT_COMPONENT: &str = "external-provisioner";
 
 /// What flags and driver decide about provisioning, once, at the start.
 #[derive(Debug, Clone)]
@@ -92,6 +99,10 @@ pub struct Settings {
     pub ceph_rbd: CephRbd,
     /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
     pub migration: Option<Migration>,
+    /// The feature gate CrossNamespaceVolumeDataSource.
+    pub cross_namespace_sources: bool,
+    /// `--prevent-volume-mode-conversion`.
+    pub prevent_volume_mode_conversion: bool,
 }
 
 impl Settings {
@@ -104,19 +115,30 @@ impl Settings {
 
 /// Provisions with a CSI driver.
 #[derive(Clone)]
-pub struct CsiProvisioner {
-    driver: Driver,
-    client: Client,
-    classes: Classes,
-    /// For a driver that attaches volumes: which ones are.
-    attachments: Option<Attachments>,
+pub struct CsiProvisioner(Arc<Parts>);
+
+/// What a [`CsiProvisioner`] works with.
+pub struct Parts {
+    /// The driver.
+    pub driver: Driver,
+    /// Reads secrets, sources and classes of attributes.
+    pub client: Client,
+    /// The storage classes.
+    pub classes: Classes,
+    /// For a driver that attaches volumes: which ones are. Asked before a volume is deleted.
+    pub attachments: Option<Attachments>,
     /// For a driver that knows of places: where volumes are asked to be.
-    topology: Option<Topology>,
+    pub topology: Option<Topology>,
     /// Told when room may have been taken or given back.
-    refresher: Refresher,
+    pub refresher: Refresher,
     /// This node among others, where each provisions for itself.
-    node: Option<Arc<NodeDeployment>>,
-    settings: Arc<Settings>,
+    pub node: Option<NodeDeployment>,
+    /// Guards what volumes are made from.
+    pub protection: Protection,
+    /// Tells what only this provisioner has to tell, as [`EVENT_COMPONENT`].
+    pub events: ClaimEvents,
+    /// What flags and driver decide.
+    pub settings: Settings,
 }
 
 /// What a `CreateVolume` needs, and what its answer is made into a PersistentVolume with.
@@ -135,27 +157,9 @@ pub struct Removal {
 }
 
 impl CsiProvisioner {
-    /// Provisions with `driver`; secrets and attribute classes are read through `client`.
-    /// `attachments` are asked before a volume is deleted, and `topology` before one is made, where
-    /// there are any to ask. With a `node` it is for that node only.
-    pub fn new(
-        driver: Driver,
-        client: Client,
-        classes: Classes,
-        attachments: Option<Attachments>,
-        topology: Option<Topology>,
-        node: Option<NodeDeployment>,
-        settings: Settings,
-    ) -> Self {
-        let (node, settings) = (node.map(Arc::new), Arc::new(settings));
-        let refresher = Refresher::default();
-        Self { driver, client, classes, attachments, topology, refresher, node, settings }
-    }
-
-    /// The same with somebody who is told when room may have been taken or given back.
-    #[must_use]
-    pub fn telling(self, refresher: Refresher) -> Self {
-        Self { refresher, ..self }
+    /// Provisions with these.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
     }
 
     /// Tells how the driver's room may have changed by a call.
@@ -165,24 +169,30 @@ impl CsiProvisioner {
                 let affinity =
                     made.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
                 let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
-                self.refresher.made(affinity, order.class.name());
+                self.0.refresher.made(affinity, order.class.name());
             }
-            _ => self.refresher.failed(order.class.name()),
+            _ => self.0.refresher.failed(order.class.name()),
         }
     }
 
     /// Checks the order and makes its request.
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        data_source::check(&order.claim)?;
-        let (mut translated, migration) = self.settings.order_for_driver(order)?;
-        let topology = self.topology.as_ref();
+        let named = self.source(order).await?;
+        let (mut translated, migration) = self.0.settings.order_for_driver(order)?;
+        let (client, settings, topology) =
+            (&self.0.client, &self.0.settings, self.0.topology.as_ref());
         let prepared =
-            request::prepare(&self.client, &self.settings, topology, &mut translated).await;
+            request::prepare(client, settings, topology, &mut translated, named.as_ref()).await;
         // What was pinned stays; the class is the cluster's own again.
         *order = Order { class: Arc::clone(&order.class), ..translated };
         let prepared = prepared?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        // Last of all: what is refused or waits holds no source.
+        if let Some(source) = &prepared.source {
+            self.guard(&order.claim, source, order.source.as_ref()).await?;
+        }
+        order.source = prepared.source.clone().map(PinnedSource::Asked);
         Ok(Request { prepared, credentials, migration })
     }
 
@@ -192,7 +202,7 @@ impl CsiProvisioner {
             Ok(volume) => volume,
             Err(error) => {
                 let outcome = errors::create_outcome(&error, self.may_reschedule(order));
-                return outcome.awaiting(&request.prepared.sources);
+                return outcome.awaiting(&request.prepared.read);
             }
         };
         let Request { prepared, credentials, migration } = request;
@@ -213,7 +223,7 @@ impl CsiProvisioner {
         let secrets = request.credentials.expose();
         let migrated = request.migration.is_some();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
-        self.driver.create_volume(request, migrated).await.and_then(created_volume)
+        self.0.driver.create_volume(request, migrated).await.and_then(created_volume)
     }
 
     /// The PersistentVolume for what the driver made, or why there can be none.
@@ -224,20 +234,59 @@ impl CsiProvisioner {
         migration: Option<Migration>,
         volume: &proto::Volume,
     ) -> Result<PersistentVolume, Defect> {
-        if let Some(defect) = defects::find(order, prepared, volume) {
+        if let Some(defect) = defects::find(prepared, volume) {
             return Err(defect);
         }
-        let affinity = self.topology.as_ref().and_then(|_| topology::affinity(volume));
-        let made = persistent_volume::build(&self.settings, order, prepared, volume, affinity);
+        let affinity = self.0.topology.as_ref().and_then(|_| topology::affinity(volume));
+        let made = persistent_volume::build(&self.0.settings, order, prepared, volume, affinity);
         match migration {
             None => Ok(made),
             Some(migration) => migration.to_in_tree(made).map_err(Defect::Untranslatable),
         }
     }
 
+    /// What the claim names as its source. That somebody else makes volumes from such a thing
+    /// is told to the claim's user.
+    async fn source(&self, order: &Order) -> Result<Option<Copyable>, NotAsked> {
+        let named = data_source::identify(&self.0.client, &self.0.settings, order).await;
+        named.map_err(|why| match why {
+            NotUsed::Failed(failure) => NotAsked::Failed(failure),
+            NotUsed::LeftToPopulator { kind } => {
+                self.0.events.left_to_populator(&order.claim);
+                let reason = format!(
+                    "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
+                );
+                NotAsked::Ignored { reason }
+            }
+        })
+    }
+
+    /// Guards the source of a call that is about to begin. One that is open is followed also where
+    /// its source is gone by now: the driver may have made the volume.
+    async fn guard(
+        &self,
+        claim: &Claim,
+        source: &Source,
+        open: Option<&PinnedSource>,
+    ) -> Result<(), Failure> {
+        let named = named_source(source);
+        let guarded = match open {
+            // Nothing is put on whatever the record of a claim names that its user has deleted:
+            // that user may have written the record.
+            Some(PinnedSource::Recorded(_)) if claim.is_terminating() => {
+                self.0.protection.hold(claim.uid(), &named, &source.uid).await
+            }
+            _ => self.0.protection.take(claim.uid(), &named, &source.uid).await,
+        };
+        match guarded {
+            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if open.is_some() => Ok(()),
+            guarded => guarded.map_err(Failure::new),
+        }
+    }
+
     /// Whether another node could help: the scheduler chose one, and the driver knows of places.
     fn may_reschedule(&self, order: &Order) -> bool {
-        self.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
+        self.0.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
     /// A secret's values as a call of this method carries them.
@@ -246,17 +295,17 @@ impl CsiProvisioner {
         secret: &SecretValues,
         method: &'static str,
     ) -> Result<Credentials, CallError> {
-        secret.credentials().map_err(|NotText| self.driver.unsendable(method))
+        secret.credentials().map_err(|NotText| self.0.driver.unsendable(method))
     }
 
     /// Tries some times within one deadline to remove a volume.
     async fn remove_at_once(&self, request: DeleteVolumeRequest) -> Result<(), CallError> {
-        let end = Instant::now() + self.driver.timeout();
+        let end = Instant::now() + self.0.driver.timeout();
         let mut tries = 0;
         loop {
             tries += 1;
             let left = end.saturating_duration_since(Instant::now());
-            match self.driver.delete_volume_within(left, request.clone()).await {
+            match self.0.driver.delete_volume_within(left, request.clone()).await {
                 Ok(_) => return Ok(()),
                 Err(error) if tries == DISCARD_TRIES || Instant::now() >= end => return Err(error),
                 Err(_) => {}
@@ -269,13 +318,13 @@ impl CsiProvisioner {
     /// # Errors
     /// Where that can't be judged.
     fn reaches(&self, volume: &Volume) -> Result<bool, Failure> {
-        let Some(node) = &self.node else { return Ok(true) };
-        node.reaches(self.settings.node_affinity(volume)?.as_deref())
+        let Some(node) = &self.0.node else { return Ok(true) };
+        node.reaches(self.0.settings.node_affinity(volume)?.as_deref())
     }
 
     /// Refuses while the volume is attached, as far as the driver attaches at all.
     fn check_detached(&self, volume: &str) -> Result<(), NotDeleted> {
-        let Some(attachments) = &self.attachments else { return Ok(()) };
+        let Some(attachments) = &self.0.attachments else { return Ok(()) };
         match attachments.block(volume).map_err(NotDeleted::Failed)? {
             Some(node) => Err(NotDeleted::Attached { node }),
             None => Ok(()),
@@ -288,39 +337,39 @@ impl Provisioner for CsiProvisioner {
     type Request = Request;
 
     fn name(&self) -> &str {
-        &self.settings.driver_name
+        &self.0.settings.driver_name
     }
 
     fn in_tree_name(&self) -> Option<&str> {
-        self.settings.migration.map(Migration::in_tree_name)
+        self.0.settings.migration.map(Migration::in_tree_name)
     }
 
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure> {
-        self.settings.naming.name(claim_uid)
+        self.0.settings.naming.name(claim_uid)
     }
 
     async fn ready(&self) {
-        if let Some(attachments) = &self.attachments {
+        if let Some(attachments) = &self.0.attachments {
             attachments.listed().await;
         }
-        if let Some(topology) = &self.topology {
+        if let Some(topology) = &self.0.topology {
             topology.listed().await;
         }
     }
 
     fn node(&self) -> Option<&str> {
-        self.node.as_ref().map(|node| node.node())
+        self.0.node.as_ref().map(|node| node.node())
     }
 
     async fn turn(&self, order: &Order) -> Turn {
-        match &self.node {
+        match &self.0.node {
             None => Turn::Ours,
             Some(node) => node.turn(self, order).await,
         }
     }
 
     fn forget(&self, claim_uid: &str) {
-        if let Some(node) = &self.node {
+        if let Some(node) = &self.0.node {
             node.forget(claim_uid);
         }
     }
@@ -329,9 +378,13 @@ impl Provisioner for CsiProvisioner {
         let prepared = self.check(order).await;
         // As in the original: not after what another attempt may find otherwise.
         if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
-            self.refresher.failed(order.class.name());
+            self.0.refresher.failed(order.class.name());
         }
         prepared
+    }
+
+    fn closed(&self, claim_uid: &str) {
+        self.0.protection.closed(claim_uid);
     }
 
     async fn create(&self, order: &Order, request: Request) -> Outcome {
@@ -349,11 +402,11 @@ impl Provisioner for CsiProvisioner {
     }
 
     fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
-        self.settings.handle(volume).ok()
+        self.0.settings.handle(volume).ok()
     }
 
     fn key<'a>(&self, handle: &'a str) -> &'a str {
-        self.settings.migration.map_or(handle, |migration| migration.key(handle))
+        self.0.settings.migration.map_or(handle, |migration| migration.key(handle))
     }
 
     /// Where that can't be judged, the attempt to delete it tells.
@@ -364,15 +417,16 @@ impl Provisioner for CsiProvisioner {
     /// The original reads the secret of an attached volume, too; nobody needs it then.
     async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
         let failed = NotDeleted::Failed;
-        self.settings.handle(volume).map_err(failed)?;
+        self.0.settings.handle(volume).map_err(failed)?;
         self.reaches(volume).map_err(failed)?;
-        capabilities::check(&self.settings.capabilities).map_err(failed)?;
+        capabilities::check(&self.0.settings.capabilities).map_err(failed)?;
         self.check_detached(volume.name())?;
         let class = || {
-            let class = self.classes.get(class_of_volume(volume));
-            self.settings.class_for_deletion(volume, class)
+            let class = self.0.classes.get(class_of_volume(volume));
+            self.0.settings.class_for_deletion(volume, class)
         };
-        let secret = deletion::secret(&self.client, volume, class, self.settings.ceph_rbd)
+        let settings = &self.0.settings;
+        let secret = deletion::secret(&self.0.client, volume, class, settings.ceph_rbd)
             .await
             .map_err(failed)?;
         let credentials = self
@@ -382,17 +436,26 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn delete(&self, volume: &Volume, removal: Removal) -> Result<(), NotDeleted> {
-        let handle = self.settings.handle(volume).map_err(NotDeleted::Failed)?;
+        let handle = self.0.settings.handle(volume).map_err(NotDeleted::Failed)?;
         self.check_detached(volume.name())?;
         let request = DeleteVolumeRequest {
             volume_id: handle.into_owned(),
             secrets: removal.credentials.expose(),
         };
         let migrated = volume.spec.in_tree.is_some();
-        let deleted = self.driver.delete_volume(request, migrated).await;
+        let deleted = self.0.driver.delete_volume(request, migrated).await;
         deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
         let affinity = volume.spec.node_affinity.as_ref();
-        self.refresher.deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
+        self.0.refresher.deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
         Ok(())
     }
+}
+
+/// The source as protection knows it.
+fn named_source(source: &Source) -> NamedSource {
+    let kind = match source.kind {
+        SourceKind::Snapshot => protection::SourceKind::Snapshot,
+        SourceKind::Claim => protection::SourceKind::Claim,
+    };
+    NamedSource { kind, namespace: source.namespace.clone(), name: source.name.clone() }
 }

@@ -8,6 +8,7 @@ use crate::{
     controller::{
         awaited::Awaited,
         provisioner::{Failure, NotAsked, Order},
+        source::{Source, SourceKind},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
@@ -19,6 +20,7 @@ use crate::{
 
 use super::{
     Settings, access_modes, capabilities,
+    data_source::{self, Copyable},
     keys::SecretKind,
     parameters,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
@@ -38,7 +40,9 @@ pub(super) struct Prepared {
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
     /// What was read for it, beside claim and class: where the driver refuses, a change may help.
-    pub(super) sources: Vec<Awaited>,
+    pub(super) read: Vec<Awaited>,
+    /// What the volume is made from, where it is not made empty.
+    pub(super) source: Option<Source>,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -54,14 +58,20 @@ pub(super) struct SecretReferences {
     pub(super) controller_modify: Option<SecretReference>,
 }
 
-/// Makes the request for an order, or says why there is none.
+/// Makes the request for an order, or says why there is none. `named` is the claim's source.
 pub(super) async fn prepare(
     client: &Client,
     settings: &Settings,
     topology: Option<&Topology>,
     order: &mut Order,
+    named: Option<&Copyable>,
 ) -> Result<Prepared, NotAsked> {
-    let mut prepared = draft(settings, order)?;
+    let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
+    if let Some(named) = named {
+        let source = data_source::resolve(client, settings, order, &prepared.size, named).await?;
+        prepared.request.volume_content_source = Some(data_source::content_source(&source));
+        prepared.source = Some(source);
+    }
     if let Some(topology) = topology {
         prepared.request.accessibility_requirements = topology.decide(order).await?;
     }
@@ -75,7 +85,7 @@ pub(super) async fn prepare(
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
     (prepared.secrets, prepared.secret) =
         resolve_secrets(client, settings, order, &context).await?;
-    prepared.sources.extend(prepared.secret.source().cloned());
+    prepared.read.extend(prepared.secret.source().cloned());
     let given = &order.class.parameters;
     prepared.request.parameters =
         parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))?;
@@ -85,16 +95,20 @@ pub(super) async fn prepare(
     if let Some(attributes) = settings.attributes_class(&order.claim) {
         let class = attributes_class(client, settings, attributes).await?;
         let awaited = Awaited::object::<VolumeAttributesClass>(None, attributes);
-        prepared.sources.push(awaited.as_seen(&class.metadata));
+        prepared.read.push(awaited.as_seen(&class.metadata));
         prepared.request.mutable_parameters = class.parameters;
     }
     Ok(prepared)
 }
 
 /// The part of the request that needs nothing but the order.
-pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotAsked> {
+pub(super) fn draft(
+    settings: &Settings,
+    order: &Order,
+    source: Option<SourceKind>,
+) -> Result<Prepared, NotAsked> {
     let (claim, class) = (&*order.claim, &*order.class);
-    capabilities::check_create(settings, claim)?;
+    capabilities::check_create(settings, claim, source)?;
     if claim.spec.selector.is_some() {
         return Err(Failure::new("claim Selector is not supported").into());
     }
@@ -120,7 +134,8 @@ pub(super) fn draft(settings: &Settings, order: &Order) -> Result<Prepared, NotA
         secret: SecretValues::default(),
         fs_type,
         secrets: SecretReferences::default(),
-        sources: Vec::new(),
+        read: Vec::new(),
+        source: None,
     })
 }
 

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::{CephRbd, Settings, VolumeNaming};
 use crate::{
-    controller::provisioner::{NotAsked, Order},
+    controller::{
+        provisioner::{NotAsked, Order},
+        source::{Source, SourceKind},
+    },
     csi::{
         Capabilities,
         proto::{
@@ -35,6 +38,8 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
         volume_attributes_classes: true,
         ceph_rbd: CephRbd::default(),
         migration: None,
+        cross_namespace_sources: false,
+        prevent_volume_mode_conversion: true,
     }
 }
 
@@ -55,7 +60,19 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        source: None,
         topology: None,
+    }
+}
+
+/// A snapshot that volumes are made from.
+pub(super) fn source() -> Source {
+    Source {
+        kind: SourceKind::Snapshot,
+        namespace: "shop".into(),
+        name: "snap".into(),
+        uid: "snap-uid".into(),
+        handle: "snap-handle".into(),
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns booleans and numbers. Promises the accepted spellings and the error texts of Go,
 //! because manifests and the people who read the last line of a log know those.
 
-use crate::go_text::quote;
+use crate::go_text::{parse_bool, quote};
 
 /// Why a value was refused: Go's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,11 +43,7 @@ impl Voice {
 
 /// `strconv.ParseBool`.
 pub(super) fn boolean(text: &str, voice: Voice) -> Result<bool, Refused> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
-        _ => Err(voice.refuse("ParseBool", text, Fault::Syntax)),
-    }
+    parse_bool(text).map_err(|_| voice.refuse("ParseBool", text, Fault::Syntax))
 }
 
 /// `strconv.ParseInt(text, 0, 64)`.

@@ -111,6 +111,11 @@ impl<T> Cache<T> {
         self.entries.get(key).map(|entry| &entry.item)
     }
 
+    /// The same, to note something beside what the object says.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut T> {
+        self.entries.get_mut(key).map(|entry| &mut entry.item)
+    }
+
     /// All that is kept, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.entries.iter().map(|(key, entry)| (&**key, &entry.item))

@@ -112,6 +112,11 @@ impl Quantity {
         whole.and_then(|whole| i64::try_from(whole).ok())
     }
 
+    /// The text it was read from, where Go keeps that.
+    pub fn verbatim(&self) -> Option<&str> {
+        self.verbatim.as_deref()
+    }
+
     /// Whether it is nothing at all.
     pub fn is_zero(&self) -> bool {
         self.amount.mantissa == 0

@@ -4,14 +4,15 @@
 //! change it, put it back under the version it was read with, and after a conflict begin anew.
 //! Promises that fields newer than this program survive, that no other object is ever hit, and
 //! that the reason for the edit is judged on the very content that is put back. An unclear outcome
-//! is the caller's: it comes back and finds out. Leaves what is edited to the caller.
+//! is the caller's: it comes back and finds out. Finalizers can be edited by a patch as well, where
+//! that is what a role grants. Leaves what is edited to the caller.
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    client::Client,
+    client::{Client, Patch},
     error::{ApiError, fault},
     kind::Kind,
     name::Name,
@@ -44,6 +45,15 @@ pub enum Edited<V> {
     Gone,
 }
 
+/// By which verb an edit is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteBy {
+    /// `update`: the whole object is put back.
+    Update,
+    /// `patch`: of what was edited only the finalizers are written.
+    PatchOfFinalizers,
+}
+
 impl Client {
     /// Reads the object, lets `edit` change it and puts it back; after a conflict all over again.
     /// `edit` is given a fresh object whose UID is `uid`, so it may run several times.
@@ -51,11 +61,22 @@ impl Client {
         &self,
         name: Name<'_>,
         uid: &str,
+        edit: impl FnMut(&mut Value) -> Edit,
+    ) -> Result<Edited<V>, ApiError> {
+        self.edit_by(WriteBy::Update, name, uid, edit).await
+    }
+
+    /// The same by the verb `by`.
+    pub async fn edit_by<V: View>(
+        &self,
+        by: WriteBy,
+        name: Name<'_>,
+        uid: &str,
         mut edit: impl FnMut(&mut Value) -> Edit,
     ) -> Result<Edited<V>, ApiError> {
         let mut conflicts = 0;
         loop {
-            match self.try_edit(name, uid, &mut edit).await {
+            match self.try_edit(by, name, uid, &mut edit).await {
                 Err(error) if error.is_not_found() => return Ok(Edited::Gone),
                 Err(error) if error.is_conflict() && conflicts < MAX_CONFLICTS => {
                     let wait = FIRST_WAIT * 2_u32.pow(conflicts);
@@ -69,6 +90,7 @@ impl Client {
 
     async fn try_edit<V: View>(
         &self,
+        by: WriteBy,
         name: Name<'_>,
         uid: &str,
         edit: &mut impl FnMut(&mut Value) -> Edit,
@@ -83,8 +105,16 @@ impl Client {
         if edit(&mut object) == Edit::Nothing {
             return view(object, name).map(Edited::Unchanged);
         }
-        identity.pin(&mut object);
-        self.replace_raw(name, &object).await.map(Edited::Written)
+        let written = match by {
+            WriteBy::Update => {
+                identity.pin(&mut object);
+                self.replace_raw(name, &object).await
+            }
+            WriteBy::PatchOfFinalizers => {
+                self.patch(name, &identity.patch_of_finalizers(&object)).await
+            }
+        };
+        written.map(Edited::Written)
     }
 }
 
@@ -109,6 +139,16 @@ impl Identity {
             metadata.insert("uid".to_owned(), self.uid.into());
             metadata.insert("resourceVersion".to_owned(), self.version.into());
         }
+    }
+
+    /// The patch that gives the object, in that very version, the finalizers of `edited`. It holds
+    /// the whole list: custom resources take no patch that adds to a list or takes from it.
+    fn patch_of_finalizers(self, edited: &Value) -> Patch {
+        let finalizers = edited.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let finalizers = finalizers.filter(|finalizers| !finalizers.is_empty());
+        Patch::Merge(json!({"metadata": {
+            "uid": self.uid, "resourceVersion": self.version, "finalizers": finalizers,
+        }}))
     }
 }
 

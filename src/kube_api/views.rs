@@ -114,6 +114,19 @@ macro_rules! view {
     (@namespaced Cluster) => { false };
 }
 
+mod clone_source;
+mod grants;
+mod snapshots;
+
+pub use self::{
+    clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
+    grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
+    snapshots::{
+        SnapshotContentSpec, SnapshotContentStatus, SnapshotReference, SnapshotStatus,
+        VolumeSnapshot, VolumeSnapshotContent,
+    },
+};
+
 view! {
     /// A core/v1 Event: only ever written, so nothing but its name is read.
     Event: Namespaced "" "v1" "Event" "events" {}

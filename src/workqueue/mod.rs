@@ -2,13 +2,15 @@
 //!
 //! Owns keys between "something happened" and "somebody works on it", their back-off, and the
 //! loop that works on them ([`work()`]). Promises what `core` says, and that no wake-up is lost:
-//! every key added comes out once more. Leaves what a key means to its users.
+//! every key added comes out once more. Owns as well the keys by which different workers keep out of
+//! each other's way ([`Exclusive`]). Leaves what a key means to its users.
 //!
 //! Two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more (client-go
 //! still drains what is ready), and the gauges of unfinished work are refreshed by [`work()`] every
 //! 500 ms while a piece is under way (client-go: for ever).
 
 mod core;
+mod exclusive;
 mod limiter;
 mod work;
 
@@ -19,6 +21,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::core::{Core, Next};
 pub use self::{
+    exclusive::{Exclusive, Held},
     limiter::Limiter,
     work::{Verdict, work},
 };

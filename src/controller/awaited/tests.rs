@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::kube_api::views::{Claim, StorageClass};
 
@@ -108,4 +110,24 @@ async fn an_object_is_as_new_as_the_last_who_came_for_it() {
     assert_eq!(waits.newest(&class("a")), Some(Instant::now()));
     let one = BTreeMap::from([("storageclasses.storage.k8s.io".to_owned(), 1)]);
     assert_eq!(waits.census(), one);
+}
+
+#[test]
+fn what_a_watch_shows_to_be_there_wakes_those_who_wait_for_it() {
+    let source = || -> Claim {
+        serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap()
+    };
+    let waits = Waits::default();
+    waits.wait(&one(), &[Awaited::object::<Claim>(Some("ns"), "a")]);
+    waits.wait(&two(), &[Awaited::object::<Claim>(Some("other"), "a")]);
+    for (sighting, woken) in [
+        (Sighting::Listed(source()), 1),
+        (Sighting::Applied(source()), 1),
+        (Sighting::Deleted(source()), 0),
+        (Sighting::Complete, 0),
+        (Sighting::Restarted, 0),
+    ] {
+        assert_eq!(waits.of_shown(&sighting).len(), woken, "{sighting:?}");
+    }
+    assert!(waits.of_shown(&Sighting::Applied(StorageClass::default())).is_empty());
 }

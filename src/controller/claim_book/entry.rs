@@ -129,6 +129,16 @@ impl Entry {
         self.state.may_call() && self.doubt == Doubt::None && asked_for
     }
 
+    /// Whether what the volume is made from is still needed: a call is open or will be made, or
+    /// what it made could still be lost.
+    pub(super) fn needs_source(&self) -> bool {
+        match self.state {
+            ClaimState::Waiting => self.demand() == Demand::Wanted,
+            ClaimState::Suspect | ClaimState::Done => false,
+            _ => true,
+        }
+    }
+
     /// The record of the open call, while nothing else is known of it; an empty one where even
     /// that was taken off.
     pub(super) fn recorded(&self) -> Option<Record> {

@@ -12,7 +12,7 @@ fn book() -> ClaimBook {
 fn book_of(node: Option<&str>) -> ClaimBook {
     let node = node.map(str::to_owned);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
-    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")))
+    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
 }
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
@@ -46,6 +46,7 @@ fn order(uid: &str) -> Order {
         class: Arc::default(),
         volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
+        source: None,
         topology: None,
     }
 }
@@ -115,7 +116,7 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
     book.start_working();
     book.observe(Sighting::Applied(claim("0a1b")));
     assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);
@@ -275,7 +276,7 @@ fn claims_are_found_by_their_class() {
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()));
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
     book.observe(Sighting::Applied(claim("first")));
     book.observe(Sighting::Applied(claim("second")));
     book.observe(Sighting::Deleted(claim("first")));
@@ -499,5 +500,71 @@ async fn a_mark_without_a_node_is_the_selected_nodes() {
         claim.metadata.finalizers = Some(vec![mark::FINALIZER.to_owned()]);
         book.observe(Sighting::Applied(claim));
         assert_eq!(book.standing(uid).unwrap().open, followed, "{uid}");
+    }
+}
+
+/// A working book that knows the claim `u`, and the UIDs it told to be closed.
+fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
+    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&closed);
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let name = |uid: &str| Some(format!("pvc-{uid}"));
+    let book = ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
+    book.observe(Sighting::Complete);
+    book.start_working();
+    book.observe(Sighting::Applied(claim("u")));
+    (book, closed)
+}
+
+/// What a volume is made from is needed until the volume is saved, or nobody wants it and no call
+/// is open.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_need_for_a_source_is_told() {
+    let saved = |book: &ClaimBook| {
+        book.answered("u", &Outcome::Provisioned(Box::default()));
+        book.saved("u");
+    };
+    let gone = |book: &ClaimBook| drop(book.observe(Sighting::Deleted(claim("u"))));
+    let refused = |book: &ClaimBook| {
+        book.answered("u", &Outcome::Final(Failure::new("no")));
+    };
+    let unknown = |book: &ClaimBook| {
+        book.answered("u", &background());
+    };
+    let table: [(&[&dyn Fn(&ClaimBook)], bool); 8] = [
+        (&[], false),
+        (&[&saved], true),
+        (&[&unknown], false),
+        (&[&refused], false),
+        (&[&refused, &gone], true),
+        (&[&gone], false),
+        (&[&unknown, &gone], false),
+        (&[&gone, &refused], true),
+    ];
+    for (number, (steps, expected)) in table.into_iter().enumerate() {
+        let (book, closed) = with_closings();
+        assert!(book.called("u", &order("u")));
+        steps.iter().for_each(|step| step(&book));
+        assert_eq!(closed.lock().contains(&"u".to_owned()), expected, "row {number}");
+    }
+}
+
+#[test]
+fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
+    let terminating = claim_with("u", |claim| {
+        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    });
+    let ends: [&dyn Fn(&ClaimBook); 4] = [
+        &|book| drop(book.observe(Sighting::Applied(terminating.clone()))),
+        &|book| drop(book.observe(Sighting::Applied(bound("u")))),
+        &|book| drop(book.observe(Sighting::Deleted(claim("u")))),
+        &|book| drop(book.volume_passes(&volume("pvc-u", "u"))),
+    ];
+    for end in ends {
+        let (book, closed) = with_closings();
+        book.observe(Sighting::Applied(claim("u")));
+        assert!(closed.lock().is_empty());
+        end(&book);
+        assert_eq!(*closed.lock(), ["u"]);
     }
 }

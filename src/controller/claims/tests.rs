@@ -79,6 +79,7 @@ fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
         class: class(DRIVER, "Immediate"),
         volume_name: Ok("pvc-u".into()),
         selected_node: Some("n".into()),
+        source: None,
         topology: None,
     };
     let open = Glance { demand: Demand::Withdrawn, order: Some(order), ..glance(claim(None)) };

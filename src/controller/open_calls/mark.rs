@@ -9,7 +9,7 @@ use super::record::Record;
 use crate::{
     controller::ownership::Identity,
     kube_api::{
-        Edit,
+        Edit, finalizers,
         views::{Claim, View as _},
     },
 };
@@ -55,26 +55,10 @@ pub(super) fn put_on(claim: &mut Value, identity: &Identity, text: &str) -> Edit
     if !given("/metadata/deletionTimestamp").is_empty() || !given("/spec/volumeName").is_empty() {
         return Edit::Nothing;
     }
-    let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return Edit::Nothing;
-    };
-    let marked = add_finalizer(metadata);
-    let recorded = set_record(metadata, identity, text);
+    let marked = finalizers::add(claim, FINALIZER) == Edit::Write;
+    let metadata = claim.get_mut("metadata").and_then(Value::as_object_mut);
+    let recorded = metadata.is_some_and(|metadata| set_record(metadata, identity, text));
     if marked || recorded { Edit::Write } else { Edit::Nothing }
-}
-
-/// Adds the finalizer where it lacks; whether it did.
-fn add_finalizer(metadata: &mut Map<String, Value>) -> bool {
-    let finalizers = metadata.entry("finalizers").or_insert(Value::Null);
-    if finalizers.is_null() {
-        *finalizers = json!([]);
-    }
-    let Some(finalizers) = finalizers.as_array_mut() else { return false };
-    let lacks = !finalizers.iter().any(|name| name == FINALIZER);
-    if lacks {
-        finalizers.push(FINALIZER.into());
-    }
-    lacks
 }
 
 /// Writes the record, unless it stands there already or another's does; whether it did.
@@ -101,22 +85,12 @@ pub(super) fn take_off_own(claim: &mut Value, identity: &Identity) -> Edit {
 
 /// Takes the mark off, whoever's it is.
 pub(crate) fn take_off(claim: &mut Value) -> Edit {
-    let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return Edit::Nothing;
-    };
-    let mut edit = Edit::Nothing;
-    if let Some(finalizers) = metadata.get_mut("finalizers").and_then(Value::as_array_mut) {
-        let before = finalizers.len();
-        finalizers.retain(|name| name != FINALIZER);
-        if finalizers.len() < before {
-            edit = Edit::Write;
-        }
+    let edit = finalizers::remove(claim, FINALIZER);
+    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    match annotations.and_then(|annotations| annotations.remove(RECORD)) {
+        Some(_) => Edit::Write,
+        None => edit,
     }
-    let annotations = metadata.get_mut("annotations").and_then(Value::as_object_mut);
-    if annotations.is_some_and(|annotations| annotations.remove(RECORD).is_some()) {
-        edit = Edit::Write;
-    }
-    edit
 }
 
 #[cfg(test)]

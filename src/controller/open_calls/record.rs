@@ -4,7 +4,8 @@
 //! (safety rule 4). The annotation is the user's to edit, so nothing in it is believed that a
 //! claim's user could not ask for anyhow: class and size come from the claim and the cluster, a
 //! volume name must be made of the claim's own UID, and what is recorded of the class only tells
-//! whether the one that stands is the one that was asked with. Never holds a secret, nor
+//! whether the one that stands is the one that was asked with. The source's handle is passed on as
+//! hearsay ([`PinnedSource::Recorded`]). Never holds a secret, nor
 //! anything of a class's content. Whatever stands there, reading it neither fails nor loses the call.
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::{
     controller::{
         ownership::{self, Identity},
         provisioner::{Failure, Order},
+        source::{PinnedSource, Source},
         topology::Recorded,
     },
     kube_api::views::{Claim, StorageClass, View as _},
@@ -50,6 +52,9 @@ pub struct Record {
     /// Whether the class said that volumes are kept (safety rule 9).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub retain: bool,
+    /// What the volume is made from.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
+    pub source: Option<Source>,
     /// Where the volume is asked to be, for drivers that know of places.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
     pub topology: Option<Box<Recorded>>,
@@ -71,6 +76,7 @@ impl Record {
             class: order.class.name().to_owned(),
             class_uid: order.class.uid().to_owned(),
             retain: order.class.reclaim_policy.as_deref() == Some(RETAIN),
+            source: order.source.as_ref().map(|pinned| pinned.source().clone()),
             topology: order.topology.as_ref().map(|pinned| Box::new(pinned.record())),
             digest: digest(order),
             since: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
@@ -159,6 +165,7 @@ pub fn reopen(
         selected_node: ownership::selected_node(claim).map(str::to_owned),
         volume_name,
         class,
+        source: None,
         topology: None,
     };
     let now = order.volume_name.as_deref().unwrap_or_default();
@@ -170,6 +177,7 @@ pub fn reopen(
     };
     order.volume_name = Ok(name.to_owned());
     order.selected_node.clone_from(&record.node);
+    order.source = record.source.clone().map(PinnedSource::Recorded);
     order.topology = record.topology.clone().map(|recorded| Arc::new(recorded.pinned()));
     // A class that was made again just as it was serves as well.
     let same_class = record.class_uid.is_empty()
@@ -235,7 +243,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::controller::topology::{Pinned, Requirement};
+    use crate::controller::{
+        source::SourceKind,
+        topology::{Pinned, Requirement},
+    };
 
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 
@@ -255,7 +266,19 @@ mod tests {
             class: class("class-1", "hdd"),
             volume_name: Ok(format!("old-{UID}")),
             selected_node: Some("node-1".into()),
+            source: None,
             topology: None,
+        }
+    }
+
+    fn source() -> Source {
+        let text = |text: &str| text.to_owned();
+        Source {
+            kind: SourceKind::Snapshot,
+            namespace: text("ns"),
+            name: text("s"),
+            uid: text("u"),
+            handle: text("h"),
         }
     }
 
@@ -340,6 +363,23 @@ mod tests {
     }
 
     #[test]
+    fn the_source_is_recorded_and_what_a_record_says_of_it_is_known_to_be_hearsay() {
+        let asked = Order { source: Some(PinnedSource::Asked(source())), ..order() };
+        let record = Record::of(&asked, "d", jiff::Timestamp::UNIX_EPOCH);
+        let text = record.encode().unwrap();
+        assert!(text.contains(r#""source":{"kind":"snapshot","namespace":"ns""#), "{text}");
+        let reopened = |record: &Record| {
+            let now = Ok("n".to_owned());
+            reopen(record, &claim(), Some(class("class-1", "hdd")), now).unwrap().source
+        };
+        assert_eq!(reopened(&Record::decode(&text)), Some(PinnedSource::Recorded(source())));
+        let foreign = Record { volume: "pvc-other".into(), ..record };
+        assert_eq!(reopened(&foreign), None, "nothing of a record that is not this claim's");
+        assert_eq!(order().source, None);
+        assert!(!self::record().encode().unwrap().contains("source"));
+    }
+
+    #[test]
     fn only_the_class_that_was_asked_with_serves() {
         let with = |class| reopen(&record(), &claim(), class, Ok("n".into())).map(drop);
         assert_eq!(with(Some(class("class-1", "hdd"))), Ok(()));
@@ -403,9 +443,11 @@ mod tests {
             texts in proptest::collection::vec(".{0,60}", 6),
             node in proptest::option::of(".{0,60}"),
             retain: bool,
+            copied: bool,
         ) {
             let [driver, volume, class, class_uid, digest, since] = texts.try_into().unwrap();
-            let record = Record { driver, volume, node, class, class_uid, retain, topology: None, digest, since };
+            let source = copied.then(|| Source { handle: volume.clone(), uid: class.clone(), ..source() });
+            let record = Record { driver, volume, node, class, class_uid, retain, source, topology: None, digest, since };
             let text = record.encode().unwrap();
             proptest::prop_assert!(!text.contains('\n'));
             proptest::prop_assert_eq!(Record::decode(&text), record);

@@ -14,6 +14,7 @@ fn order() -> Order {
         class: Arc::new(serde_json::from_value(class).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        source: None,
         topology: None,
     }
 }

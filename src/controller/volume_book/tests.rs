@@ -12,7 +12,7 @@ fn handle(volume: &Volume) -> Option<String> {
 
 fn books() -> (VolumeBook, ClaimBook) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")));
+    let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")), |_| {});
     let in_reach = |volume: &Volume| volume.name() != "elsewhere";
     (VolumeBook::new(identity, claims.clone(), in_reach, handle), claims)
 }

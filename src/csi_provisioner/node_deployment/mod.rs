@@ -172,13 +172,13 @@ impl NodeDeployment {
             edit
         };
         let name = Name::namespaced(claim.namespace(), claim.name())?;
-        let edited = provisioner.client.edit::<Claim>(name, claim.uid(), choose).await?;
+        let edited = provisioner.0.client.edit::<Claim>(name, claim.uid(), choose).await?;
         Ok(if matches!(edited, Edited::Gone) { Choice::Gone } else { choice })
     }
 
     /// Whether the class lets this node's driver make its volumes.
     async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
-        match &provisioner.topology {
+        match &provisioner.0.topology {
             Some(topology) if !order.class.allowed_topologies.is_empty() => {
                 topology.decide(&mut self.here(order)).await.is_ok()
             }
@@ -195,7 +195,7 @@ impl NodeDeployment {
     /// there may be: this node then becomes the owner, so that one process tells the claim's user
     /// what is wrong.
     async fn fits(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
-        if !provisioner.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
+        if !provisioner.0.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }
         let request = match provisioner.prepare(&mut self.here(order)).await {
@@ -221,7 +221,7 @@ async fn has_room(provisioner: &CsiProvisioner, request: &Request) -> Result<boo
         return Ok(true);
     }
     for place in places(request) {
-        let answer = provisioner.driver.get_capacity(GetCapacityRequest {
+        let answer = provisioner.0.driver.get_capacity(GetCapacityRequest {
             volume_capabilities: create.volume_capabilities.clone(),
             parameters: create.parameters.clone(),
             accessible_topology: place,

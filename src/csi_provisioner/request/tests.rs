@@ -29,7 +29,8 @@ fn server() -> Server {
 }
 
 async fn prepared(settings: &Settings, spec: &Value, class: &Value) -> Result<Prepared, String> {
-    prepare(&client(&server()), settings, None, &mut order(spec, class)).await.map_err(refusal)
+    let order = &mut order(spec, class);
+    prepare(&client(&server()), settings, None, order, None).await.map_err(refusal)
 }
 
 const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";
@@ -123,7 +124,7 @@ async fn a_claim_without_a_volume_name_is_told_in_its_place() {
     let nameless = |spec: Value| {
         let mut order = order(&spec, &json!({"parameters": {"fstype": "a", "fsType": "b"}}));
         order.volume_name = Err(Failure::new("no name"));
-        draft(&settings(&[]), &order).map_err(refusal).unwrap_err()
+        draft(&settings(&[]), &order, None).map_err(refusal).unwrap_err()
     };
     assert_eq!(nameless(json!({})), "no name");
     assert_eq!(nameless(json!({"selector": {}})), "claim Selector is not supported");
@@ -171,15 +172,15 @@ fn sizes_are_asked_for_in_whole_bytes() {
         (json!("1e19"), 0),
     ] {
         let order = order(&json!({"resources": {"requests": {"storage": storage}}}), &json!({}));
-        let prepared = draft(&settings(&[]), &order).map_err(refusal).unwrap();
+        let prepared = draft(&settings(&[]), &order, None).map_err(refusal).unwrap();
         let range = prepared.request.capacity_range.unwrap();
         assert_eq!((range.required_bytes, range.limit_bytes), (bytes, 0), "{storage}");
     }
     let none = order(&json!({"resources": {"limits": {"storage": "5Gi"}}}), &json!({}));
-    let prepared = draft(&settings(&[]), &none).map_err(refusal).unwrap();
+    let prepared = draft(&settings(&[]), &none, None).map_err(refusal).unwrap();
     assert_eq!(prepared.request.capacity_range.unwrap().required_bytes, 0);
     let odd = order(&json!({"resources": {"requests": {"storage": "1Xi"}}}), &json!({}));
-    let told = draft(&settings(&[]), &odd).map_err(refusal).unwrap_err();
+    let told = draft(&settings(&[]), &odd, None).map_err(refusal).unwrap_err();
     assert_eq!(
         told,
         "the claim requests \"1Xi\" of storage, which is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -196,7 +197,7 @@ fn a_driver_must_be_able_to_make_volumes() {
     let mut lacking = settings(&[]);
     lacking.capabilities.controller.clear();
     let told = |settings: &Settings| {
-        draft(settings, &order(&json!({}), &json!({}))).map_err(refusal).unwrap_err()
+        draft(settings, &order(&json!({}), &json!({})), None).map_err(refusal).unwrap_err()
     };
     assert_eq!(told(&lacking), text("controller CREATE_DELETE_VOLUME"));
     lacking.capabilities.plugin.clear();

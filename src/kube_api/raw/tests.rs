@@ -156,3 +156,41 @@ async fn an_answer_without_uid_or_version_is_not_written_back() {
         assert_eq!(methods(&server), ["GET"]);
     }
 }
+
+/// Adds a finalizer by a patch; what was sent.
+async fn patched(finalizers: Value, edit: impl FnMut(&mut Value) -> Edit) -> (Seen, Value) {
+    let server = Server::new(move |number, _| {
+        let mut claim = claim("7");
+        claim["metadata"]["finalizers"] = finalizers.clone();
+        assert!(number < 2);
+        Answer::json(200, &claim)
+    });
+    let name = Name::namespaced("sc", "data").unwrap();
+    let by = WriteBy::PatchOfFinalizers;
+    let edited = client(&server).edit_by::<Claim>(by, name, "u", edit).await.unwrap();
+    assert!(matches!(edited, Edited::Written(_)));
+    let patch = server.seen().pop().unwrap();
+    let body = patch.json();
+    (patch, body)
+}
+
+#[tokio::test]
+async fn a_patch_of_finalizers_holds_nothing_else_but_object_and_version() {
+    let (patch, body) = patched(json!(["other"]), add_finalizer).await;
+    assert_eq!(
+        (&*patch.method, patch.header("content-type")),
+        ("PATCH", "application/merge-patch+json")
+    );
+    let expected = json!({"uid": "u", "resourceVersion": "7", "finalizers": ["other", "ours"]});
+    assert_eq!(body, json!({"metadata": expected}));
+}
+
+#[tokio::test]
+async fn the_last_finalizer_leaves_no_empty_list() {
+    let clear = |object: &mut Value| {
+        object["metadata"]["finalizers"] = json!([]);
+        Edit::Write
+    };
+    let (_, body) = patched(json!(["ours"]), clear).await;
+    assert_eq!(body["metadata"]["finalizers"], Value::Null);
+}

@@ -64,6 +64,14 @@ pub fn refuse(status: &Status) -> Response<Body> {
     response
 }
 
+/// What the real server answers where no kind is served: no Status, but Go's plain text.
+fn nothing_there() -> Response<Body> {
+    let mut response = respond(404, "404 page not found\n");
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, text);
+    response
+}
+
 /// A body whose bytes are counted: at once when it is whole, as they go when it is a stream.
 fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
     if let Some(bytes) = response.body().size_hint().exact() {
@@ -184,7 +192,7 @@ impl ApiServer {
             let mut extensions = self.hooks().extensions.iter();
             let answer =
                 extensions.find_map(|extension| extension.answer(self, user, info, request));
-            return answer.ok_or_else(Status::no_such_path);
+            return Ok(answer.unwrap_or_else(nothing_there));
         };
         let call = Call::new(self, kind, info, request)?;
         match info.verb.as_str() {

@@ -90,6 +90,10 @@ const WITH_STATUS: [&str; 6] = [
 pub(super) const NAMESPACE: &str = "sc";
 const NAMESPACES: [&str; 2] = [NAMESPACE, "other"];
 
+/// How often, and how many times, it is looked whether a kind is still served.
+const FORGETTING: std::time::Duration = std::time::Duration::from_millis(50);
+const FORGETTING_LOOKS: u32 = 600;
+
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
@@ -250,6 +254,22 @@ impl Api {
             let namespace =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             self.ensure("/api/v1/namespaces", &namespace).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the kinds of snapshots away. They are there again for whoever sets the server up anew.
+    pub(super) async fn forget_snapshots(&self) -> Result<(), ApiError> {
+        const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        for kind in KINDS.iter().filter(|kind| kind.base == SNAPSHOT) {
+            let path = format!("{DEFINITIONS}/{}.snapshot.storage.k8s.io", kind.plural);
+            self.send(Method::DELETE, &path, None).await?;
+            for _ in 0..FORGETTING_LOOKS {
+                if self.send(Method::GET, &collection(kind, None), None).await?.0 == 404 {
+                    break;
+                }
+                tokio::time::sleep(FORGETTING).await;
+            }
         }
         Ok(())
     }

@@ -120,6 +120,9 @@ impl<'a> Run<'a> {
     async fn all(&mut self) -> Result<Outcome, RunError> {
         let scenario = self.scenario;
         self.api.clean().await?;
+        if scenario.lacks_snapshots() {
+            self.api.forget_snapshots().await?;
+        }
         if scenario.serve {
             self.serve(Serving::Start)?;
         }

@@ -78,8 +78,9 @@ pub struct Scenario {
     pub(super) skip: Vec<String>,
     /// The quirk of the reference it shows; for readers.
     pub quirk: Option<Value>,
-    /// Feature gates of the API server it needs; for readers.
-    pub needs: Option<Value>,
+    /// What the API server must have or lack; all but the snapshot kinds is for readers.
+    #[serde(default)]
+    pub needs: Vec<String>,
     /// The outcome of the reference.
     #[serde(default)]
     pub(super) expect: Map<String, Value>,
@@ -118,7 +119,15 @@ pub enum ScenarioError {
     },
 }
 
+/// The server serves no kinds of snapshots.
+const NO_SNAPSHOTS: &str = "no-snapshot-crds";
+
 impl Scenario {
+    /// Whether it plays on a server without the kinds of snapshots.
+    pub(super) fn lacks_snapshots(&self) -> bool {
+        self.needs.iter().any(|need| need == NO_SNAPSHOTS)
+    }
+
     /// Reads a scenario from its file.
     pub fn load(path: &Path) -> Result<Self, ScenarioError> {
         let shown = || path.display().to_string();

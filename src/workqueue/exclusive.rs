@@ -1,5 +1,5 @@
-//! One actor a volume (safety rule 5): whoever creates, saves, deletes or edits the finalizers of
-//! a volume holds its key meanwhile, across both queues.
+//! One actor an object: whoever works on something that several queues, or a queue and somebody
+//! beside it, may work on holds its key meanwhile (for volumes safety rule 5).
 
 use std::{collections::BTreeMap, sync::Arc};
 

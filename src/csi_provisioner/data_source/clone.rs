@@ -1,0 +1,210 @@
+//! Volumes cloned from the volume of another claim.
+//!
+//! Owns finding the source claim and its volume and the checks of both, in the original's order
+//! and words (reference 3.8). Promises that both are read live for each attempt. Leaves keeping
+//! the source from vanishing to `protection`.
+
+use super::{Ask, Copyable, status_text::ClaimStatusText};
+use crate::{
+    controller::{
+        awaited::Awaited,
+        provisioner::Failure,
+        source::{Source, SourceKind},
+    },
+    kube_api::{
+        ApiError, Client, Name,
+        quantity::Quantity,
+        views::{Claim, CloneSource, View as _, Volume},
+    },
+};
+
+/// The finalizer of a claim whose volume is being cloned.
+const PROTECTION: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+
+/// Why a claim cannot be cloned.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    /// The namespace told is that of the new claim, as in the original.
+    #[error("error getting PVC {name} (namespace \"{namespace}\") from api server: {why}")]
+    Unread { name: String, namespace: String, why: String },
+    #[error("the PVC DataSource {name} must have a status of Bound.  Got {status}")]
+    NotBound { name: String, status: String },
+    #[error("the PVC DataSource {0} is currently being deleted")]
+    Deleting(String),
+    #[error("the source PVC ({0}) storageclass cannot be empty")]
+    SourceWithoutClass(String),
+    #[error("the requested PVC ({0}) storageclass cannot be empty")]
+    ClaimWithoutClass(String),
+    #[error("the size {size:?} of the source PVC {name} is no quantity: {why}")]
+    OddSize { name: String, size: String, why: String },
+    #[error(
+        "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested {requested} but source is {least}"
+    )]
+    TooSmall { requested: i64, least: i64 },
+    #[error("volume name is empty in source PVC {0}")]
+    NoVolumeName(String),
+    /// The original keeps the cause to its log.
+    #[error("claim in dataSource not bound or invalid")]
+    BadVolume,
+    #[error(
+        "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is {source_mode}, but new PVC requested {requested}"
+    )]
+    OtherMode { source_mode: &'static str, requested: &'static str },
+}
+
+/// Finds the claim that is to be cloned.
+///
+/// # Errors
+/// It cannot be cloned for this claim; the text tells why.
+pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
+    let Copyable { namespace, name, .. } = ask.named;
+    let awaited = Awaited::object::<Claim>(Some(namespace), name);
+    let found = find_volume(client, ask).await;
+    found.map_err(|unusable| Failure::new(unusable).awaiting([awaited]))
+}
+
+async fn find_volume(client: &Client, ask: &Ask<'_>) -> Result<Source, Unusable> {
+    let source = read_claim(client, ask).await?;
+    check_claim(ask, &source)?;
+    let volume = read_volume(client, &source).await?;
+    let handle = check_volume(ask, &source, &volume)?;
+    check_mode(&ask.order.claim, &volume)?;
+    Ok(Source {
+        kind: SourceKind::Claim,
+        namespace: source.namespace().to_owned(),
+        name: source.name().to_owned(),
+        uid: source.uid().to_owned(),
+        handle: handle.to_owned(),
+    })
+}
+
+/// Reads the source live. The original looks it up in its cache, whose words for a claim that is
+/// not there differ from the server's, and which finds no claim of an impossible name either.
+async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, Unusable> {
+    let Copyable { namespace, name, .. } = ask.named;
+    let read = match Name::namespaced(namespace, name) {
+        Ok(name) => client.get::<CloneSource>(name).await,
+        Err(error) => Err(error.into()),
+    };
+    read.map_err(|error| Unusable::Unread {
+        name: name.to_owned(),
+        namespace: ask.order.claim.namespace().to_owned(),
+        why: match error {
+            ApiError::BadName(_) => not_found(name),
+            error if error.is_not_found() => not_found(name),
+            error => error.to_string(),
+        },
+    })
+}
+
+fn not_found(name: &str) -> String {
+    format!("persistentvolumeclaim \"{name}\" not found")
+}
+
+/// The checks of the source claim itself.
+fn check_claim(ask: &Ask<'_>, source: &CloneSource) -> Result<(), Unusable> {
+    let (claim, name) = (&ask.order.claim, || source.name().to_owned());
+    if source.status.phase != "Bound" {
+        let status = ClaimStatusText(&source.status).to_string();
+        return Err(Unusable::NotBound { name: name(), status });
+    }
+    if source.is_terminating() && !is_held_for(claim, source) {
+        return Err(Unusable::Deleting(name()));
+    }
+    if source.spec.storage_class_name.is_none() {
+        return Err(Unusable::SourceWithoutClass(name()));
+    }
+    if claim.spec.storage_class_name.is_none() {
+        return Err(Unusable::ClaimWithoutClass(claim.name().to_owned()));
+    }
+    let (requested, least) = (ask.size.value(), size(source)?.value());
+    if requested < least {
+        return Err(Unusable::TooSmall { requested, least });
+    }
+    Ok(())
+}
+
+/// Whether the source that is being deleted stays for this claim's sake: it carries our
+/// finalizer, and the claim was there before. Otherwise the two would wait for each other for
+/// ever. A claim that came after the deletion is refused, so that the source can go at last.
+fn is_held_for(claim: &Claim, source: &CloneSource) -> bool {
+    let (born, deleted) = (&claim.metadata.creation_timestamp, &source.metadata.deletion_timestamp);
+    let was_before = matches!((born, deleted), (Some(born), Some(deleted)) if born.0 < deleted.0);
+    was_before && source.has_finalizer(PROTECTION)
+}
+
+/// The size that the source claim asked for; what its volume has is not looked at.
+fn size(source: &CloneSource) -> Result<Quantity, Unusable> {
+    let Some(size) = source.spec.resources.requests.get("storage") else {
+        return Ok(Quantity::from_bytes(0));
+    };
+    Quantity::parse(size).map_err(|why| Unusable::OddSize {
+        name: source.name().to_owned(),
+        size: size.clone(),
+        why: why.to_string(),
+    })
+}
+
+async fn read_volume(client: &Client, source: &CloneSource) -> Result<Volume, Unusable> {
+    let volume = source.spec.volume_name.as_deref().unwrap_or_default();
+    if volume.is_empty() {
+        return Err(Unusable::NoVolumeName(source.name().to_owned()));
+    }
+    let read = match Name::cluster(volume) {
+        Ok(name) => client.get::<Volume>(name).await,
+        Err(error) => Err(error.into()),
+    };
+    read.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
+}
+
+/// The handle of the source's volume, where it is ours and bound to the source.
+fn check_volume<'a>(
+    ask: &Ask<'_>,
+    source: &CloneSource,
+    volume: &'a Volume,
+) -> Result<&'a str, Unusable> {
+    let bad = |why: &str| Err(bad_volume(volume.name(), why));
+    let Some(csi) = &volume.spec.csi else {
+        return bad("it is of no CSI driver");
+    };
+    if csi.driver != ask.settings.driver_name {
+        return bad("it is of another CSI driver");
+    }
+    let Some(whose) = &volume.spec.claim_ref else {
+        return bad("it is bound to no claim");
+    };
+    if (whose.uid.as_str(), whose.namespace.as_str(), whose.name.as_str())
+        != (source.uid(), source.namespace(), source.name())
+    {
+        return bad("it is bound to another claim");
+    }
+    if volume.status.phase != "Bound" {
+        return bad("its phase is not Bound");
+    }
+    Ok(&csi.volume_handle)
+}
+
+/// The user reads no more than the original tells; the log has the cause.
+fn bad_volume(volume: &str, why: &str) -> Unusable {
+    tracing::warn!(volume, why, "the volume of a claim that is to be cloned cannot be used");
+    Unusable::BadVolume
+}
+
+/// Checks that the clone has its source's volume mode.
+fn check_mode(claim: &Claim, volume: &Volume) -> Result<(), Unusable> {
+    let requested = mode(claim.spec.volume_mode.as_deref());
+    let source_mode = mode(volume.spec.volume_mode.as_deref());
+    if requested == source_mode {
+        Ok(())
+    } else {
+        Err(Unusable::OtherMode { source_mode, requested })
+    }
+}
+
+/// A volume mode; an unset one is Filesystem.
+fn mode(mode: Option<&str>) -> &'static str {
+    if mode == Some("Block") { "Block" } else { "Filesystem" }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    controller::provisioner::Order,
+    csi_provisioner::{
+        data_source::testing::{awaited, changed, cluster, find, find_for, gated},
+        testing::{DRIVER, order},
+    },
+};
+
+const SOURCE_URL: &str = "/api/v1/namespaces/shop/persistentvolumeclaims/origin";
+
+fn source() -> Value {
+    json!({
+        "metadata": {"namespace": "shop", "name": "origin", "uid": "origin-uid"},
+        "spec": {"storageClassName": "fast", "volumeName": "pv", "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Bound"},
+    })
+}
+
+fn volume() -> Value {
+    json!({
+        "metadata": {"name": "pv"},
+        "spec": {"csi": {"driver": DRIVER, "volumeHandle": "handle"},
+                 "claimRef": {"namespace": "shop", "name": "origin", "uid": "origin-uid"}},
+        "status": {"phase": "Bound"},
+    })
+}
+
+/// A claim of 1Gi that names the source.
+fn spec() -> Value {
+    json!({"storageClassName": "fast", "dataSource": {"kind": "PersistentVolumeClaim", "name": "origin"}})
+}
+
+fn objects(source: Value, volume: Value) -> Vec<(String, Value)> {
+    vec![(SOURCE_URL.into(), source), ("/api/v1/persistentvolumes/pv".into(), volume)]
+}
+
+/// The source of a claim, where source, volume and claim differ so from good ones.
+async fn found(source: &Value, volume: &Value, claim: &Value) -> Result<Source, Failure> {
+    let objects = objects(changed(self::source(), source), changed(self::volume(), volume));
+    find(&cluster(objects), &changed(spec(), claim)).await
+}
+
+async fn refusal(source: &Value, volume: &Value, claim: &Value) -> String {
+    let failure = found(source, volume, claim).await.unwrap_err();
+    assert_eq!(awaited(&failure), ["persistentvolumeclaims shop/origin"]);
+    let told = failure.to_string();
+    let prefix = "error getting handle for DataSource Type PersistentVolumeClaim by Name origin: ";
+    told.strip_prefix(prefix).unwrap_or_else(|| panic!("{told}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_good_claim_is_cloned_by_its_volumes_handle() {
+    let found = found(&json!({}), &json!({}), &json!({})).await.unwrap();
+    let expected = Source {
+        kind: SourceKind::Claim,
+        namespace: "shop".into(),
+        name: "origin".into(),
+        uid: "origin-uid".into(),
+        handle: "handle".into(),
+    };
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn each_fault_has_its_words_and_the_first_in_the_originals_order_is_told() {
+    let nothing = || json!({});
+    let pending = json!({"status": {"phase": "Pending"}});
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let classless = json!({"spec": {"storageClassName": null}});
+    let large = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}});
+    let table = [
+        (
+            changed(pending, &going),
+            nothing(),
+            nothing(),
+            "the PVC DataSource origin must have a status of Bound.  Got {Pending [] map[] [] map[] map[] <nil> nil}",
+        ),
+        (
+            changed(going, &classless),
+            nothing(),
+            nothing(),
+            "the PVC DataSource origin is currently being deleted",
+        ),
+        (
+            classless,
+            nothing(),
+            json!({"storageClassName": null}),
+            "the source PVC (origin) storageclass cannot be empty",
+        ),
+        (
+            large.clone(),
+            nothing(),
+            json!({"storageClassName": null}),
+            "the requested PVC (data) storageclass cannot be empty",
+        ),
+        (
+            changed(large, &json!({"spec": {"volumeName": null}})),
+            nothing(),
+            nothing(),
+            "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 1073741824 but source is 2147483648",
+        ),
+        (
+            nothing(),
+            nothing(),
+            json!({"resources": {}}),
+            "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 0 but source is 1073741824",
+        ),
+        (
+            json!({"spec": {"volumeName": null}}),
+            nothing(),
+            nothing(),
+            "volume name is empty in source PVC origin",
+        ),
+        (
+            json!({"spec": {"volumeName": ""}}),
+            nothing(),
+            nothing(),
+            "volume name is empty in source PVC origin",
+        ),
+        (
+            nothing(),
+            json!({"spec": {"volumeMode": "Block"}}),
+            nothing(),
+            "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is Block, but new PVC requested Filesystem",
+        ),
+        (
+            nothing(),
+            nothing(),
+            json!({"volumeMode": "Block"}),
+            "the source PVC and destination PVCs must have the same volume mode for cloning.  Source is Filesystem, but new PVC requested Block",
+        ),
+    ];
+    for (source, volume, claim, expected) in table {
+        assert_eq!(refusal(&source, &volume, &claim).await, expected, "{source} {volume} {claim}");
+    }
+}
+
+#[tokio::test]
+async fn a_volume_that_is_not_the_sources_own_and_ours_is_refused_without_details() {
+    let of = |field: &str, value: Value| json!({"spec": {field: value, "volumeMode": "Block"}});
+    for volume in [
+        of("csi", Value::Null),
+        of("csi", json!({"driver": "other"})),
+        of("claimRef", Value::Null),
+        of("claimRef", json!({"uid": "other"})),
+        of("claimRef", json!({"namespace": "other"})),
+        of("claimRef", json!({"name": "other"})),
+        json!({"status": {"phase": "Released"}}),
+        json!({"status": null}),
+    ] {
+        let told = refusal(&json!({}), &volume, &json!({})).await;
+        assert_eq!(told, "claim in dataSource not bound or invalid", "{volume}");
+    }
+    let nowhere = json!({"spec": {"volumeName": "nowhere"}});
+    let told = refusal(&nowhere, &json!({}), &json!({})).await;
+    assert_eq!(told, "claim in dataSource not bound or invalid");
+}
+
+#[tokio::test]
+async fn what_is_not_looked_at_passes() {
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for (source, volume, claim) in [
+        (
+            json!({"spec": {"resources": null, "storageClassName": "other"}}),
+            going,
+            json!({"resources": {}}),
+        ),
+        (
+            json!({"status": {"capacity": {"storage": "9Gi"}}}),
+            json!({"spec": {"volumeMode": "Filesystem"}}),
+            json!({"storageClassName": ""}),
+        ),
+        (json!({}), json!({"spec": {"volumeMode": "Block"}}), json!({"volumeMode": "Block"})),
+    ] {
+        assert_eq!(found(&source, &volume, &claim).await.unwrap().handle, "handle", "{source}");
+    }
+}
+
+/// The words of the original's cache, which neither asks nor knows impossible names.
+#[tokio::test]
+async fn a_claim_that_is_not_there_is_told_in_the_originals_words() {
+    for (name, requests) in
+        [("missing", 1), ("../../other/persistentvolumeclaims/x", 0), ("..", 0), ("a%2f", 0)]
+    {
+        let server = cluster(vec![]);
+        let spec = changed(spec(), &json!({"dataSource": {"name": name}}));
+        let told = find(&server, &spec).await.unwrap_err().to_string();
+        assert_eq!(
+            told,
+            format!(
+                "error getting handle for DataSource Type PersistentVolumeClaim by Name {name}: error getting PVC {name} (namespace \"shop\") from api server: persistentvolumeclaim \"{name}\" not found"
+            )
+        );
+        assert_eq!(server.seen().len(), requests, "{name}");
+    }
+    let forbidden = cluster(vec![(SOURCE_URL.into(), json!("you may not"))]);
+    let told = find(&forbidden, &spec()).await.unwrap_err().to_string();
+    assert!(told.ends_with("from api server: you may not"), "{told}");
+}
+
+#[tokio::test]
+async fn a_volume_name_from_the_source_reaches_no_other_object() {
+    let odd = changed(source(), &json!({"spec": {"volumeName": "pv/status"}}));
+    let server = cluster(objects(odd, volume()));
+    let told = find(&server, &spec()).await.unwrap_err().to_string();
+    assert!(told.ends_with("claim in dataSource not bound or invalid"), "{told}");
+    assert_eq!(server.seen().len(), 1);
+}
+
+/// A source that is being deleted stays for those that came before, and for nobody else:
+/// otherwise it would wait for its clone and the clone for it, or for one clone after another.
+#[tokio::test]
+async fn a_source_that_is_being_deleted_serves_the_claims_it_is_held_for() {
+    let deleted = "2026-01-01T00:00:10Z";
+    let cases = [
+        (PROTECTION, "2026-01-01T00:00:09Z", true),
+        (PROTECTION, "2026-01-01T00:00:10Z", false),
+        (PROTECTION, "2026-01-01T00:00:11Z", false),
+        ("kubernetes.io/pvc-protection", "2026-01-01T00:00:09Z", false),
+    ];
+    for (finalizer, born, served) in cases {
+        let going = json!({"metadata": {"deletionTimestamp": deleted, "finalizers": [finalizer]}});
+        let server = cluster(objects(changed(source(), &going), volume()));
+        let order = order(&spec(), &json!({}));
+        let mut claim = (*order.claim).clone();
+        claim.metadata.creation_timestamp = serde_json::from_value(json!(born)).unwrap();
+        let order = Order { claim: Arc::new(claim), ..order };
+        let found = find_for(&server, &gated(), &order).await;
+        assert_eq!(found.is_ok(), served, "{finalizer} {born}");
+    }
+}

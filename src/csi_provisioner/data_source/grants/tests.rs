@@ -1,0 +1,116 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::csi_provisioner::{
+    data_source::testing::{awaited, cluster, find},
+    testing::order,
+};
+
+const GRANTS: &str =
+    "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?limit=500";
+
+fn from(group: &str, kind: &str, namespace: &str) -> Value {
+    json!({"group": group, "kind": kind, "namespace": namespace})
+}
+
+fn to(group: &str, kind: &str, name: Option<&str>) -> Value {
+    json!({"group": group, "kind": kind, "name": name})
+}
+
+fn snapshot() -> Reference<'static> {
+    let group = "snapshot.storage.k8s.io";
+    Reference { group, kind: "VolumeSnapshot", namespace: "other", name: "snap" }
+}
+
+fn judged(from: &[Value], to: &[Value], source: &Reference<'_>) -> bool {
+    let grant = json!({"metadata": {"namespace": "other"}, "spec": {"from": from, "to": to}});
+    grants(&serde_json::from_value(grant).unwrap(), "shop", source)
+}
+
+#[test]
+fn a_grant_must_be_from_claims_of_the_namespace_to_the_very_source() {
+    const GROUP: &str = "snapshot.storage.k8s.io";
+    let claims = || from("", "PersistentVolumeClaim", "shop");
+    let snapshots = || to(GROUP, "VolumeSnapshot", None);
+    let granted = [
+        (vec![claims()], vec![snapshots()]),
+        (vec![claims()], vec![to(GROUP, "VolumeSnapshot", Some(""))]),
+        (vec![claims()], vec![to(GROUP, "VolumeSnapshot", Some("snap"))]),
+        (vec![from("", "Pod", "shop"), claims()], vec![to("", "Secret", None), snapshots()]),
+    ];
+    for (from, to) in granted {
+        assert!(judged(&from, &to, &snapshot()), "{from:?} {to:?}");
+    }
+    let refused = [
+        (vec![], vec![snapshots()]),
+        (vec![claims()], vec![]),
+        (vec![from("example.com", "PersistentVolumeClaim", "shop")], vec![snapshots()]),
+        (vec![from("", "Pod", "shop")], vec![snapshots()]),
+        (vec![from("", "PersistentVolumeClaim", "other")], vec![snapshots()]),
+        (vec![claims()], vec![to("", "VolumeSnapshot", None)]),
+        (vec![claims()], vec![to(GROUP, "PersistentVolumeClaim", None)]),
+        (vec![claims()], vec![to(GROUP, "VolumeSnapshot", Some("other"))]),
+    ];
+    for (from, to) in refused {
+        assert!(!judged(&from, &to, &snapshot()), "{from:?} {to:?}");
+    }
+}
+
+#[test]
+fn the_core_group_is_the_empty_one() {
+    let claims = [from("", "PersistentVolumeClaim", "shop")];
+    let source =
+        Reference { group: "", kind: "PersistentVolumeClaim", namespace: "other", name: "a" };
+    assert!(judged(&claims, &[to("", "PersistentVolumeClaim", None)], &source));
+    assert!(!judged(&claims, &[to("v1", "PersistentVolumeClaim", None)], &source));
+}
+
+/// A claim of namespace shop whose source is in `namespace`.
+fn spec(namespace: &str) -> Value {
+    json!({"dataSourceRef": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": namespace}})
+}
+
+#[tokio::test]
+async fn the_grants_of_the_sources_namespace_are_read_and_no_others() {
+    let grant = json!({"spec": {
+        "from": [from("", "PersistentVolumeClaim", "shop")],
+        "to": [to("snapshot.storage.k8s.io", "VolumeSnapshot", None)],
+    }});
+    let server = cluster(vec![(GRANTS.into(), json!({"items": [{"spec": {}}, grant]}))]);
+    let told = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert!(told.contains("error getting snapshot snap"), "the grant was not enough: {told}");
+    assert_eq!(server.seen()[0].url, GRANTS);
+}
+
+#[tokio::test]
+async fn without_a_grant_the_refusal_is_told_and_the_source_is_not_read() {
+    let server = cluster(vec![(GRANTS.into(), json!({"items": []}))]);
+    let failure = find(&server, &spec("other")).await.unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed"
+    );
+    assert_eq!(awaited(&failure), ["referencegrants *"]);
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn grants_that_cannot_be_read_are_none() {
+    let server = cluster(vec![(GRANTS.into(), json!("you may not"))]);
+    let told = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "error getting ReferenceGrants in other namespace from api server: you may not"
+    );
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_none_is_not_asked_for() {
+    let server = cluster(vec![]);
+    let order = order(&json!({}), &json!({}));
+    let odd = Reference { namespace: "../kube-system", ..snapshot() };
+    let client = crate::kube_api::testing::client(&server);
+    let told = check(&client, &order.claim, &odd).await.unwrap_err().to_string();
+    assert!(told.starts_with("accessing ../kube-system/snap"), "{told}");
+    assert_eq!(server.seen().len(), 0);
+}

@@ -1,0 +1,211 @@
+//! What a volume is made from, where it is not made empty.
+//!
+//! Owns the way from the claim's words to what the driver is told (reference 3.8): which source
+//! the claim names and whether it may (`identify`, with `grants` for other namespaces), whether
+//! this program copies such a thing at all or leaves it to a populator (reference 3.9), and
+//! finding it with all checks of its state (`resolve`: `snapshot`, `clone`). Promises that no claim
+//! that names a source ever gets an empty volume, that a failure names the objects whose change
+//! may end it, and that the call of a claim on its way out is followed with the source that it
+//! was asked with. Leaves guarding a source while the driver reads it to `protection`.
+
+mod clone;
+mod grants;
+mod snapshot;
+mod status_text;
+#[cfg(test)]
+mod testing;
+
+use super::Settings;
+use crate::{
+    controller::{
+        provisioner::{Failure, Order},
+        source::{PinnedSource, Source, SourceKind},
+    },
+    csi::proto::{VolumeContentSource, volume_content_source as content},
+    kube_api::{
+        Client,
+        quantity::Quantity,
+        views::{Claim, View as _},
+    },
+};
+
+/// The API group of snapshots.
+const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+
+/// A source as a claim names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reference<'a> {
+    /// API group without version; empty for the core group.
+    group: &'a str,
+    kind: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+/// A source of a kind that this program copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Copyable {
+    pub(super) kind: SourceKind,
+    namespace: String,
+    name: String,
+}
+
+/// Why a claim's source is not used.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotUsed {
+    /// The attempt fails.
+    Failed(Failure),
+    /// Somebody else makes volumes from sources of this kind.
+    LeftToPopulator {
+        /// The kind.
+        kind: String,
+    },
+}
+
+/// What the claim names as its source, and whether it may; `None` for an empty volume.
+///
+/// # Errors
+/// The claim may not use it, or this program does not copy such a thing.
+pub(super) async fn identify(
+    client: &Client,
+    settings: &Settings,
+    order: &Order,
+) -> Result<Option<Copyable>, NotUsed> {
+    let claim = &*order.claim;
+    let Some(reference) = reference(claim, settings.cross_namespace_sources)? else {
+        return Ok(None);
+    };
+    if reference.namespace != claim.namespace() && !is_followed(order) {
+        grants::check(client, claim, &reference).await?;
+    }
+    copyable(claim, reference).map(Some)
+}
+
+/// Whether the attempt only finds out how the call of a claim on its way out ended. Nobody gets
+/// that volume: a claim that is being deleted cannot be used any more. So neither a lost
+/// permission nor a lost source keeps the call from being followed, and even the word of a record,
+/// which the claim's user may have forged, gives nothing away.
+fn is_followed(order: &Order) -> bool {
+    order.source.is_some() && order.claim.is_terminating()
+}
+
+/// The claim's source as its spec names it.
+fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_>>, Failure> {
+    let own = claim.namespace();
+    let (named, namespace) = match (&claim.spec.data_source, &claim.spec.data_source_ref) {
+        (Some(source), _) => (source, own),
+        (None, Some(source)) => {
+            let namespace = source.namespace.as_deref().filter(|namespace| !namespace.is_empty());
+            if namespace.is_some() && !cross_namespace {
+                return Err(Failure::new(
+                    "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled",
+                ));
+            }
+            (source, namespace.unwrap_or(own))
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Reference {
+        group: named.api_group.as_deref().unwrap_or_default(),
+        kind: &named.kind,
+        namespace,
+        name: &named.name,
+    }))
+}
+
+/// Tells what this program copies from what populators fill in.
+fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed> {
+    let Reference { group, kind, namespace, name } = reference;
+    let failed = |why| Err(NotUsed::Failed(Failure::new(why)));
+    if name.is_empty() {
+        return failed(format!("the PVC source not found for PVC {}", claim.name()));
+    }
+    let kind = match (kind, group) {
+        ("VolumeSnapshot", SNAPSHOT_GROUP) => SourceKind::Snapshot,
+        ("VolumeSnapshot", _) => {
+            return failed(format!(
+                "the PVC source does not belong to the right APIGroup. Expected {SNAPSHOT_GROUP}, Got {group}"
+            ));
+        }
+        ("PersistentVolumeClaim", "") => SourceKind::Claim,
+        (kind, _) => return Err(NotUsed::LeftToPopulator { kind: kind.to_owned() }),
+    };
+    Ok(Copyable { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// Finds the source and checks its state. `size` is what the claim asks for.
+///
+/// A call that is open is asked for again with the source that it was asked with: its object may
+/// be gone or changed by now, and the driver may have made the volume.
+///
+/// # Errors
+/// In the original's words.
+pub(super) async fn resolve(
+    client: &Client,
+    settings: &Settings,
+    order: &Order,
+    size: &Quantity,
+    named: &Copyable,
+) -> Result<Source, Failure> {
+    let recorded = match &order.source {
+        Some(PinnedSource::Asked(source)) => return Ok(source.clone()),
+        Some(PinnedSource::Recorded(source)) if is_followed(order) => return Ok(source.clone()),
+        Some(PinnedSource::Recorded(source)) => Some(source),
+        None => None,
+    };
+    let ask = Ask { settings, order, size, named };
+    let failed = |failure: Failure| told(named, failure);
+    let found = match named.kind {
+        SourceKind::Snapshot => snapshot::find(client, &ask).await,
+        SourceKind::Claim => clone::find(client, &ask).await,
+    };
+    let found = found.map_err(failed)?;
+    match recorded {
+        Some(recorded) if (&recorded.uid, &recorded.handle) != (&found.uid, &found.handle) => {
+            Err(failed(Failure::new(
+                "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name: delete the claim, and the call is followed to its end",
+            )))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// What a source is checked against.
+struct Ask<'a> {
+    settings: &'a Settings,
+    order: &'a Order,
+    /// What the claim asks for.
+    size: &'a Quantity,
+    named: &'a Copyable,
+}
+
+/// The failure as the claim's user reads it.
+fn told(named: &Copyable, failure: Failure) -> Failure {
+    let kind = match named.kind {
+        SourceKind::Snapshot => "VolumeSnapshot",
+        SourceKind::Claim => "PersistentVolumeClaim",
+    };
+    let name = &named.name;
+    failure.prefixed(&format!("error getting handle for DataSource Type {kind} by Name {name}: "))
+}
+
+/// The source as the driver is told.
+pub(super) fn content_source(source: &Source) -> VolumeContentSource {
+    let handle = source.handle.clone();
+    let content = match source.kind {
+        SourceKind::Snapshot => {
+            content::Type::Snapshot(content::SnapshotSource { snapshot_id: handle })
+        }
+        SourceKind::Claim => content::Type::Volume(content::VolumeSource { volume_id: handle }),
+    };
+    VolumeContentSource { r#type: Some(content) }
+}
+
+impl From<Failure> for NotUsed {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! Volumes restored from snapshots.
+//!
+//! Owns finding a VolumeSnapshot and its content and the checks of both, in the original's order
+//! and words (reference 3.8). Promises that both are read anew for each attempt: nothing of
+//! snapshots is kept. Leaves making snapshots ready to the snapshotter.
+
+use super::{Ask, Copyable};
+use crate::{
+    controller::{
+        awaited::Awaited,
+        provisioner::Failure,
+        source::{Source, SourceKind},
+    },
+    go_text::parse_bool,
+    kube_api::{
+        ApiError, Client, Name,
+        quantity::Quantity,
+        views::{Claim, View as _, VolumeSnapshot, VolumeSnapshotContent},
+    },
+};
+
+/// The finalizer of a snapshot that volumes are being made from.
+const PROTECTION: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+
+/// On a VolumeSnapshotContent: whether restoring may change the volume mode.
+const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
+
+/// Why a snapshot cannot be restored for a claim.
+#[derive(Debug, thiserror::Error)]
+enum Unusable {
+    #[error("error getting snapshot {name} from api server: {error}")]
+    Unread { name: String, error: ApiError },
+    /// And no restore was under way before.
+    #[error("snapshot {0} is being deleted")]
+    Deleting(String),
+    #[error("snapshot {0} not bound")]
+    Unbound(String),
+    /// The original keeps the cause to its log.
+    #[error("error getting snapshotcontent {content} for snapshot {snapshot}")]
+    ContentUnread { content: String, snapshot: String },
+    #[error("snapshotcontent {content} for snapshot {snapshot} is bound to a different snapshot")]
+    OthersContent { content: String, snapshot: String },
+    #[error(
+        "snapshotcontent {content} for snapshot {snapshot} is not handled by CSI driver of StorageClass {class}"
+    )]
+    OthersDriver { content: String, snapshot: String, class: String },
+    #[error("snapshot {0} is not Ready")]
+    NotReady(String),
+    #[error("snapshot handle {0} is not available")]
+    NoHandle(String),
+    #[error("error getting capacity for PVC {claim} when creating snapshot {snapshot}")]
+    NoSizeRequested { claim: String, snapshot: String },
+    #[error("the size {size:?} of snapshot {snapshot} is no quantity: {why}")]
+    OddSize { snapshot: String, size: String, why: String },
+    #[error(
+        "requested volume size {requested} is less than the size {least} for the source snapshot {snapshot}"
+    )]
+    TooSmall { requested: i64, least: i64, snapshot: String },
+    #[error(
+        "requested volume {claim} modifies the mode of the source volume but does not have permission to do so. {why}"
+    )]
+    ModeChange { claim: String, why: String },
+}
+
+/// Finds the snapshot that the claim names.
+///
+/// # Errors
+/// It cannot be restored for this claim; the text tells why.
+pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
+    let Copyable { namespace, name, .. } = ask.named;
+    let awaited = Awaited::object::<VolumeSnapshot>(Some(namespace), name);
+    let failed = |unusable| Failure::new(&unusable).awaiting([awaited.clone()]);
+    let snapshot = read_snapshot(client, namespace, name).await.map_err(failed)?;
+    let content = bound_content(&snapshot).map_err(failed)?;
+    let usable = find_content(client, ask, &snapshot, content).await;
+    let handle = usable.map_err(|unusable| match unusable.blames_content() {
+        false => failed(unusable),
+        true => {
+            let content = Awaited::object::<VolumeSnapshotContent>(None, content);
+            Failure::new(&unusable).awaiting([awaited.clone(), content])
+        }
+    })?;
+    Ok(Source {
+        kind: SourceKind::Snapshot,
+        namespace: snapshot.namespace().to_owned(),
+        name: snapshot.name().to_owned(),
+        uid: snapshot.uid().to_owned(),
+        handle,
+    })
+}
+
+async fn read_snapshot(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<VolumeSnapshot, Unusable> {
+    let read = match Name::namespaced(namespace, name) {
+        Ok(name) => client.get(name).await,
+        Err(error) => Err(error.into()),
+    };
+    read.map_err(|error| Unusable::Unread { name: name.to_owned(), error })
+}
+
+/// The handle of the snapshot's content, after all checks.
+async fn find_content(
+    client: &Client,
+    ask: &Ask<'_>,
+    snapshot: &VolumeSnapshot,
+    name: &str,
+) -> Result<String, Unusable> {
+    let read = match Name::cluster(name) {
+        Ok(name) => client.get::<VolumeSnapshotContent>(name).await,
+        Err(error) => Err(error.into()),
+    };
+    let content = read.map_err(|error| {
+        let snapshot = snapshot.name().to_owned();
+        let unusable = Unusable::ContentUnread { content: name.to_owned(), snapshot };
+        tracing::warn!(%error, "{unusable}");
+        unusable
+    })?;
+    let handle = check_content(ask, snapshot, &content)?;
+    check_size(ask, snapshot)?;
+    if ask.settings.prevent_volume_mode_conversion {
+        check_mode(&ask.order.claim, &content)?;
+    }
+    Ok(handle.to_owned())
+}
+
+/// The name of the snapshot's content.
+fn bound_content(snapshot: &VolumeSnapshot) -> Result<&str, Unusable> {
+    let name = || snapshot.name().to_owned();
+    // Under the finalizer it stays until the restores are done, and serves them.
+    if snapshot.is_terminating() && !snapshot.has_finalizer(PROTECTION) {
+        return Err(Unusable::Deleting(name()));
+    }
+    let bound = snapshot.status.bound_volume_snapshot_content_name.as_deref();
+    bound.ok_or_else(|| Unusable::Unbound(name()))
+}
+
+/// Checks that the content is this snapshot's and of our driver; its handle.
+fn check_content<'a>(
+    ask: &Ask<'_>,
+    snapshot: &VolumeSnapshot,
+    content: &'a VolumeSnapshotContent,
+) -> Result<&'a str, Unusable> {
+    let name = || snapshot.name().to_owned();
+    let whose = &content.spec.volume_snapshot_ref;
+    if (whose.uid.as_str(), whose.namespace.as_str(), whose.name.as_str())
+        != (snapshot.uid(), snapshot.namespace(), snapshot.name())
+    {
+        return Err(Unusable::OthersContent {
+            content: content.name().to_owned(),
+            snapshot: name(),
+        });
+    }
+    if content.spec.driver != ask.settings.driver_name {
+        return Err(Unusable::OthersDriver {
+            content: content.name().to_owned(),
+            snapshot: name(),
+            class: ask.order.class.name().to_owned(),
+        });
+    }
+    if snapshot.status.ready_to_use != Some(true) {
+        return Err(Unusable::NotReady(name()));
+    }
+    content.status.snapshot_handle.as_deref().ok_or_else(|| Unusable::NoHandle(name()))
+}
+
+/// Checks that the claim asks for no less than the snapshot needs.
+fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> {
+    let Some(least) = snapshot.status.restore_size.as_deref() else { return Ok(()) };
+    let (claim, name) = (&ask.order.claim, || snapshot.name().to_owned());
+    if !claim.spec.resources.requests.contains_key("storage") {
+        return Err(Unusable::NoSizeRequested { claim: claim.name().to_owned(), snapshot: name() });
+    }
+    let least = Quantity::parse(least).map_err(|why| Unusable::OddSize {
+        snapshot: name(),
+        size: least.to_owned(),
+        why: why.to_string(),
+    })?;
+    let (requested, least) = (ask.size.value(), least.value());
+    if requested < least {
+        return Err(Unusable::TooSmall { requested, least, snapshot: name() });
+    }
+    if requested > least {
+        tracing::debug!(requested, least, "the volume will be larger than its snapshot");
+    }
+    Ok(())
+}
+
+/// Checks that the volume mode stays, or may change. A mode that is not said is not compared.
+fn check_mode(claim: &Claim, content: &VolumeSnapshotContent) -> Result<(), Unusable> {
+    let (Some(source), Some(wanted)) = (&content.spec.source_volume_mode, &claim.spec.volume_mode)
+    else {
+        return Ok(());
+    };
+    if source == wanted {
+        return Ok(());
+    }
+    let name = content.name();
+    let why = match content.annotation(ALLOW_MODE_CHANGE).map(parse_bool) {
+        Some(Ok(true)) => return Ok(()),
+        Some(Ok(false)) => {
+            format!("{ALLOW_MODE_CHANGE} is set to false on snapshotcontent {name}")
+        }
+        Some(Err(error)) => format!(
+            "failed to convert {ALLOW_MODE_CHANGE} annotation value to boolean with error: {error}"
+        ),
+        None => format!("{ALLOW_MODE_CHANGE} annotation is not present on snapshotcontent {name}"),
+    };
+    let claim = format!("{}/{}", claim.namespace(), claim.name());
+    Err(Unusable::ModeChange { claim, why })
+}
+
+impl Unusable {
+    /// Whether a change of the content may help, too.
+    fn blames_content(&self) -> bool {
+        matches!(
+            self,
+            Self::ContentUnread { .. }
+                | Self::OthersContent { .. }
+                | Self::NoHandle(_)
+                | Self::ModeChange { .. }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! A claim's status as the original tells it: Go's `%v` of the whole structure.
+//!
+//! Owns that text, which users find in events about sources that are not Bound. Promises it to the
+//! letter where it is the same each time, and something that is the same each time where Go prints
+//! an address in memory. Pure.
+
+use std::{collections::BTreeMap, fmt};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::kube_api::{
+    quantity::Quantity,
+    views::{ClaimCondition, CloneSourceStatus, ModifyVolumeStatus},
+};
+
+/// Prints a status as Go does.
+pub(super) struct ClaimStatusText<'a>(pub(super) &'a CloneSourceStatus);
+
+impl fmt::Display for ClaimStatusText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CloneSourceStatus {
+            phase,
+            access_modes,
+            capacity,
+            conditions,
+            allocated_resources,
+            allocated_resource_statuses,
+            current_volume_attributes_class_name,
+            modify_volume_status,
+        } = self.0;
+        let conditions: Vec<String> = conditions.iter().map(condition).collect();
+        write!(
+            f,
+            "{{{phase} {} {} {} {} {} {} {}}}",
+            list(access_modes),
+            map(capacity, quantity),
+            list(&conditions),
+            map(allocated_resources, quantity),
+            map(allocated_resource_statuses, str::to_owned),
+            // Go prints where the name is in memory.
+            current_volume_attributes_class_name.as_deref().unwrap_or("<nil>"),
+            modify_volume_status.as_ref().map_or_else(|| "nil".to_owned(), modification),
+        )
+    }
+}
+
+fn list(items: &[String]) -> String {
+    format!("[{}]", items.join(" "))
+}
+
+fn map(items: &BTreeMap<String, String>, value: impl Fn(&str) -> String) -> String {
+    let items: Vec<String> = items.iter().map(|(key, v)| format!("{key}:{}", value(v))).collect();
+    format!("map{}", list(&items))
+}
+
+fn condition(condition: &ClaimCondition) -> String {
+    let ClaimCondition { kind, status, last_probe_time, last_transition_time, reason, message } =
+        condition;
+    let (probed, changed) = (time(last_probe_time.as_ref()), time(last_transition_time.as_ref()));
+    format!("{{{kind} {status} {probed} {changed} {reason} {message}}}")
+}
+
+/// A point in time in UTC, the zone of containers; Go's zero is the start of year 1.
+fn time(time: Option<&Time>) -> String {
+    let time = time.map(|time| time.0.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
+    time.unwrap_or_else(|| "0001-01-01 00:00:00 +0000 UTC".to_owned())
+}
+
+fn modification(status: &ModifyVolumeStatus) -> String {
+    let ModifyVolumeStatus { target_volume_attributes_class_name: target, status } = status;
+    format!("&ModifyVolumeStatus{{TargetVolumeAttributesClassName:{target},Status:{status},}}")
+}
+
+/// A quantity: number and power of ten, a larger number that is never needed here, the text where
+/// Go keeps it, and the way it is written.
+fn quantity(text: &str) -> String {
+    let Ok(quantity) = Quantity::parse(text) else { return text.to_owned() };
+    let kept = if text == "0" { text } else { quantity.verbatim().unwrap_or_default() };
+    let (number, power, format) = parts(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
+    format!("{{{{{number} {power}}} {{<nil>}} {kept} {format}}}")
+}
+
+/// The parts of a whole number with a suffix, which sizes are; what is odder has its value told.
+fn parts(text: &str) -> Option<(i64, u32, &'static str)> {
+    let (number, suffix) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let number: i64 = number.parse().ok()?;
+    if let Some(power) = ["k", "M", "G", "T", "P", "E"].iter().position(|&s| s == suffix) {
+        return Some((number, 3 * (u32::try_from(power).ok()? + 1), "DecimalSI"));
+    }
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].iter().position(|&s| s == suffix)?;
+    let factor = 1_i64.checked_shl(10 * (u32::try_from(binary).ok()? + 1))?;
+    Some((number.checked_mul(factor)?, 0, "BinarySI"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn told(status: Value) -> String {
+        ClaimStatusText(&serde_json::from_value(status).unwrap()).to_string()
+    }
+
+    #[test]
+    fn a_status_is_told_as_go_prints_it() {
+        let bare = "{Pending [] map[] [] map[] map[] <nil> nil}";
+        assert_eq!(told(json!({"phase": "Pending"})), bare);
+        let lost = json!({
+            "phase": "Lost", "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "capacity": {"storage": "1Gi"},
+            "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
+        });
+        assert_eq!(
+            told(lost),
+            "{Lost [ReadWriteOnce ReadOnlyMany] map[storage:{{1073741824 0} {<nil>} 1Gi BinarySI}] \
+             [{FileSystemResizePending True 0001-01-01 00:00:00 +0000 UTC 0001-01-01 00:00:00 +0000 UTC  }] \
+             map[] map[] <nil> nil}"
+        );
+        let modified = json!({
+            "phase": "Lost", "allocatedResources": {"storage": "2G"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"},
+            "conditions": [{"type": "Resizing", "status": "False", "lastTransitionTime": "2026-01-02T03:04:05Z", "reason": "r", "message": "m n"}],
+            "currentVolumeAttributesClassName": "silver",
+            "modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold", "status": "InProgress"},
+        });
+        assert_eq!(
+            told(modified),
+            "{Lost [] map[] [{Resizing False 0001-01-01 00:00:00 +0000 UTC 2026-01-02 03:04:05 +0000 UTC r m n}] \
+             map[storage:{{2 9} {<nil>} 2G DecimalSI}] map[storage:NodeResizePending] silver \
+             &ModifyVolumeStatus{TargetVolumeAttributesClassName:gold,Status:InProgress,}}"
+        );
+    }
+
+    #[test]
+    fn a_quantity_keeps_its_text_where_go_keeps_it() {
+        for (text, expected) in [
+            ("0", "{{0 0} {<nil>} 0 DecimalSI}"),
+            ("1Gi", "{{1073741824 0} {<nil>} 1Gi BinarySI}"),
+            // A multiple of eight may have a shorter form.
+            ("8Gi", "{{8589934592 0} {<nil>}  BinarySI}"),
+            ("5k", "{{5 3} {<nil>} 5k DecimalSI}"),
+            ("3000M", "{{3000 6} {<nil>}  DecimalSI}"),
+            ("1500000001", "{{1500000001 0} {<nil>} 1500000001 DecimalSI}"),
+            ("9999Ei", "{{9223372036854775807 0} {<nil>}  DecimalSI}"),
+            ("odd", "odd"),
+        ] {
+            assert_eq!(quantity(text), expected, "{text}");
+        }
+    }
+}

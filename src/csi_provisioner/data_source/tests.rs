@@ -1,0 +1,178 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    testing::{cluster, find_for, gated},
+    *,
+};
+use crate::{
+    csi_provisioner::testing::{order, settings, source},
+    kube_api::testing::client,
+};
+
+/// What a claim with this spec names; the words where it may not.
+async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, String)>, String> {
+    let settings = Settings { cross_namespace_sources: gate, ..settings(&[]) };
+    let order = order(spec, &json!({}));
+    let client = client(&cluster(vec![]));
+    let named = identify(&client, &settings, &order).await.map_err(|why| match why {
+        NotUsed::Failed(failure) => failure.to_string(),
+        NotUsed::LeftToPopulator { kind } => format!("populator of {kind}"),
+    });
+    named
+        .map(|named| named.map(|named| (named.kind, format!("{}/{}", named.namespace, named.name))))
+}
+
+fn named(group: Option<&str>, kind: &str, name: &str) -> Value {
+    json!({"apiGroup": group, "kind": kind, "name": name})
+}
+
+const GROUP: Option<&str> = Some(SNAPSHOT_GROUP);
+
+#[tokio::test]
+async fn sources_are_told_apart_by_kind_and_group() {
+    let wrong_group = |group: &str| {
+        Err(format!(
+            "the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, Got {group}"
+        ))
+    };
+    let nameless = || Err("the PVC source not found for PVC data".to_owned());
+    let populator = |kind: &str| Err(format!("populator of {kind}"));
+    let snapshot = Ok(Some((SourceKind::Snapshot, "shop/n".to_owned())));
+    let claim = || Ok(Some((SourceKind::Claim, "shop/n".to_owned())));
+    for (source, expected) in [
+        (named(GROUP, "VolumeSnapshot", "n"), snapshot),
+        (named(Some("example.com"), "VolumeSnapshot", "n"), wrong_group("example.com")),
+        (named(None, "VolumeSnapshot", "n"), wrong_group("")),
+        (named(None, "PersistentVolumeClaim", "n"), claim()),
+        (named(Some(""), "PersistentVolumeClaim", "n"), claim()),
+        // Somebody else's kind of that name.
+        (
+            named(Some("example.com"), "PersistentVolumeClaim", "n"),
+            populator("PersistentVolumeClaim"),
+        ),
+        (named(Some("example.com"), "Backup", "n"), populator("Backup")),
+        (named(Some("example.com"), "Backup", ""), nameless()),
+        (named(Some("example.com"), "VolumeSnapshot", ""), nameless()),
+    ] {
+        for field in ["dataSource", "dataSourceRef"] {
+            assert_eq!(identified(&json!({field: source}), true).await, expected, "{source}");
+        }
+    }
+    assert_eq!(identified(&json!({}), true).await, Ok(None));
+}
+
+#[tokio::test]
+async fn the_older_field_wins_and_is_of_the_claims_own_namespace() {
+    let spec = json!({
+        "dataSource": named(None, "PersistentVolumeClaim", "old"),
+        "dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "new", "namespace": "other"},
+    });
+    for gate in [false, true] {
+        let expected = Ok(Some((SourceKind::Claim, "shop/old".to_owned())));
+        assert_eq!(identified(&spec, gate).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
+    let refused = "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled";
+    for (namespace, without, with) in [
+        (json!("shop"), Err(refused.to_owned()), Ok(())),
+        (json!("other"), Err(refused.to_owned()), Err("error getting ReferenceGrants in other namespace from api server: \"referencegrants?limit=500\" not found".to_owned())),
+        (json!(""), Ok(()), Ok(())),
+        (Value::Null, Ok(()), Ok(())),
+    ] {
+        let spec = json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "n", "namespace": namespace}});
+        assert_eq!(identified(&spec, false).await.map(drop), without, "{namespace}");
+        assert_eq!(identified(&spec, true).await.map(drop), with, "{namespace}");
+    }
+}
+
+#[test]
+fn the_driver_is_told_the_handle_as_what_it_is_of() {
+    let told = |kind| content_source(&Source { kind, ..source() }).r#type.unwrap();
+    let snapshot = content::SnapshotSource { snapshot_id: "snap-handle".into() };
+    assert_eq!(told(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
+    let volume = content::VolumeSource { volume_id: "snap-handle".into() };
+    assert_eq!(told(SourceKind::Claim), content::Type::Volume(volume));
+}
+
+/// An order for a claim that names a snapshot of another namespace, and whose call is open.
+fn open(pinned: PinnedSource, deleted: bool) -> Order {
+    let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
+    let order = order(&spec, &json!({}));
+    let mut claim = (*order.claim).clone();
+    if deleted {
+        claim.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    }
+    Order { claim: Arc::new(claim), source: Some(pinned), ..order }
+}
+
+/// A cluster with a grant where `granted`, and with the snapshot, of this UID, where there is one.
+fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
+    let grant = json!({"spec": {
+        "from": [{"kind": "PersistentVolumeClaim", "namespace": "shop"}],
+        "to": [{"group": SNAPSHOT_GROUP, "kind": "VolumeSnapshot"}],
+    }});
+    let grants = if granted { json!([grant]) } else { json!([]) };
+    let mut objects = vec![(
+        "/apis/gateway.networking.k8s.io/v1beta1/namespaces/other/referencegrants?limit=500".into(),
+        json!({"items": grants}),
+    )];
+    if let Some(uid) = uid {
+        let whose = json!({"namespace": "other", "name": "snap", "uid": uid});
+        let driver = &settings(&[]).driver_name;
+        objects.push((
+            "/apis/snapshot.storage.k8s.io/v1/namespaces/other/volumesnapshots/snap".into(),
+            json!({"metadata": whose, "status": {"boundVolumeSnapshotContentName": "c", "readyToUse": true}}),
+        ));
+        objects.push((
+            "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/c".into(),
+            json!({"spec": {"driver": driver, "volumeSnapshotRef": whose}, "status": {"snapshotHandle": "snap-handle"}}),
+        ));
+    }
+    objects
+}
+
+#[tokio::test]
+async fn an_open_call_is_repeated_with_the_source_it_was_asked_with_as_far_as_that_is_safe() {
+    let pins = || (PinnedSource::Asked(source()), PinnedSource::Recorded(source()));
+    let ((asked, recorded), (live, deleted)) = (pins(), (false, true));
+    let replaced = "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name";
+    for (pinned, deleted, granted, uid, refused) in [
+        // What this process asked with needs no object any more, but permission, while the claim lives.
+        (&asked, live, true, None, None),
+        (&asked, live, true, Some("later"), None),
+        (&asked, live, false, Some("snap-uid"), Some("isn't allowed")),
+        (&asked, deleted, false, None, None),
+        // What a record says is believed where the object says the same, and where nobody gets the volume.
+        (&recorded, live, true, Some("snap-uid"), None),
+        (&recorded, live, true, Some("later"), Some(replaced)),
+        (&recorded, live, true, None, Some("error getting snapshot snap from api server")),
+        (&recorded, live, false, Some("snap-uid"), Some("isn't allowed")),
+        (&recorded, deleted, false, None, None),
+        (&recorded, deleted, false, Some("later"), None),
+    ] {
+        let server = cluster(around(granted, uid));
+        let found = find_for(&server, &gated(), &open(pinned.clone(), deleted)).await;
+        match refused {
+            None => {
+                assert_eq!(found.unwrap().handle, "snap-handle", "{pinned:?} {deleted} {uid:?}")
+            }
+            Some(words) => {
+                let told = found.unwrap_err().to_string();
+                assert!(told.contains(words), "{pinned:?} {deleted} {uid:?}: {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_handle_that_a_record_makes_up_is_not_used_for_a_claim_that_lives() {
+    let forged = PinnedSource::Recorded(Source { handle: "somebody-elses".into(), ..source() });
+    let server = cluster(around(true, Some("snap-uid")));
+    assert!(find_for(&server, &gated(), &open(forged, false)).await.is_err());
+}

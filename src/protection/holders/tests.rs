@@ -1,0 +1,288 @@
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn snapshot(name: &str) -> NamedSource {
+    NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: name.into() }
+}
+
+fn origin() -> NamedSource {
+    NamedSource { kind: SourceKind::Claim, namespace: "ns".into(), name: "origin".into() }
+}
+
+/// A claim with this phase that names the source.
+fn claim(uid: &str, source: &NamedSource, phase: &str) -> Claim {
+    let (kind, group) = match source.kind {
+        SourceKind::Snapshot => ("VolumeSnapshot", json!("snapshot.storage.k8s.io")),
+        SourceKind::Claim => ("PersistentVolumeClaim", Value::Null),
+    };
+    let reference = json!({"apiGroup": group, "kind": kind, "name": source.name});
+    let claim = json!({"metadata": {"namespace": "ns", "name": uid, "uid": uid},
+                       "spec": {"dataSource": reference}, "status": {"phase": phase}});
+    serde_json::from_value(claim).unwrap()
+}
+
+/// The source of clones, deleted or not, that wears our finalizer or not.
+fn source_claim(uid: &str, deleted: bool, wears: bool) -> Claim {
+    let deleted = deleted.then_some("2026-01-01T00:00:00Z");
+    let finalizers: &[&str] =
+        if wears { &[SourceKind::Claim.finalizer()] } else { &["kubernetes.io/pvc-protection"] };
+    let claim = json!({"metadata": {"namespace": "ns", "name": "origin", "uid": uid,
+                                    "deletionTimestamp": deleted, "finalizers": finalizers},
+                       "status": {"phase": "Bound"}});
+    serde_json::from_value(claim).unwrap()
+}
+
+fn worn(origin: Origin) -> Worn {
+    Worn { uid: "s1".into(), origin }
+}
+
+fn pending(uid: &str, source: &NamedSource) -> Sighting<Claim> {
+    Sighting::Applied(claim(uid, source, "Pending"))
+}
+
+fn names(sources: BTreeSet<NamedSource>) -> Vec<String> {
+    sources.into_iter().map(|source| source.name).collect()
+}
+
+/// A restore of `s` for the claim `a`, whose finalizer came there so.
+fn restoring(origin: Origin, peers: bool) -> Holders {
+    let mut holders = Holders::new(peers);
+    holders.observe(&pending("a", &snapshot("s")));
+    assert!(holders.begin("a", &snapshot("s")));
+    holders.worn(&snapshot("s"), worn(origin));
+    holders
+}
+
+#[test]
+fn a_snapshot_is_freed_by_the_last_restore_that_ends() {
+    let mut holders = restoring(Origin::Ours, false);
+    let s = snapshot("s");
+    assert!(holders.begin("b", &s) && !holders.begin("b", &s), "a repeat holds no more");
+    assert_eq!(holders.due(&s), Due::Keep);
+    assert_eq!(names(holders.closed("a")), Vec::<String>::new());
+    assert_eq!(holders.due(&s), Due::Keep, "b holds it");
+    assert_eq!(names(holders.closed("b")), ["s"]);
+    assert_eq!(holders.due(&s), Due::TakeOff("s1".into()));
+    holders.taken_off(&s);
+    assert_eq!(holders.due(&s), Due::Nothing);
+}
+
+/// The claim is deleted, its restore may still run: nothing is due until it is told to be closed.
+#[test]
+fn a_deleted_claim_holds_its_source_until_it_is_closed() {
+    let mut holders = restoring(Origin::Ours, false);
+    let s = snapshot("s");
+    assert!(holders.observe(&Sighting::Deleted(claim("a", &s, "Pending"))).is_empty());
+    assert_eq!(holders.due(&s), Due::Keep);
+    assert!(!holders.is_orphan(&s), "nor does the sweep take it");
+    assert_eq!(names(holders.closed("a")), ["s"]);
+}
+
+/// Who else needs a snapshot that wore the finalizer before is not known here.
+#[test]
+fn a_finalizer_that_was_there_before_is_left_to_whoever_names_the_snapshot() {
+    for (origin, peers) in [(Origin::Found, false), (Origin::Ours, true), (Origin::Found, true)] {
+        let mut holders = restoring(origin, peers);
+        let s = snapshot("s");
+        holders.observe(&pending("b", &s));
+        assert!(holders.closed("a").is_empty());
+        assert_eq!(holders.due(&s), Due::Keep, "b may have been asked for by another process");
+        let bound = Sighting::Applied(claim("b", &s, "Bound"));
+        assert_eq!(names(holders.observe(&bound)), ["s"], "and is told when it needs it no longer");
+        assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()));
+    }
+    let mut holders = restoring(Origin::Ours, false);
+    holders.observe(&pending("b", &snapshot("s")));
+    assert_eq!(names(holders.closed("a")), ["s"], "b has not begun, and nobody was before us");
+}
+
+#[test]
+fn an_origin_that_is_known_is_not_forgotten() {
+    let mut holders = restoring(Origin::Found, false);
+    let s = snapshot("s");
+    holders.worn(&s, worn(Origin::Ours));
+    holders.closed("a");
+    assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()));
+    let mut holders = restoring(Origin::Found, false);
+    holders.worn(&s, Worn { uid: "s2".into(), origin: Origin::Ours });
+    assert!(holders.is_worn(&s, "s2") && !holders.is_worn(&s, "s1"), "another of its name");
+    holders.closed("a");
+    assert_eq!(holders.due(&s), Due::TakeOff("s2".into()));
+}
+
+/// What the sweep leaves alone: what is named by anybody's pending claim, or begun here.
+#[test]
+fn the_sweep_takes_what_nobody_needs() {
+    let s = snapshot("s");
+    let sees = |claim: Claim| {
+        let mut holders = Holders::new(false);
+        holders.observe(&Sighting::Listed(claim));
+        holders
+    };
+    assert!(Holders::new(false).is_orphan(&s));
+    for (phase, orphan) in [("Pending", false), ("", false), ("Bound", true), ("Lost", true)] {
+        assert_eq!(sees(claim("a", &s, phase)).is_orphan(&s), orphan, "{phase}");
+    }
+    assert!(sees(claim("a", &snapshot("t"), "Pending")).is_orphan(&s));
+    let mut served = sees(claim("a", &s, "Pending"));
+    served.closed("a");
+    assert!(served.is_orphan(&s), "it has its volume");
+    assert_eq!(served.needed_by(&claim("a", &s, "Pending")), None);
+    served.begin("a", &s);
+    assert_eq!(served.needed_by(&claim("a", &s, "Pending")), Some(s.clone()), "and lost it");
+    assert_eq!(served.needed_by(&claim("new", &s, "Pending")), Some(s.clone()));
+    assert_eq!(served.needed_by(&claim("new", &s, "Bound")), None);
+}
+
+/// As in the original a source of clones keeps its finalizer until it is deleted.
+#[test]
+fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() {
+    let mut holders = Holders::new(false);
+    holders.observe(&pending("a", &origin()));
+    holders.begin("a", &origin());
+    holders.worn(&origin(), worn(Origin::Ours));
+    let cloned = Sighting::Applied(claim("a", &origin(), "Bound"));
+    assert!(holders.closed("a").is_empty() && holders.observe(&cloned).is_empty());
+    assert_eq!(holders.due(&origin()), Due::Nothing, "it stands");
+
+    let leaves = Sighting::Applied(source_claim("o", true, true));
+    assert_eq!(names(holders.observe(&leaves)), ["origin"]);
+    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
+    assert!(holders.observe(&leaves).is_empty(), "told once");
+    holders.observe(&Sighting::Applied(source_claim("o", true, false)));
+    assert_eq!(holders.due(&origin()), Due::Nothing, "it wears it no longer");
+}
+
+#[test]
+fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o", true, true)));
+    holders.observe(&pending("served", &origin()));
+    holders.closed("served");
+    assert_eq!(
+        holders.due(&origin()),
+        Due::Keep,
+        "also one that has its volume, until it is bound"
+    );
+    holders.begin("deleted", &origin());
+    let gone = Sighting::Deleted(claim("served", &origin(), "Pending"));
+    assert!(holders.observe(&gone).is_empty());
+    assert_eq!(holders.due(&origin()), Due::Keep, "a clone of a claim that is gone still runs");
+    assert_eq!(names(holders.closed("deleted")), ["origin"]);
+    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
+}
+
+#[test]
+fn what_a_list_does_not_show_any_more_holds_nothing() {
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o", true, true)));
+    for uid in ["a", "b"] {
+        holders.observe(&pending(uid, &origin()));
+    }
+    holders.observe(&Sighting::Restarted);
+    holders.observe(&Sighting::Listed(source_claim("o", true, true)));
+    let unreadable =
+        Sighting::Unreadable { namespace: "ns".into(), name: "b".into(), uid: "b".into() };
+    holders.observe(&unreadable);
+    assert!(holders.observe(&Sighting::Complete).is_empty());
+    assert_eq!(holders.due(&origin()), Due::Keep, "b may still be pending");
+    holders.observe(&Sighting::Restarted);
+    holders.observe(&Sighting::Listed(source_claim("o", true, true)));
+    assert_eq!(names(holders.observe(&Sighting::Complete)), ["origin"]);
+}
+
+#[test]
+fn a_namesake_of_a_source_is_another_one() {
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o1", true, true)));
+    holders.observe(&Sighting::Restarted);
+    holders.observe(&Sighting::Listed(source_claim("o2", true, true)));
+    holders.observe(&Sighting::Complete);
+    assert_eq!(holders.due(&origin()), Due::TakeOff("o2".into()));
+}
+
+/// What happens to a few claims that are made from two snapshots and a claim.
+#[derive(Debug, Clone)]
+enum Deed {
+    Shown(u8, u8, &'static str),
+    Gone(u8),
+    Begin(u8, u8),
+    Worn(u8, bool),
+    Closed(u8),
+    Freed,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let phase = prop_oneof![Just("Pending"), Just("Bound")];
+    prop_oneof![
+        (0..4_u8, 0..3_u8, phase)
+            .prop_map(|(claim, source, phase)| Deed::Shown(claim, source, phase)),
+        (0..4_u8).prop_map(Deed::Gone),
+        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Begin(claim, source)),
+        (0..3_u8, any::<bool>()).prop_map(|(source, found)| Deed::Worn(source, found)),
+        (0..4_u8).prop_map(Deed::Closed),
+        Just(Deed::Freed),
+    ]
+}
+
+fn source(number: u8) -> NamedSource {
+    if number == 2 { origin() } else { snapshot(&number.to_string()) }
+}
+
+proptest! {
+    /// Whatever happens: what was begun and not closed is kept by everyone, what is told to be
+    /// looked at is due, and nothing is remembered of claims that are gone and closed.
+    #[test]
+    fn what_is_begun_is_kept_and_what_is_over_is_forgotten(
+        peers: bool,
+        deeds in vec(deed(), 0..40),
+    ) {
+        let mut holders = Holders::new(peers);
+        let mut begun: BTreeMap<u8, u8> = BTreeMap::new();
+        for deed in deeds {
+            let touched = match deed {
+                Deed::Shown(uid, from, phase) => {
+                    holders.observe(&Sighting::Applied(claim(&uid.to_string(), &source(from), phase)))
+                }
+                Deed::Gone(uid) => {
+                    holders.observe(&Sighting::Deleted(claim(&uid.to_string(), &source(0), "Pending")))
+                }
+                Deed::Begin(uid, from) => {
+                    holders.begin(&uid.to_string(), &source(from));
+                    begun.insert(uid, from);
+                    BTreeSet::new()
+                }
+                Deed::Worn(from, found) => {
+                    holders.worn(&source(from), worn(if found { Origin::Found } else { Origin::Ours }));
+                    BTreeSet::new()
+                }
+                Deed::Closed(uid) => {
+                    begun.remove(&uid);
+                    holders.closed(&uid.to_string())
+                }
+                Deed::Freed => {
+                    let free = |s: &NamedSource| matches!(holders.due(s), Due::TakeOff(_) | Due::TakeOffUnlessNamed(_));
+                    let free: Vec<_> = (0..3).map(source).filter(free).collect();
+                    free.iter().for_each(|source| holders.taken_off(source));
+                    BTreeSet::new()
+                }
+            };
+            for from in begun.values() {
+                prop_assert_eq!(holders.due(&source(*from)), Due::Keep);
+                prop_assert!(!holders.is_orphan(&source(*from)));
+            }
+            for source in touched {
+                prop_assert!(!matches!(holders.due(&source), Due::Keep | Due::Nothing));
+            }
+        }
+        for uid in 0..4_u8 {
+            holders.closed(&uid.to_string());
+            holders.observe(&Sighting::Deleted(claim(&uid.to_string(), &source(0), "Pending")));
+        }
+        (0..3).map(source).for_each(|source| holders.taken_off(&source));
+        prop_assert!(holders.claims.is_empty() && holders.naming.is_empty());
+        prop_assert!(holders.leaving.is_empty() && holders.begun.is_empty() && holders.held.is_empty());
+    }
+}

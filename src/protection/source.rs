@@ -1,0 +1,127 @@
+//! What claims name as the source of their volumes.
+//!
+//! Owns [`NamedSource`] and which one a claim names, a pure function of the claim. It is generous:
+//! whatever a claim may be made from counts as named by it, also where the checks of provisioning
+//! would refuse it, since a source that is held too long costs less than one that vanishes.
+
+use std::fmt;
+
+use crate::kube_api::views::{Claim, ObjectReference, View as _};
+
+/// The API group of snapshots.
+const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+
+/// What kind of object a volume is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// A VolumeSnapshot, which is restored.
+    Snapshot,
+    /// A PersistentVolumeClaim, whose volume is cloned.
+    Claim,
+}
+
+impl SourceKind {
+    /// The finalizer that guards sources of the kind (reference 3.14, 3.15).
+    pub const fn finalizer(self) -> &'static str {
+        match self {
+            Self::Snapshot => {
+                "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+            }
+            Self::Claim => "provisioner.storage.kubernetes.io/cloning-protection",
+        }
+    }
+
+    /// The kind of an object that a claim refers to. Of which group a claim is does not matter, as
+    /// in the original.
+    fn of(reference: &ObjectReference) -> Option<Self> {
+        match (reference.kind.as_str(), reference.api_group.as_deref()) {
+            ("PersistentVolumeClaim", _) => Some(Self::Claim),
+            ("VolumeSnapshot", None | Some(SNAPSHOT_GROUP)) => Some(Self::Snapshot),
+            _ => None,
+        }
+    }
+}
+
+/// A source by name, as claims know it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedSource {
+    /// Snapshot or claim.
+    pub kind: SourceKind,
+    /// Its namespace: that of the claim that names it, or another.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl NamedSource {
+    /// The source that `claim` names, where it names one.
+    pub fn of(claim: &Claim) -> Option<Self> {
+        let named = |reference: &Option<ObjectReference>| {
+            let reference = reference.as_ref().filter(|reference| !reference.name.is_empty())?;
+            let kind = SourceKind::of(reference)?;
+            let elsewhere = reference.namespace.as_deref().filter(|space| !space.is_empty());
+            let namespace = elsewhere.unwrap_or(claim.namespace()).to_owned();
+            Some(Self { kind, namespace, name: reference.name.clone() })
+        };
+        named(&claim.spec.data_source).or_else(|| named(&claim.spec.data_source_ref))
+    }
+
+    /// The claim itself, as others name it.
+    pub fn itself(claim: &Claim) -> Self {
+        let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
+        Self { kind: SourceKind::Claim, namespace, name }
+    }
+}
+
+impl fmt::Display for NamedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            SourceKind::Snapshot => "VolumeSnapshot",
+            SourceKind::Claim => "PersistentVolumeClaim",
+        };
+        write!(f, "{kind} {}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn named(spec: &Value) -> Option<String> {
+        let claim = json!({"metadata": {"namespace": "ns", "name": "c"}, "spec": spec});
+        let claim: Claim = serde_json::from_value(claim).unwrap();
+        NamedSource::of(&claim).map(|source| source.to_string())
+    }
+
+    #[test]
+    fn a_claim_names_snapshots_of_their_group_and_claims_of_any() {
+        let snapshot =
+            |group: Value| json!({"apiGroup": group, "kind": "VolumeSnapshot", "name": "s"});
+        let claim =
+            |group: Value| json!({"apiGroup": group, "kind": "PersistentVolumeClaim", "name": "o"});
+        let table = [
+            (snapshot(json!(SNAPSHOT_GROUP)), Some("VolumeSnapshot ns/s")),
+            (snapshot(Value::Null), Some("VolumeSnapshot ns/s")),
+            (snapshot(json!("example.com")), None),
+            (claim(Value::Null), Some("PersistentVolumeClaim ns/o")),
+            (claim(json!("example.com")), Some("PersistentVolumeClaim ns/o")),
+            (json!({"kind": "PersistentVolumeClaim", "name": ""}), None),
+            (json!({"apiGroup": "example.com", "kind": "Backup", "name": "b"}), None),
+        ];
+        for (reference, expected) in table {
+            for field in ["dataSource", "dataSourceRef"] {
+                assert_eq!(named(&json!({field: reference})).as_deref(), expected, "{reference}");
+            }
+        }
+        assert_eq!(named(&json!({})), None);
+    }
+
+    #[test]
+    fn a_reference_may_name_another_namespace_and_an_empty_one_is_none() {
+        let reference = |space: &str| json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "o", "namespace": space}});
+        assert_eq!(named(&reference("other")).as_deref(), Some("PersistentVolumeClaim other/o"));
+        assert_eq!(named(&reference("")).as_deref(), Some("PersistentVolumeClaim ns/o"));
+    }
+}
