@@ -20,6 +20,7 @@ use super::{
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
+    item::Item,
     leftover::Leftover,
     open_calls::{self, OpenCalls, Record, Unmarked, mark, record},
     ownership::{self, Identity, SELECTED_NODE},
@@ -185,7 +186,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else {
-            self.waits.forget(uid);
+            self.waits.forget(&Item::claim(uid));
             self.provisioner.forget(uid);
             return Verdict::Done;
         };
@@ -202,6 +203,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         );
         let work = async {
             let verdict = self.step(uid, glance, audited, look).await;
+            if verdict == Verdict::Done {
+                self.waits.forget(&Item::claim(uid));
+            }
             // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
             let settled = self.open_calls.settle(uid).await;
             // What ended before its call, or while it was prepared, nobody else tells.
@@ -458,7 +462,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let outcome = self.ask(uid, &order, request).await;
         permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
-        self.waits.wait(uid, outcome.awaited().to_vec());
+        self.waits.wait(&Item::claim(uid), outcome.awaited());
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
@@ -475,15 +479,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         match why {
             NotAsked::Ignored { reason } => {
                 tracing::debug!(reason, "left to others");
-                self.waits.forget(uid);
+                self.waits.forget(&Item::claim(uid));
             }
             NotAsked::Failed(failure) => {
                 self.tell_failure(order, failure);
-                self.waits.wait(uid, failure.awaited().to_vec());
+                self.waits.wait(&Item::claim(uid), failure.awaited());
             }
             NotAsked::Reschedule(failure) => {
                 self.tell_rescheduled(order, failure);
-                self.waits.wait(uid, failure.awaited().to_vec());
+                self.waits.wait(&Item::claim(uid), failure.awaited());
             }
         }
         match next {

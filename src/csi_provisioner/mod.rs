@@ -13,6 +13,7 @@
 mod access_modes;
 mod attachments;
 mod capabilities;
+mod ceph_rbd;
 mod data_source;
 mod defects;
 mod deletion;
@@ -36,6 +37,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
+pub use ceph_rbd::CephRbd;
 use data_source::{Copyable, NotUsed};
 use defects::Defect;
 pub use in_tree::reads_secret;
@@ -94,6 +96,8 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The feature gate `CephRBDExtensions`.
+    pub ceph_rbd: CephRbd,
     /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
     pub migration: Option<Migration>,
     /// The feature gate `CrossNamespaceVolumeDataSource`.
@@ -201,7 +205,10 @@ impl CsiProvisioner {
     async fn ask(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
+            Err(error) => {
+                let outcome = errors::create_outcome(&error, self.may_reschedule(order));
+                return outcome.awaiting(&request.prepared.read);
+            }
         };
         let Request { prepared, credentials, migration } = request;
         match self.persistent_volume(order, &prepared, migration, &volume) {
@@ -419,7 +426,10 @@ impl Provisioner for CsiProvisioner {
             let class = self.0.classes.get(class_of_volume(volume));
             self.0.settings.class_for_deletion(volume, class)
         };
-        let secret = deletion::secret(&self.0.client, volume, class).await.map_err(failed)?;
+        let settings = &self.0.settings;
+        let secret = deletion::secret(&self.0.client, volume, class, settings.ceph_rbd)
+            .await
+            .map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;

@@ -20,6 +20,7 @@ mod discovery;
 mod error;
 pub mod events;
 pub mod finalizers;
+mod follow;
 mod kind;
 mod lanes;
 mod layers;
