@@ -293,9 +293,9 @@ async fn restores_go_on_with_whatever_rights_there_are() {
     {
         let cluster = one_snapshot();
         cluster.fail("ABORTED");
-        refused
-            .iter()
-            .for_each(|verb| cluster.simulation.refuse(verb, "volumesnapshots", 1_000_000));
+        for verb in refused {
+            cluster.simulation.refuse(verb, "volumesnapshots", 1_000_000);
+        }
         let uid = cluster.add_claim("data", "VolumeSnapshot", "snap");
         cluster.until("the call is open", |c| c.calls() == 2).await;
         assert_eq!(cluster.is_guarded("snap"), guarded, "{refused:?}");
