@@ -225,7 +225,7 @@ impl ClaimBook {
             if mark::is_all_that_holds(&claim) {
                 entry.existence.end();
             }
-            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark);
+            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark.map(Box::new));
             if entered && working {
                 entry.take_up_record();
             }
@@ -306,7 +306,7 @@ impl ClaimBook {
             demand: entry.demand(),
             may_call: entry.state.may_call(),
             doubt: entry.doubt,
-            order: entry.order.clone(),
+            order: entry.order.as_deref().cloned(),
             recorded: entry.recorded(),
             leftover: match &entry.state {
                 ClaimState::Unusable(leftover) => Some(leftover.clone()),
@@ -324,7 +324,7 @@ impl ClaimBook {
             open: entry.state.is_open(),
             marked: entry.mark.is_some(),
             demand: entry.demand(),
-            order: entry.order.clone(),
+            order: entry.order.as_deref().cloned(),
             volume_name: entry.volume_name.clone().unwrap_or_default(),
             seen_deleted: entry.deleted.map(|at| at.elapsed()).unwrap_or_default(),
         })
@@ -333,13 +333,13 @@ impl ClaimBook {
     /// Whether the claim carries a record of this very request.
     pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
-        let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_ref());
+        let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_deref());
         mark.is_some_and(|mark| mark.is_same_request(record))
     }
 
     /// The claim's mark was put on or taken off.
     pub fn marked(&self, uid: &str, mark: Option<Record>) {
-        self.change(uid, |entry| entry.mark = mark);
+        self.change(uid, |entry| entry.mark = mark.map(Box::new));
     }
 
     /// The claim's open call is not followed any longer.
@@ -385,7 +385,7 @@ impl ClaimBook {
             let may_call = entry.may_call();
             if may_call {
                 entry.advance(ClaimState::called);
-                entry.order = Some(order.clone());
+                entry.order = Some(Box::new(order.clone()));
             }
             may_call
         };

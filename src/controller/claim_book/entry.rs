@@ -29,8 +29,8 @@ pub(super) struct Entry {
     pub(super) claim: Arc<Claim>,
     /// Whether the claim is still of interest.
     pub(super) interest: Interest,
-    /// The record of an open call that it carries.
-    pub(super) mark: Option<Record>,
+    /// The record of an open call that it carries; boxed, as most carry none.
+    pub(super) mark: Option<Box<Record>>,
     /// When it was first seen to be deleted.
     pub(super) deleted: Option<Instant>,
     pub(super) state: ClaimState,
@@ -38,8 +38,9 @@ pub(super) struct Entry {
     pub(super) volume_name: Option<String>,
     /// What must be read live before the next call that is not a repeat.
     pub(super) doubt: Doubt,
-    /// What was asked for, while a call is open: it is asked for again (safety rule 4).
-    pub(super) order: Option<Order>,
+    /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
+    /// like the mark.
+    pub(super) order: Option<Box<Order>>,
     /// How often in a row the open call was asked after.
     pub(super) polls: u32,
     /// Of which kinds of unknown end its user was warned since then.
@@ -147,7 +148,7 @@ impl Entry {
     /// that was taken off.
     pub(super) fn recorded(&self) -> Option<Record> {
         let unknown = self.order.is_none() && self.state.is_open();
-        unknown.then(|| self.mark.clone().unwrap_or_default())
+        unknown.then(|| self.mark.as_deref().cloned().unwrap_or_default())
     }
 
     /// The call that an earlier process recorded is open, unless the claim is bound to that very
