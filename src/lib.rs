@@ -12,8 +12,11 @@
 //! | [`flags`] | every flag, its default, its check, in the original's spelling |
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
+//! | [`protection`] | finalizers on what volumes are made from: who needs which snapshot or claim, and the sweep |
 //! | [`capacity`] | CSIStorageCapacity objects: how much room there is for each class in each segment of the cluster |
+//! | [`migration`] | in-tree plugins' classes and volumes, and what they are to the CSI drivers that took over |
 //! | [`nodes`] | where nodes are and whether the driver is on them: CSINodes and Nodes, as far as topology keys name them |
+//! | [`migration`] | in-tree classes and volumes in the terms of CSI, pure functions |
 //! | [`preflight`] | which rights are needed, and which are missing |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
@@ -25,10 +28,6 @@
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
-//!
-//! Rooms to come, each beside its neighbours: `protection` (finalizers of clone and snapshot
-//! sources) above `workqueue`, `migration` (in-tree volumes, pure functions) above `kube_api`;
-//! `node_deployment` inside [`csi_provisioner`].
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
 //! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`

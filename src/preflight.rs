@@ -74,7 +74,7 @@ async fn missing<'a>(
         let rules = client.rules_in(namespace.unwrap_or(NOBODYS)).await?;
         for need in unmet(&here, &rules) {
             // Where not all rules could be told, each right that is not among them is asked for.
-            if !rules.incomplete || !client.may(need.right(), namespace).await? {
+            if !rules.incomplete || !is_met(client, need, namespace).await? {
                 missing.push(need);
             }
         }
@@ -83,7 +83,17 @@ async fn missing<'a>(
 }
 
 fn unmet<'a>(needs: &[&'a Need], rules: &Rules) -> Vec<&'a Need> {
-    needs.iter().copied().filter(|need| !rules.grant(need.right())).collect()
+    let is_met = |need: &Need| need.rights().any(|right| rules.grant(right));
+    needs.iter().copied().filter(|need| !is_met(need)).collect()
+}
+
+async fn is_met(client: &Client, need: &Need, namespace: Option<&str>) -> Result<bool, ApiError> {
+    for right in need.rights() {
+        if client.may(right, namespace).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// One line for each resource, and the gauge.

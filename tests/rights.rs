@@ -4,6 +4,9 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+#[allow(dead_code)] // other tests share it
+#[path = "simulation/sources.rs"]
+mod sources;
 #[allow(dead_code)] // other tests share the world
 #[path = "simulation/world.rs"]
 mod world;
@@ -30,8 +33,15 @@ const CEPH_CSI: &str = include_str!("conformance/cluster/rbac-cephcsi.yaml");
 const WITHOUT_STREAMING: u8 = 33;
 
 /// Needed, but by something rarer than what [`live`] plays: only some claims name a
-/// VolumeAttributesClass, and few nodes lack a label.
-const RARE: [(&str, &str); 2] = [("volumeattributesclasses", "get"), ("nodes", "get")];
+/// VolumeAttributesClass, few nodes lack a label, and restores have tests of their own.
+const RARE: [(&str, &str); 6] = [
+    ("volumeattributesclasses", "get"),
+    ("nodes", "get"),
+    ("volumesnapshots", "get"),
+    ("volumesnapshots", "list"),
+    ("volumesnapshots", "patch"),
+    ("volumesnapshotcontents", "get"),
+];
 
 /// The needs whose rules our manifest grants, or has commented.
 fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
@@ -39,8 +49,8 @@ fn needs(optional: bool) -> impl Iterator<Item = &'static Need> {
 }
 
 /// What the original needs (v6.3.0), of the kinds that ours names. Its manifest grants all of it
-/// but the last.
-const ORIGINAL: [(&str, &[&str]); 9] = [
+/// but the last. Snapshots it updates where we patch them, or update them where only that is granted.
+const ORIGINAL: [(&str, &[&str]); 11] = [
     ("persistentvolumes", &["get", "list", "watch", "create", "patch", "delete"]),
     ("persistentvolumeclaims", &["get", "list", "watch", "update"]),
     ("storageclasses", &["get", "list", "watch"]),
@@ -49,6 +59,8 @@ const ORIGINAL: [(&str, &[&str]); 9] = [
     ("nodes", &["get", "list", "watch"]),
     ("events", &["list", "watch", "create", "update", "patch"]),
     ("leases", &["get", "watch", "list", "delete", "update", "create"]),
+    ("volumesnapshots", &["get", "list", "watch", "patch"]),
+    ("volumesnapshotcontents", &["get", "list"]),
     ("volumeattributesclasses", &["get"]),
 ];
 
@@ -241,13 +253,18 @@ async fn each_verb_is_missed_when_it_is_not_granted() {
     }
 }
 
+fn missing(rights: &[&str]) -> BTreeSet<String> {
+    rights.iter().map(|&right| right.to_owned()).collect()
+}
+
 /// A claim with a VolumeAttributesClass needs one right more, and is told where it lacks.
 #[tokio::test(start_paused = true)]
 async fn a_claims_attributes_class_must_be_readable() {
     let lacking = without(parsed(OURS), "volumeattributesclasses", "get");
     for (roles, expected) in [
         (parsed(OURS), BTreeSet::new()),
-        (lacking, BTreeSet::from(["get volumeattributesclasses".to_owned()])),
+        // What can't be read is waited for, by a watch where that is granted.
+        (lacking, missing(&["get volumeattributesclasses", "watch volumeattributesclasses"])),
     ] {
         let simulation = cluster(36, &roles, "csi-provisioner");
         simulation
@@ -283,6 +300,52 @@ async fn the_labels_of_a_selected_node_should_be_readable() {
         simulation.api.merge("Node", "", "n", &labelled).expect("the node stands");
         comes(1, || simulation.volumes().len() == 1).await.expect("a volume");
         assert_eq!(refused(&simulation), expected);
+    }
+}
+
+/// A claim is made from a snapshot. Without a right the restore is told of it, or goes on without
+/// what the right is for; what the original's manifest grants is enough.
+#[tokio::test(start_paused = true)]
+async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
+    let lacking = |resource, verb| without(parsed(OURS), resource, verb);
+    let update = |mut roles: Vec<Value>| {
+        let rules = roles.iter_mut().filter_map(|object| object["rules"].as_array_mut()).flatten();
+        for rule in rules.filter(|rule| rule["resources"] == json!(["volumesnapshots"])) {
+            rule["verbs"] = json!(["get", "list", "watch", "update"]);
+        }
+        roles
+    };
+    for (roles, made, missed) in [
+        (parsed(OURS), true, &[][..]),
+        (parsed(CEPH_CSI), true, &[]),
+        (update(parsed(OURS)), true, &["patch volumesnapshots"]),
+        (
+            lacking("volumesnapshots", "patch"),
+            true,
+            &["patch volumesnapshots", "update volumesnapshots"],
+        ),
+        (lacking("volumesnapshots", "list"), true, &["list volumesnapshots"]),
+        // What can't be read is waited for, by a watch where that is granted.
+        (
+            lacking("volumesnapshots", "get"),
+            false,
+            &["get volumesnapshots", "watch volumesnapshots"],
+        ),
+        (lacking("volumesnapshotcontents", "get"), false, &["get volumesnapshotcontents"]),
+    ] {
+        let account =
+            if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };
+        let simulation = cluster(36, &roles, account);
+        simulation.script(
+            json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}),
+        );
+        sources::serve(&simulation);
+        sources::create_snapshot(&simulation, "snap");
+        sources::create_restore(&simulation, "data", "snap");
+        simulation.start();
+        let told = if made { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
+        comes(60, || simulation.has_event("data", told)).await.expect(told);
+        assert_eq!(refused(&simulation), missing(missed));
     }
 }
 
@@ -326,7 +389,8 @@ async fn the_owner_of_capacity_objects_is_found_with_the_commented_rules() {
         (&[], "0", Some("pods")),
         (&[], "-1", None),
     ] {
-        let simulation = cluster(36, &with_commented(granted), "csi-provisioner");
+        let granted = [granted, &["csistoragecapacities"]].concat();
+        let simulation = cluster(36, &with_commented(&granted), "csi-provisioner");
         create_pod(&simulation);
         simulation.create_claim("data");
         let level = format!("--capacity-ownerref-level={level}");
@@ -341,13 +405,14 @@ async fn the_owner_of_capacity_objects_is_found_with_the_commented_rules() {
     }
 }
 
-/// The life of the objects of a driver that tells its room: made, corrected, taken back. An error names what did not
-/// come about.
+/// The life of the objects of a driver that tells its room: made, corrected, taken back. An error
+/// names what did not come about.
 async fn publish(simulation: &Simulation) -> Result<(), &'static str> {
     let room = |gib: u64| {
-        simulation
-            .script(json!({"controller_capabilities": ["CREATE_DELETE_VOLUME", "GET_CAPACITY"],
-        "get_capacity": [{"available_capacity": gib << 30}]}))
+        let capabilities = ["CREATE_DELETE_VOLUME", "GET_CAPACITY"];
+        let answer = json!([{"available_capacity": gib << 30}]);
+        let script = json!({"controller_capabilities": capabilities, "get_capacity": answer});
+        simulation.script(script);
     };
     let late = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
         "provisioner": world::DRIVER, "volumeBindingMode": "WaitForFirstConsumer"});
@@ -384,7 +449,8 @@ async fn each_verb_on_capacity_objects_is_missed_when_it_is_not_granted() {
         let roles = without(with_commented(&[resource]), resource, verb);
         let simulation = cluster(WITHOUT_STREAMING, &roles, "csi-provisioner");
         let published = publish(&simulation).await;
-        assert!(published.is_err(), "{verb}");
+        // What this process writes itself it knows without a watch.
+        assert_eq!(published.is_ok(), *verb == "watch", "{verb}");
         // A PUT is tried in place of a PATCH.
         let mut expected = BTreeSet::from([format!("{verb} {resource}")]);
         expected.extend((*verb == "patch").then(|| format!("update {resource}")));

@@ -216,11 +216,11 @@ mod newest_view {
         assert!(exists(&simulation, "pv"));
     }
 
-    /// A secret that can't be read now is told and tried again; one that is missing or forbidden is
-    /// passed over, as in the original.
+    /// A secret that can't be read is told and tried again; one that is missing is passed over, as
+    /// in the original.
     #[tokio::test(start_paused = true)]
     async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
-        for (code, passed_over) in [(500, false), (503, false), (403, true), (404, true)] {
+        for (code, passed_over) in [(500, false), (503, false), (403, false), (404, true)] {
             let simulation = Simulation::new(1);
             let mut pv = volume("pv", "h");
             let annotations = &mut pv["metadata"]["annotations"];
@@ -277,6 +277,68 @@ mod other_writers {
         simulation.api.merge("PersistentVolume", "", "pv", &none).unwrap();
         simulation.until("it is gone", |s| s.volumes().is_empty()).await;
         assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    fn left_finalizers(simulation: &Simulation) -> Value {
+        simulation.volumes().remove(0)["metadata"]["finalizers"].clone()
+    }
+
+    /// A PersistentVolume that is kept, and whose next patch, which lets it go, arrives late.
+    async fn kept_whose_patch_is_late() -> Simulation {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("pv", "h")).unwrap();
+        simulation.phase("pv", "Released");
+        let late = Effect::Delay(Duration::from_secs(5));
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        simulation.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+        simulation.faults().add(Rule::on("patch", "persistentvolumes", late).times(1));
+        simulation.start();
+        sleep(Duration::from_secs(1)).await; // the patch is on its way
+        simulation
+    }
+
+    /// Retain when our patch was decided on, Delete and deleted by hand when it arrives: without
+    /// our finalizer the volume would be left at the driver.
+    #[tokio::test(start_paused = true)]
+    async fn a_view_that_is_out_of_date_takes_no_finalizer_off() {
+        let simulation = kept_whose_patch_is_late().await;
+        let delete = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+        simulation.api.merge("PersistentVolume", "", "pv", &delete).unwrap();
+        simulation.api.delete("PersistentVolume", "", "pv").unwrap();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+    }
+
+    /// Others write to a volume that is to be kept: it is looked at again, and let go at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_view_that_is_out_of_date_in_other_things_costs_a_look() {
+        let simulation = kept_whose_patch_is_late().await;
+        let labels = json!({"metadata": {"labels": {"touched": "yes"}}});
+        simulation.api.merge("PersistentVolume", "", "pv", &labels).unwrap();
+        sleep(Duration::from_millis(5100)).await;
+        assert_eq!(left_finalizers(&simulation), Value::Null);
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert!(told(&simulation, "pv").is_empty());
+    }
+
+    /// The same for one that goes, and for another of its name.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_gone_or_another_by_then_is_left_alone() {
+        for successor in [false, true] {
+            let simulation = kept_whose_patch_is_late().await;
+            let bare = json!({"metadata": {"finalizers": null}});
+            simulation.api.merge("PersistentVolume", "", "pv", &bare).unwrap();
+            simulation.api.delete("PersistentVolume", "", "pv").unwrap();
+            if successor {
+                simulation.api.create(&volume("pv", "other")).unwrap();
+            }
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(simulation.volumes().len(), usize::from(successor));
+            if successor {
+                assert_eq!(left_finalizers(&simulation), json!([FINALIZER]));
+            }
+            assert!(told(&simulation, "pv").is_empty());
+        }
     }
 
     /// Before the patch, and between its failures.
@@ -349,6 +411,24 @@ mod unbound {
         simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
         sleep(Duration::from_secs(60)).await;
         assert!(simulation.is_saved(&uid), "our finalizer holds it");
+        simulation.release(&uid);
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 1);
+        assert!(simulation.left_at_driver().is_empty());
+    }
+
+    /// The claim goes, and the volume is released, while our patch is on its way.
+    #[tokio::test(start_paused = true)]
+    async fn released_before_it_is_let_go_it_is_deleted() {
+        let simulation = Simulation::new(1);
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        let late = Effect::Delay(Duration::from_secs(5));
+        simulation.faults().add(Rule::on("patch", "persistentvolumes", late).times(1));
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        sleep(Duration::from_secs(1)).await; // the patch is on its way
+        simulation.delete_claim("data");
         simulation.release(&uid);
         simulation.until("it is gone", |s| s.volumes().is_empty()).await;
         assert_eq!(simulation.calls("DeleteVolume"), 1);

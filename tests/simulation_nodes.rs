@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use testkit::driver::{Host, Script, Scripted, local::NODE_KEY};
 use tokio::time::sleep;
 
+const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
 /// Short waits, so that nodes overlap.
 const QUICK: [&str; 2] = ["--node-deployment-base-delay=2s", "--node-deployment-max-delay=5s"];
 
@@ -52,29 +54,36 @@ async fn a_volume_is_deleted_by_its_own_node_alone() {
     assert_eq!(cluster.simulation.api_requests("delete", "persistentvolumes"), 12);
 }
 
-/// A Retain class: the finalizer comes off once, by whoever reaches the volume; where that one is
+/// The protection finalizer comes and goes once, by whoever reaches the volume; where that one is
 /// gone for good, by another.
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_of_a_kept_volume_is_taken_off_by_the_node_that_reaches_it_or_else_by_another()
- {
+async fn the_finalizer_is_looked_after_by_the_node_that_reaches_the_volume_or_else_by_another() {
     let cluster = Cluster::new(1, &[1; 10]);
     let uid = cluster.simulation.create_claim("data");
     cluster.until_saved(1).await;
     let owner = cluster.owner("data").unwrap();
-    let retain = |policy: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
     let name = format!("pvc-{uid}");
-    let finalizers = |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"].clone();
-    cluster.simulation.api.merge("PersistentVolume", "", &name, &retain("Retain")).unwrap();
-    sleep(Duration::from_secs(60)).await;
-    assert_eq!(finalizers(&cluster.simulation), Value::Null);
-    assert_eq!(cluster.simulation.api_requests("patch", "persistentvolumes"), 1);
+    let change = |policy: &str, finalizers: Value| {
+        let change = json!({"metadata": {"finalizers": finalizers}, "spec": {"persistentVolumeReclaimPolicy": policy}});
+        cluster.simulation.api.merge("PersistentVolume", "", &name, &change).unwrap();
+    };
+    let is_protected =
+        |s: &Simulation| s.volumes()[0]["metadata"]["finalizers"] == json!([PROTECTION]);
+    let patches = || cluster.simulation.api_requests("patch", "persistentvolumes");
+    let all = async |policy: &str, finalizers: Value, patience: u64, comes: bool| {
+        let before = patches();
+        change(policy, finalizers);
+        sleep(Duration::from_secs(patience)).await;
+        assert_eq!(is_protected(&cluster.simulation), comes);
+        patches() - before
+    };
+    cluster.simulation.phase(&name, "Bound");
+    assert_eq!(all("Retain", json!([PROTECTION]), 30, false).await, 1);
+    assert_eq!(all("Delete", Value::Null, 30, true).await, 1);
 
     cluster.nodes[&owner].process.kill();
-    let protected = json!({"metadata": {"finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]}});
-    cluster.simulation.api.merge("PersistentVolume", "", &name, &protected).unwrap();
-    cluster.simulation.until("it is off again", |s| finalizers(s) == Value::Null).await;
-    sleep(Duration::from_secs(60)).await;
-    assert!(cluster.simulation.api_requests("patch", "persistentvolumes") <= 3);
+    assert!((1..=2).contains(&all("Retain", json!([PROTECTION]), 30, false).await));
+    assert!((1..=2).contains(&all("Delete", Value::Null, 1800, true).await));
 }
 
 /// A node without room leaves a claim to others; where nobody has room the claim is asked for again

@@ -219,3 +219,119 @@ async fn a_deletion_waits_for_the_detachment_before_it_complains_of_its_secret()
     simulation.until("the volume is gone", |s| s.volumes().is_empty()).await;
     assert_eq!(simulation.calls("DeleteVolume"), 1);
 }
+
+/// What the feature gate `CephRBDExtensions` adds.
+mod ceph_rbd {
+    use super::*;
+
+    const GATE: &str = "--feature-gates=CephRBDExtensions=true";
+    const XFS: &str = "fstype xfs volume size request must be equal or larger than 1Gi, but your volume size request is 512Mi ";
+
+    /// A cluster whose class is one of an RBD driver, with secrets `make` and `remove`.
+    fn rbd(more: &Value) -> Simulation {
+        let simulation = Simulation::new(1);
+        let mut parameters = json!({
+            "pool": "rbd",
+            "csi.storage.k8s.io/provisioner-secret-name": "make",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        });
+        for (key, value) in more.as_object().unwrap() {
+            parameters[key] = value.clone();
+        }
+        replace_class(&simulation, &json!({"parameters": parameters, "reclaimPolicy": "Delete"}));
+        for name in ["make", "data-remove"] {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret",
+                                "metadata": {"name": name, "namespace": "sc"}, "stringData": {"id": name}});
+            simulation.api.create(&secret).unwrap();
+        }
+        simulation
+    }
+
+    fn small_claim(simulation: &Simulation) -> String {
+        let mut small = world::claim("data");
+        small["spec"]["resources"]["requests"]["storage"] = json!("512Mi");
+        let made = simulation.api.create(&small).unwrap();
+        made["metadata"]["uid"].as_str().unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_too_small_for_xfs_is_refused_before_any_call() {
+        let by_class = json!({"csi.storage.k8s.io/fstype": "xfs"});
+        for (class, flags) in
+            [(&by_class, &[GATE][..]), (&json!({}), &[GATE, "--default-fstype=xfs"])]
+        {
+            let simulation = rbd(class);
+            simulation.start_with(flags);
+            small_claim(&simulation);
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(simulation.told("data", "ProvisioningFailed"), [XFS]);
+            assert_eq!(simulation.calls("CreateVolume"), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_not_without_the_gate_or_for_cephfs() {
+        let cephfs = json!({"fsName": "fs", "csi.storage.k8s.io/fstype": "xfs"});
+        let xfs = json!({"csi.storage.k8s.io/fstype": "xfs"});
+        for (class, flags) in [(&cephfs, &[GATE][..]), (&xfs, &[])] {
+            let simulation = rbd(class);
+            simulation.start_with(flags);
+            let uid = small_claim(&simulation);
+            simulation.until("it is saved", |s| s.is_saved(&uid)).await;
+        }
+    }
+
+    fn with_remover() -> Value {
+        json!({
+            "csi.storage.k8s.io/delete-secret-name": "${pvc.name}-remove",
+            "csi.storage.k8s.io/delete-secret-namespace": "${pvc.namespace}",
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_is_deleted_with_the_secret_for_that() {
+        let simulation = rbd(&with_remover());
+        simulation.start_with(&[GATE]);
+        let uid = simulation.create_claim("data");
+        simulation.until("it is saved", |s| s.is_saved(&uid)).await;
+        let made = &simulation.requests("CreateVolume")[0];
+        assert_eq!(made["parameters"], json!({"pool": "rbd"}));
+        assert_eq!(made["secrets"], json!({"id": "make"}));
+        simulation.delete_claim("data");
+        simulation.api.delete("StorageClass", "", "fast").unwrap();
+        simulation.release(&uid);
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"], json!({"id": "data-remove"}));
+    }
+
+    /// Made before the gate, or by hand: it names no secret itself.
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_without_annotations_is_deleted_as_its_class_says() {
+        for (class, secret) in [(with_remover(), "data-remove"), (json!({}), "make")] {
+            let simulation = rbd(&class);
+            simulation.start_with(&[GATE]);
+            let uid = simulation.create_claim("data");
+            simulation.until("it is saved", |s| s.is_saved(&uid)).await;
+            let bare = json!({"metadata": {"annotations": {
+                "volume.kubernetes.io/provisioner-deletion-secret-name": null,
+                "volume.kubernetes.io/provisioner-deletion-secret-namespace": null,
+            }}});
+            simulation.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &bare).unwrap();
+            simulation.delete_claim("data");
+            simulation.release(&uid);
+            simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+            assert_eq!(simulation.requests("DeleteVolume")[0]["secrets"], json!({"id": secret}));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn its_parameters_mean_nothing_without_the_gate() {
+        let simulation = rbd(&with_remover());
+        simulation.start();
+        simulation.create_claim("data");
+        simulation.until("it is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+        let told = simulation.told("data", "ProvisioningFailed").remove(0);
+        assert!(told.contains("csi.storage.k8s.io/delete-secret-name"), "{told}");
+        assert_eq!(simulation.calls("CreateVolume"), 0);
+    }
+}

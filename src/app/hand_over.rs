@@ -21,6 +21,10 @@ const RECORDING: Duration = Duration::from_secs(2);
 /// How long calls that were cut at the end may take to notice.
 const CUT: Duration = Duration::from_secs(1);
 
+/// How long giving the Lease back may take. With `--shutdown-timeout`, the last events and the last
+/// answers it stays within a pod's usual grace of 30 s.
+const RELEASE: Duration = Duration::from_secs(4);
+
 impl Program<'_> {
     /// Works while this process leads, until `stop`.
     pub(super) async fn work(&self, stop: &CancellationToken) -> Result<(), Error> {
@@ -50,8 +54,11 @@ impl Program<'_> {
         // A Lease whose holder has calls in flight runs out instead (safety rule 1).
         if in_flight == 0 || mutations::is_on(Mutation::ReleaseInFlight) {
             release.cancel();
-            let ended = election.await;
-            tracing::info!(?ended, "leader election ended");
+            if let Ok(ended) = timeout(RELEASE, election).await {
+                tracing::info!(?ended, "leader election ended");
+            } else {
+                tracing::warn!("The Lease could not be given back in time; it runs out");
+            }
         }
         Ok(())
     }
@@ -103,7 +110,8 @@ impl Program<'_> {
         };
         // What the last calls were made from is given back, too.
         let protect = self.protection.work(ended.clone());
-        futures::future::join3(work, protect, publish).await;
+        // Boxed: all of the program's work is in there.
+        Box::pin(futures::future::join3(work, protect, publish)).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.

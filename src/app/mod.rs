@@ -93,7 +93,7 @@ pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
         biased;
-        outcome = Program::run(&flags, &world, &tasks, &stop) => outcome,
+        outcome = Box::pin(Program::run(&flags, &world, &tasks, &stop)) => outcome,
         // The sender lives in `tasks`: a task's end is all that can be received.
         Some(ended) = ended.recv() => Err(ended.into()),
     }
@@ -207,7 +207,7 @@ impl<'a> Program<'a> {
             settings,
         });
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
-        let controller = Controller::new(controller::Parts {
+        let mut controller = Controller::new(controller::Parts {
             provisioner: Arc::new(provisioner),
             client: lanes.objects.clone(),
             classes: classes.clone(),
@@ -218,6 +218,10 @@ impl<'a> Program<'a> {
             tasks: tasks.clone(),
             settings: controller_settings(flags),
         });
+        if nodes.is_some() && flags.node_deployment.is_none() {
+            controller.shows::<CsiNode>();
+            controller.shows::<Node>();
+        }
         let health = leader::Health::new(clock());
         let leads = watch::Sender::new(!elects);
         Ok(Self {

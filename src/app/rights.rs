@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::Program;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
-    csi_provisioner::names_credentials,
+    csi_provisioner::reads_secret,
+    kube_api::views::VolumeSnapshot,
+    migration::Migration,
     preflight::{self, Feature},
     runtime::Tasks,
 };
@@ -21,6 +23,8 @@ impl Program<'_> {
         let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
         let (features, classes) = (self.features(), self.classes.clone());
         let driver = self.driver.name().to_owned();
+        let migration = Migration::of_driver(&driver, self.flags.gates.csi_migration_rbd);
+        let restores = self.driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot);
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
@@ -33,10 +37,12 @@ impl Program<'_> {
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            let reads_secrets = classes
-                .any(|class| class.provisioner == driver && names_credentials(&class.parameters));
+            let reads_secrets = classes.any(|class| reads_secret(class, &driver, migration));
             let secrets = reads_secrets.then_some(Feature::Secrets);
-            let features: Vec<Feature> = features.into_iter().chain(secrets).collect();
+            let snapshots = restores && client.serves::<VolumeSnapshot>().await.unwrap_or(false);
+            let snapshots = snapshots.then_some(Feature::Snapshots);
+            let features = features.into_iter().chain(secrets).chain(snapshots);
+            let features: Vec<Feature> = features.collect();
             preflight::run(client, &features, &namespaces, &metrics).await;
         });
     }
@@ -53,6 +59,7 @@ impl Program<'_> {
             (self.nodes.is_some(), Feature::Topology),
             (self.flags.leader_election.is_some(), Feature::LeaderElection),
             (modifies, Feature::VolumeAttributesClass),
+            (self.flags.gates.cross_namespace_volume_data_source, Feature::CrossNamespaceSources),
             (self.publisher.is_some(), Feature::Capacity),
             (owner.is_some(), Feature::CapacityOwner),
             (owner.is_some_and(|owner| owner.level > 1), Feature::CapacityOwnersOwner),

@@ -7,7 +7,7 @@ use crate::{
     controller::{self, open_calls},
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{
-        Settings, TopologySettings, VolumeNaming,
+        CephRbd, Settings, TopologySettings, VolumeNaming,
         node_deployment::{self, NodeDeployment},
     },
     flags::{self, ClaimProtection, Flags},
@@ -87,6 +87,7 @@ pub(super) fn provisioner_settings(
         extra_create_metadata: provisioning.extra_create_metadata,
         controller_publish_readonly: provisioning.controller_publish_readonly,
         volume_attributes_classes,
+        ceph_rbd: CephRbd { enabled: flags.gates.ceph_rbd_extensions },
         migration: migration(flags, driver),
         cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
         prevent_volume_mode_conversion: provisioning.prevent_volume_mode_conversion,

@@ -1,17 +1,22 @@
-//! What claims wait for beside the driver: objects whose change may be what was missing.
+//! What claims and volumes wait for beside the driver: objects whose change may be what was missing.
 //!
-//! Owns who waits for which object. Promises that whoever sees an object change finds every claim
-//! that waits for it, and that a claim that is gone waits for nothing. Leaves seeing the change to
-//! those who watch, and what the change means to the next attempt: a wake is no more than a try
-//! before its time, which the back-off would have made anyhow.
+//! Owns who waits for which object, and what each has seen of it. Promises that whoever sees an
+//! object change finds all that wait for it, that a change between an attempt's reading and its
+//! waiting is not missed where the object is followed, and that nothing is kept of what does not
+//! wait any more. Leaves seeing the change to those who watch, `lookout` among them, and what the
+//! change means to the next attempt: a wake is no more than a try before its time, which the
+//! back-off would have made anyhow.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
+use tokio::{sync::Notify, time::Instant};
 
+use super::item::Item;
 use crate::kube_api::{Kind, View, reflector::Sighting};
 
 /// An object, or any of a kind, that an attempt was missing or found not ready.
@@ -23,134 +28,237 @@ pub struct Awaited {
     pub namespace: Option<String>,
     /// Its name; any object of the kind will do where there is none.
     pub name: Option<String>,
+    /// What the attempt saw of it: only something else brings it back.
+    pub seen: Seen,
 }
 
-/// Which claims, by UID, wait for which objects. Clones share it.
+/// What was seen of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Seen {
+    /// Nobody says.
+    #[default]
+    Unknown,
+    /// There was none.
+    Missing,
+    /// It was there, with this `resourceVersion`.
+    Version(String),
+}
+
+/// Who waits for which objects. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Waits(Arc<Mutex<Waiting>>);
+pub struct Waits(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// Told when there is a [`Turn`].
+    turned: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
-    by_claim: BTreeMap<String, Vec<Awaited>>,
-    by_object: BTreeMap<Awaited, BTreeSet<String>>,
+    by_item: BTreeMap<Item, BTreeSet<Awaited>>,
+    /// Keyed by objects of which nothing is seen.
+    by_object: BTreeMap<Awaited, Object>,
+    turn: Turn,
+    /// How many times an object came to be waited for.
+    count: u64,
+}
+
+/// An object that is waited for.
+#[derive(Debug)]
+struct Object {
+    /// Which time this is that it is waited for.
+    number: u64,
+    /// Who waits, and what they saw.
+    items: BTreeMap<Item, Seen>,
+    /// What is known of it now, where somebody follows it.
+    known: Seen,
+    /// When the last of them came.
+    newest: Instant,
+}
+
+/// What has changed about the waiting.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Objects that somebody has begun, or all have ceased, to wait for.
+    pub objects: BTreeSet<Awaited>,
+    /// Items that wait for a change which has taken place by now.
+    pub late: BTreeSet<Item>,
 }
 
 impl Awaited {
     /// The object `name` of the kind that `V` reads, in `namespace` where the kind has them.
     pub fn object<V: View>(namespace: Option<&str>, name: &str) -> Self {
-        let namespace = namespace.map(str::to_owned);
-        Self { kind: Kind::of::<V>(), namespace, name: Some(name.to_owned()) }
+        let (namespace, name) = (namespace.map(str::to_owned), Some(name.to_owned()));
+        Self { kind: Kind::of::<V>(), namespace, name, seen: Seen::Unknown }
     }
 
     /// Any object of the kind that `V` reads.
     pub fn any<V: View>() -> Self {
-        Self { kind: Kind::of::<V>(), namespace: None, name: None }
+        Self { kind: Kind::of::<V>(), namespace: None, name: None, seen: Seen::Unknown }
+    }
+
+    /// The same, which was not there.
+    #[must_use]
+    pub fn missing(self) -> Self {
+        Self { seen: Seen::Missing, ..self }
+    }
+
+    /// The same, which was there as `metadata` says.
+    #[must_use]
+    pub fn as_seen(self, metadata: &ObjectMeta) -> Self {
+        let version = metadata.resource_version.clone();
+        Self { seen: version.map_or(Seen::Unknown, Seen::Version), ..self }
+    }
+
+    /// The same object, whatever was seen of it.
+    fn key(&self) -> Self {
+        Self { seen: Seen::Unknown, ..self.clone() }
+    }
+}
+
+impl Seen {
+    /// Whether `now` is what somebody waits for who saw this. The end of an object is not.
+    fn is_overtaken_by(&self, now: &Self) -> bool {
+        matches!(now, Self::Version(_)) && self != now
     }
 }
 
 impl Waits {
-    /// The claim waits for these and for nothing else.
-    pub fn wait(&self, uid: &str, awaited: Vec<Awaited>) {
-        let mut waiting = self.0.lock();
-        waiting.forget(uid);
-        for object in &awaited {
-            waiting.by_object.entry(object.clone()).or_default().insert(uid.to_owned());
+    /// The item waits for these and for nothing else.
+    pub fn wait(&self, item: &Item, awaited: &[Awaited]) {
+        let mut waiting = self.0.waiting.lock();
+        for object in awaited {
+            waiting.join(item, object);
         }
-        if !awaited.is_empty() {
-            waiting.by_claim.insert(uid.to_owned(), awaited);
-        }
+        let keys: BTreeSet<Awaited> = awaited.iter().map(Awaited::key).collect();
+        waiting.replace(item, keys);
+        self.tell(&waiting);
     }
 
-    /// The claim waits for nothing any more.
-    pub fn forget(&self, uid: &str) {
-        self.0.lock().forget(uid);
+    /// The item waits for nothing any more.
+    pub fn forget(&self, item: &Item) {
+        let mut waiting = self.0.waiting.lock();
+        waiting.replace(item, BTreeSet::new());
+        self.tell(&waiting);
     }
 
-    /// The claims that wait for this very object, or for any of its kind.
-    pub fn of(&self, object: &Awaited) -> Vec<String> {
-        let waiting = self.0.lock();
-        let any = Awaited { kind: object.kind.clone(), namespace: None, name: None };
-        let both = [object, &any].into_iter().filter_map(|key| waiting.by_object.get(key));
-        both.flatten().cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    /// All that wait for this very object, or for any of its kind.
+    pub fn of(&self, object: &Awaited) -> Vec<Item> {
+        let waiting = self.0.waiting.lock();
+        let any = Awaited { namespace: None, name: None, ..object.key() };
+        let both = [&object.key(), &any].map(|key| waiting.by_object.get(key));
+        let items = both.into_iter().flatten().flat_map(|object| object.items.keys());
+        items.cloned().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The claims that wait for what a watch has just shown to be there, new or changed.
-    pub fn of_shown<V: View>(&self, sighting: &Sighting<V>) -> Vec<String> {
+    /// All that wait for what a watch has just shown to be there, new or changed.
+    pub fn of_shown<V: View>(&self, sighting: &Sighting<V>) -> Vec<Item> {
         let (Sighting::Listed(object) | Sighting::Applied(object)) = sighting else {
             return Vec::new();
         };
         let namespace = V::NAMESPACED.then(|| object.namespace());
         self.of(&Awaited::object::<V>(namespace, object.name()))
     }
+
+    /// The object is seen to be so now: all that wait for it and saw something else.
+    pub fn shown(&self, object: &Awaited, now: Seen) -> Vec<Item> {
+        let mut waiting = self.0.waiting.lock();
+        let Some(object) = waiting.by_object.get_mut(&object.key()) else { return Vec::new() };
+        if object.known == now {
+            return Vec::new();
+        }
+        let overtaken = object.items.iter().filter(|(_, seen)| seen.is_overtaken_by(&now));
+        let overtaken = overtaken.map(|(item, _)| item.clone()).collect();
+        object.known = now;
+        overtaken
+    }
+
+    /// Tells one time of being waited for from another; none when nobody waits for the object.
+    pub fn number(&self, object: &Awaited) -> Option<u64> {
+        self.0.waiting.lock().by_object.get(&object.key()).map(|object| object.number)
+    }
+
+    /// When the last of those came who wait for the object; none when nobody does.
+    pub fn newest(&self, object: &Awaited) -> Option<Instant> {
+        self.0.waiting.lock().by_object.get(&object.key()).map(|object| object.newest)
+    }
+
+    /// How many objects of each resource are waited for.
+    pub fn census(&self) -> BTreeMap<String, usize> {
+        let mut census = BTreeMap::new();
+        for object in self.0.waiting.lock().by_object.keys() {
+            *census.entry(object.kind.resource()).or_default() += 1;
+        }
+        census
+    }
+
+    /// Waits until something has changed about the waiting. For one reader.
+    pub async fn turned(&self) -> Turn {
+        loop {
+            let turn = std::mem::take(&mut self.0.waiting.lock().turn);
+            if turn != Turn::default() {
+                return turn;
+            }
+            self.0.turned.notified().await;
+        }
+    }
+
+    fn tell(&self, waiting: &Waiting) {
+        if waiting.turn != Turn::default() {
+            self.0.turned.notify_one();
+        }
+    }
+}
+
+impl Object {
+    fn new(number: u64) -> Self {
+        Self { number, items: BTreeMap::new(), known: Seen::Unknown, newest: Instant::now() }
+    }
 }
 
 impl Waiting {
-    fn forget(&mut self, uid: &str) {
-        for object in self.by_claim.remove(uid).unwrap_or_default() {
-            if let Some(claims) = self.by_object.get_mut(&object) {
-                claims.remove(uid);
-                if claims.is_empty() {
-                    self.by_object.remove(&object);
-                }
+    /// The item waits for the object, among others.
+    fn join(&mut self, item: &Item, awaited: &Awaited) {
+        let key = awaited.key();
+        let object = match self.by_object.entry(key) {
+            Entry::Occupied(object) => object.into_mut(),
+            Entry::Vacant(place) => {
+                self.turn.objects.insert(place.key().clone());
+                self.count += 1;
+                place.insert(Object::new(self.count))
             }
+        };
+        let saw = awaited.seen.clone();
+        if saw != Seen::Unknown && saw.is_overtaken_by(&object.known) {
+            self.turn.late.insert(item.clone());
+        }
+        if object.items.insert(item.clone(), saw).is_none() {
+            object.newest = Instant::now();
+        }
+    }
+
+    /// The item waits for these, which it has joined, and for nothing else.
+    fn replace(&mut self, item: &Item, keys: BTreeSet<Awaited>) {
+        let before = self.by_item.remove(item).unwrap_or_default();
+        for key in before.difference(&keys) {
+            self.leave(item, key);
+        }
+        if !keys.is_empty() {
+            self.by_item.insert(item.clone(), keys);
+        }
+    }
+
+    fn leave(&mut self, item: &Item, key: &Awaited) {
+        let Some(object) = self.by_object.get_mut(key) else { return };
+        object.items.remove(item);
+        if object.items.is_empty() {
+            self.by_object.remove(key);
+            self.turn.objects.insert(key.clone());
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::kube_api::views::{Claim, StorageClass};
-
-    fn class(name: &str) -> Awaited {
-        Awaited::object::<StorageClass>(None, name)
-    }
-
-    #[test]
-    fn a_change_finds_all_that_wait_for_it_and_nobody_else() {
-        let waits = Waits::default();
-        waits.wait("1", vec![class("a"), class("b")]);
-        waits.wait("2", vec![class("b")]);
-        waits.wait("3", vec![Awaited::any::<StorageClass>()]);
-        assert_eq!(waits.of(&class("a")), ["1", "3"]);
-        assert_eq!(waits.of(&class("b")), ["1", "2", "3"]);
-        assert_eq!(waits.of(&class("c")), ["3"]);
-        assert!(waits.of(&Awaited::object::<Claim>(Some("ns"), "a")).is_empty());
-    }
-
-    #[test]
-    fn what_a_watch_shows_to_be_there_wakes_those_who_wait_for_it() {
-        let source = || -> Claim {
-            serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap()
-        };
-        let waits = Waits::default();
-        waits.wait("1", vec![Awaited::object::<Claim>(Some("ns"), "a")]);
-        waits.wait("2", vec![Awaited::object::<Claim>(Some("other"), "a")]);
-        for (sighting, woken) in [
-            (Sighting::Listed(source()), 1),
-            (Sighting::Applied(source()), 1),
-            (Sighting::Deleted(source()), 0),
-            (Sighting::Complete, 0),
-            (Sighting::Restarted, 0),
-        ] {
-            assert_eq!(waits.of_shown(&sighting).len(), woken, "{sighting:?}");
-        }
-        assert_eq!(waits.of_shown(&Sighting::Applied(StorageClass::default())), [""; 0]);
-    }
-
-    #[test]
-    fn the_last_word_of_a_claim_counts_and_nothing_is_kept_of_one_that_is_gone() {
-        let waits = Waits::default();
-        waits.wait("1", vec![class("a")]);
-        waits.wait("1", vec![class("b")]);
-        assert!(waits.of(&class("a")).is_empty());
-        assert_eq!(waits.of(&class("b")), ["1"]);
-        waits.wait("1", vec![]);
-        waits.wait("2", vec![class("b")]);
-        waits.forget("2");
-        let waiting = waits.0.lock();
-        assert!(waiting.by_claim.is_empty() && waiting.by_object.is_empty());
-    }
-}
+mod tests;

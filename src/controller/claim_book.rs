@@ -403,6 +403,13 @@ impl ClaimBook {
         inner.entries.get(uid).map(|entry| entry.existence.clone()).unwrap_or_default()
     }
 
+    /// Whether the claim is being deleted, or gone: nobody can use its volume any more.
+    pub fn is_leaving(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        let leaves = |entry: &Entry| entry.existence.is_over() || entry.claim.is_terminating();
+        inner.entries.get(uid).is_none_or(leaves)
+    }
+
     /// Whether the claim stands, unbound, and waits for its volume.
     pub fn is_wanted(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();

@@ -20,12 +20,14 @@ use super::{
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
+    item::Item,
     leftover::Leftover,
     open_calls::{self, OpenCalls, Record, Unmarked, mark, record},
     ownership::{self, Identity, SELECTED_NODE},
     pace::{Look, Pace, Permit},
     provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain, Turn},
     pv_store::{PvStore, Unsaved},
+    source::PinnedSource,
 };
 use crate::{
     kube_api::{
@@ -184,7 +186,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let look = self.pace.look(uid);
         let Some(key) = self.book.key(uid) else {
-            self.waits.forget(uid);
+            self.waits.forget(&Item::claim(uid));
             self.provisioner.forget(uid);
             return Verdict::Done;
         };
@@ -201,6 +203,9 @@ impl<P: Provisioner> ClaimWorker<P> {
         );
         let work = async {
             let verdict = self.step(uid, glance, audited, look).await;
+            if verdict == Verdict::Done {
+                self.waits.forget(&Item::claim(uid));
+            }
             // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
             let settled = self.open_calls.settle(uid).await;
             // What ended before its call, or while it was prepared, nobody else tells.
@@ -333,13 +338,22 @@ impl<P: Provisioner> ClaimWorker<P> {
         permit: Permit,
     ) -> Verdict {
         let order = match glance.order.clone() {
-            Some(open) => open,
+            Some(open) => self.open_order(uid, open),
             None => self.order(&glance.claim, class),
         };
         match self.settle_doubt(uid, &glance, &order).await {
             Ok(()) => self.provision(uid, order, permit).await,
             Err(verdict) => verdict,
         }
+    }
+
+    /// The order of an open call, whose claim is as it was then: where that has gone since, the
+    /// source is asked for on nobody's behalf.
+    fn open_order(&self, uid: &str, mut open: Order) -> Order {
+        if self.book.is_leaving(uid) {
+            open.source = open.source.map(PinnedSource::unclaimed);
+        }
+        open
     }
 
     fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
@@ -448,7 +462,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let outcome = self.ask(uid, &order, request).await;
         permit.ended(outcome.strain());
         let (next, polls) = self.book.answered(uid, &outcome);
-        self.waits.wait(uid, outcome.awaited().to_vec());
+        self.waits.wait(&Item::claim(uid), outcome.awaited());
         self.tell(&order, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
@@ -465,15 +479,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         match why {
             NotAsked::Ignored { reason } => {
                 tracing::debug!(reason, "left to others");
-                self.waits.forget(uid);
+                self.waits.forget(&Item::claim(uid));
             }
             NotAsked::Failed(failure) => {
                 self.tell_failure(order, failure);
-                self.waits.wait(uid, failure.awaited().to_vec());
+                self.waits.wait(&Item::claim(uid), failure.awaited());
             }
             NotAsked::Reschedule(failure) => {
                 self.tell_rescheduled(order, failure);
-                self.waits.wait(uid, failure.awaited().to_vec());
+                self.waits.wait(&Item::claim(uid), failure.awaited());
             }
         }
         match next {

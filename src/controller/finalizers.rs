@@ -61,6 +61,15 @@ pub fn unprotect(uid: &str) -> Value {
     json!({"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [PROTECTION]}})
 }
 
+/// The same, for as long as the volume stands as it was seen: the driver still has it.
+pub fn unprotect_as_seen(volume: &Volume) -> Value {
+    let version = &volume.metadata.resource_version;
+    json!({"metadata": {
+        "uid": volume.uid(), "resourceVersion": version,
+        "$deleteFromPrimitiveList/finalizers": [PROTECTION],
+    }})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,5 +141,11 @@ mod tests {
         let off = unprotect("u");
         assert_eq!(off["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([PROTECTION]));
         assert_eq!(off["metadata"].get("finalizers"), None);
+        let seen =
+            serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": "7"}}));
+        let mut as_seen = unprotect_as_seen(&seen.unwrap());
+        assert_eq!(as_seen["metadata"]["resourceVersion"].take(), json!("7"));
+        as_seen["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        assert_eq!(as_seen, off);
     }
 }

@@ -19,7 +19,9 @@ mod discard;
 pub mod events;
 pub mod finalizers;
 mod handles;
+pub mod item;
 pub mod leftover;
+mod lookout;
 pub mod open_calls;
 pub mod ownership;
 pub mod pace;
@@ -47,6 +49,8 @@ use self::{
     claims::ClaimWorker,
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
+    item::Item,
+    lookout::Lookout,
     open_calls::OpenCalls,
     ownership::Identity,
     pace::Pace,
@@ -57,7 +61,7 @@ use self::{
 };
 use crate::{
     kube_api::{
-        Client, Reflector, Scope, Sighting,
+        Client, Kind, Reflector, Scope, Sighting, View,
         events::Source,
         reflector,
         views::{Claim, StorageClass, Volume},
@@ -124,6 +128,8 @@ pub struct Controller<P> {
     tasks: Tasks,
     settings: Settings,
     synced: Synced,
+    /// Kinds whose changes open watches show, so that nobody else need look.
+    shown: Vec<Kind>,
 }
 
 /// The three queues, named as the original's are in metrics.
@@ -179,6 +185,9 @@ impl<P: Provisioner> Controller<P> {
             gauges.clear();
             paces.iter().for_each(Pace::tell);
         });
+        let waits = Waits::default();
+        let (counted, gauges) = (waits.clone(), metrics.controller.clone());
+        metrics.before_scrape(move || gauges.awaited(&counted.census()));
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -205,6 +214,7 @@ impl<P: Provisioner> Controller<P> {
             exclusive: exclusive.clone(),
             pace: deletes,
             store: store.clone(),
+            waits: waits.clone(),
             random: Arc::clone(&random),
         };
         let open_calls = OpenCalls::new(
@@ -221,7 +231,7 @@ impl<P: Provisioner> Controller<P> {
             identity,
             book,
             classes: classes.clone(),
-            waits: Waits::default(),
+            waits,
             client: client.clone(),
             store,
             open_calls,
@@ -246,7 +256,14 @@ impl<P: Provisioner> Controller<P> {
             tasks,
             settings,
             synced: Synced { classes: unsynced(), claims: unsynced(), volumes: unsynced() },
+            shown: vec![Kind::of::<StorageClass>(), Kind::of::<Claim>(), Kind::of::<Volume>()],
         }
+    }
+
+    /// Whoever calls this watches all objects of the kind that `V` reads, and tells
+    /// [`Controller::claim_waker`] of their changes: they are not watched by name.
+    pub fn shows<V: View>(&mut self) {
+        self.shown.push(Kind::of::<V>());
     }
 
     /// Starts watching. Nothing is written and the driver is not called: a standby does this too.
@@ -255,6 +272,16 @@ impl<P: Provisioner> Controller<P> {
         self.watch_classes();
         self.watch_claims(claims);
         self.watch_volumes();
+        self.look_out();
+    }
+
+    /// Keeps an eye on what claims and volumes wait for and no other watch shows.
+    fn look_out(&self) {
+        let queues = self.queues.clone();
+        let wake = Box::new(move |item| queues.wake_items(vec![item]));
+        let (client, waits) = (self.client.clone(), self.claims.waits.clone());
+        let lookout = Lookout::new(client, waits, wake, self.shown.clone());
+        self.tasks.vital("watch of awaited objects", lookout.run());
     }
 
     fn watch_classes(&self) {
@@ -267,11 +294,15 @@ impl<P: Provisioner> Controller<P> {
     fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let (synced, waits) = (self.synced.claims.clone(), self.claims.waits.clone());
-        let observer = move |sighting| {
+        let observer = move |sighting: Sighting<Claim>| {
             also(&sighting);
             let complete = matches!(sighting, Sighting::Complete);
+            // Whoever is gone unnoticed ceases to wait when its back-off ends.
+            if let Sighting::Deleted(claim) = &sighting {
+                waits.forget(&Item::claim(claim.uid()));
+            }
             // Others may wait for a claim that is of no interest itself: it is to be cloned.
-            queues.wake_claims(waits.of_shown(&sighting));
+            queues.wake_items(waits.of_shown(&sighting));
             let claims = book.observe(sighting);
             // Nobody is left to mend what keeps its volume from being saved.
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
@@ -287,9 +318,12 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_volumes(&self) {
         let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
-        let synced = self.synced.volumes.clone();
-        let observer = move |sighting| {
+        let (synced, waits) = (self.synced.volumes.clone(), self.claims.waits.clone());
+        let observer = move |sighting: Sighting<Volume>| {
             let complete = matches!(sighting, Sighting::Complete);
+            if let Sighting::Deleted(volume) = &sighting {
+                waits.forget(&Item::volume(volume.name()));
+            }
             let Wake { volumes, adoption, claims } = book.observe(sighting);
             queues.wake_volumes(volumes);
             if adoption {
@@ -312,7 +346,7 @@ impl<P: Provisioner> Controller<P> {
         });
     }
 
-    fn reflector<V: crate::kube_api::View>(&self) -> Reflector<V> {
+    fn reflector<V: View>(&self) -> Reflector<V> {
         let random = Arc::clone(&self.random);
         Reflector::new(
             &self.client,
@@ -329,10 +363,10 @@ impl<P: Provisioner> Controller<P> {
         move |name| queues.wake_volumes(vec![name])
     }
 
-    /// Brings back the claims that wait for an object, which was just seen to change.
+    /// Brings back what waits for an object, which was just seen to change.
     pub fn claim_waker(&self) -> impl Fn(&Awaited) + Send + Sync + use<P> {
         let (queues, waits) = (self.queues.clone(), self.claims.waits.clone());
-        move |object| queues.wake_claims(waits.of(object))
+        move |object| queues.wake_items(waits.of(object))
     }
 
     /// Waits until all classes have been listed once.
@@ -512,6 +546,7 @@ impl<P: Provisioner> Controller<P> {
             self.metrics.controller.audit_found("unsavedpvs");
         }
         self.wake_all();
+        self.queues.wake_volumes(self.volumes.book.orphans());
     }
 
     /// Queues everything in work.
@@ -539,6 +574,16 @@ impl Queues {
     /// Whether no claim and no volume is ready to be worked on.
     fn are_idle(&self) -> bool {
         self.claims.is_empty() && self.volumes.is_empty()
+    }
+
+    /// These need work.
+    fn wake_items(&self, items: Vec<Item>) {
+        for item in items {
+            match item {
+                Item::Claim(uid) => self.wake_claims(vec![uid]),
+                Item::Volume(name) => self.wake_volumes(vec![name]),
+            }
+        }
     }
 
     /// These claims need work.

@@ -185,6 +185,17 @@ impl Outcome {
         }
     }
 
+    /// The same; a refusal may be put right by a change of one of these objects.
+    #[must_use]
+    pub fn awaiting(self, objects: &[Awaited]) -> Self {
+        let awaiting = |failure: Failure| failure.awaiting(objects.iter().cloned());
+        match self {
+            Self::Final(failure) => Self::Final(awaiting(failure)),
+            Self::Infeasible(failure) => Self::Infeasible(awaiting(failure)),
+            other => other,
+        }
+    }
+
     /// What the attempt says of the driver's load.
     pub fn strain(&self) -> Strain {
         match self {

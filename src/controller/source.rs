@@ -40,13 +40,27 @@ pub enum PinnedSource {
     /// The record on the claim says so, which the claim's user can edit: a handle from there may
     /// be anybody's.
     Recorded(Source),
+    /// Either of them, but the claim is being deleted or gone. Such a claim can't be used any more,
+    /// so nobody gets the volume: the call is followed to its end whatever has become of source
+    /// and permission, and even a forged handle gives nothing away.
+    Unclaimed(Source),
 }
 
 impl PinnedSource {
     /// The source, however it is known.
     pub fn source(&self) -> &Source {
         match self {
-            Self::Asked(source) | Self::Recorded(source) => source,
+            Self::Asked(source) | Self::Recorded(source) | Self::Unclaimed(source) => source,
+        }
+    }
+
+    /// The same once the claim is on its way out.
+    #[must_use]
+    pub fn unclaimed(self) -> Self {
+        match self {
+            Self::Asked(source) | Self::Recorded(source) | Self::Unclaimed(source) => {
+                Self::Unclaimed(source)
+            }
         }
     }
 }

@@ -162,6 +162,7 @@ impl VolumeBook {
         let closed = self.0.claims.volume_passes(&volume);
         let name = volume.name().to_owned();
         let due = self.0.due(&volume);
+        let in_reach = (self.0.in_reach)(&volume);
         let interesting = due != Due::Nothing;
         let key = (self.0.key)(&volume);
         let mut inner = self.0.inner.lock();
@@ -176,7 +177,7 @@ impl VolumeBook {
         };
         let mut wake = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
-                Wake { adoption: true, ..Wake::default() }
+                Wake { adoption: in_reach, ..Wake::default() }
             }
             Change::Entered(_) | Change::Updated { .. } => {
                 Wake { volumes: vec![name], ..Wake::default() }
@@ -247,17 +248,22 @@ impl VolumeBook {
 
     /// Every volume in work but those to be adopted.
     pub fn all(&self) -> Vec<String> {
-        self.names(|due| due != Due::Protect)
+        self.names(|volume| due(volume) != Due::Protect)
     }
 
     /// The volumes to be adopted: they lack the protection finalizer.
     pub fn to_adopt(&self) -> Vec<String> {
-        self.names(|due| due == Due::Protect)
+        self.names(|volume| due(volume) == Due::Protect && (self.0.in_reach)(volume))
     }
 
-    fn names(&self, such: impl Fn(Due) -> bool) -> Vec<String> {
+    /// The volumes that whoever reaches them has not adopted yet.
+    pub fn orphans(&self) -> Vec<String> {
+        self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
+    }
+
+    fn names(&self, such: impl Fn(&Volume) -> bool) -> Vec<String> {
         let inner = self.0.inner.lock();
-        let volumes = inner.volumes.iter().filter(|(_, volume)| such(due(volume)));
+        let volumes = inner.volumes.iter().filter(|(_, volume)| such(volume));
         volumes.map(|(name, _)| name.to_owned()).collect()
     }
 
@@ -270,17 +276,15 @@ impl VolumeBook {
 }
 
 impl Shared {
-    /// What is due here for a volume that goes past. Of those out of reach only the finalizer comes
-    /// off, since the process that reaches it may be gone for good.
+    /// What is due here for a volume that goes past. Of those out of reach only the finalizer is
+    /// looked after, since the process that reaches them may be gone for good.
     fn due(&self, volume: &Volume) -> Due {
         if !self.identity.owns_volume(volume) {
             return Due::Nothing;
         }
         match due(volume) {
-            Due::Nothing => Due::Nothing,
-            Due::Unprotect => Due::Unprotect,
-            due if (self.in_reach)(volume) => due,
-            _ => Due::Nothing,
+            Due::Delete | Due::LetGo if !(self.in_reach)(volume) => Due::Nothing,
+            due => due,
         }
     }
 

@@ -1,9 +1,11 @@
 //! One volume, from its queue to its end.
 //!
-//! Owns the order of things for a volume: its protection finalizer, and its deletion, first at
-//! the driver and then of the PersistentVolume. Promises that nothing is deleted on an old view,
-//! that a driver which has deleted a volume is not asked again, and that only our finalizer is
-//! taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
+//! Owns the order of things for a volume: its protection finalizer (`protection`), and its
+//! deletion, first at the driver and then of the PersistentVolume. Promises that nothing is deleted
+//! on an old view, that a driver which has deleted a volume is not asked again, and that only our
+//! finalizer is taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
+
+mod protection;
 
 use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
@@ -11,8 +13,10 @@ use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
 
 use super::{
+    awaited::Waits,
     events::{PANICKED, VolumeEvents},
     finalizers::{self, Due, due},
+    item::Item,
     ownership::class_of_volume,
     pace::{Look, Pace, Permit},
     provisioner::{Failure, NotDeleted, Provisioner, Strain},
@@ -21,8 +25,8 @@ use super::{
 };
 use crate::{
     kube_api::{
-        ApiError, Client, Name, Patch, Scope,
-        views::{Claim, View as _, Volume},
+        ApiError, Client, Name, Scope,
+        views::{View as _, Volume},
     },
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
@@ -54,6 +58,8 @@ pub struct VolumeWorker<P> {
     pub pace: Pace,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
+    /// What else the volumes wait for.
+    pub waits: Waits,
     /// Jitter.
     pub random: Arc<dyn Random>,
 }
@@ -70,11 +76,18 @@ impl<P: Provisioner> VolumeWorker<P> {
         let look = self.pace.look(name);
         let _held = self.exclusive.hold(&key(name)).await;
         // Looked at under the key: what another actor has just done is seen.
-        let Some(glance) = self.book.glance(name) else { return Verdict::Done };
+        let Some(glance) = self.book.glance(name) else {
+            self.waits.forget(&Item::volume(name));
+            return Verdict::Done;
+        };
         let claim = glance.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        self.step(glance, look).instrument(span).await
+        let verdict = self.step(glance, look).instrument(span).await;
+        if verdict == Verdict::Done {
+            self.waits.forget(&Item::volume(name));
+        }
+        verdict
     }
 
     async fn step(&self, glance: Glance, look: Look) -> Verdict {
@@ -82,44 +95,14 @@ impl<P: Provisioner> VolumeWorker<P> {
         tracing::debug!(due = ?due(&volume), deletion = ?glance.deletion, "looking at the volume");
         match due(&volume) {
             Due::Nothing => Verdict::Done,
-            Due::Protect => self.finalizer(&volume, finalizers::protect(volume.uid())).await,
+            Due::Protect => self.protect(&volume).await,
             // Whoever reaches the volume comes first.
             Due::Unprotect if glance.is_fresh() && !self.provisioner.should_delete(&volume) => {
                 Verdict::RetryAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
             }
-            Due::Unprotect => self.finalizer(&volume, finalizers::unprotect(volume.uid())).await,
-            Due::LetGo => self.let_go(&glance).await,
+            Due::Unprotect => self.unprotect(&volume).await,
+            Due::LetGo => self.let_go(&volume).await,
             Due::Delete => self.delete(glance, look).await,
-        }
-    }
-
-    /// Puts the protection finalizer on or takes it off.
-    async fn finalizer(&self, volume: &Volume, patch: serde_json::Value) -> Verdict {
-        match self.patch(volume, patch).await {
-            Ok(()) => Verdict::Done,
-            Err(error) => {
-                let why = format!("failed to change the protection finalizer: {error}");
-                tracing::warn!("{why}");
-                // It keeps a PersistentVolume that somebody deletes, and them waiting.
-                if volume.is_terminating() {
-                    self.events.failed_delete(volume, &why);
-                }
-                Verdict::Retry
-            }
-        }
-    }
-
-    /// Patches the PersistentVolume if it is still the one meant.
-    async fn patch(&self, volume: &Volume, patch: serde_json::Value) -> Result<(), ApiError> {
-        let name = Name::cluster(volume.name())?;
-        match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            // The UID in the patch does not match: another one under the same name. Told by a
-            // live read, since other things can be wrong with a patch.
-            Err(error) if error.is_invalid() || error.is_conflict() => {
-                if self.is_another(volume).await? { Ok(()) } else { Err(error) }
-            }
-            patched => patched.map(drop),
         }
     }
 
@@ -149,7 +132,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
             Ok(None) => Verdict::Done,
             Err(NotDeleted::Attached { node }) => self.wait_for_detach(&glance, &node),
-            Err(NotDeleted::Failed(why)) => self.failed(&glance.volume, &why.to_string()),
+            Err(NotDeleted::Failed(why)) => self.failed(&glance.volume, &why),
         }
     }
 
@@ -232,8 +215,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     ) -> Result<Option<String>, ApiError> {
         let mut sharer = None;
         let look = |other: Volume| {
-            let shares = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
-            if !shares || other.uid() == volume.uid() {
+            let is_same = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
+            if !is_same || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
             sharer = Some(other.name().to_owned());
@@ -253,52 +236,6 @@ impl<P: Provisioner> VolumeWorker<P> {
         Verdict::RetryAfter(MISSED_DETACH)
     }
 
-    /// Takes the finalizer off a PersistentVolume that somebody deleted before its claim was bound
-    /// to it, so that the claim gets another one of the same volume (safety rule 13). Where the
-    /// claim does not wait any more, the cluster binds or releases the volume, and that comes as
-    /// an event.
-    async fn let_go(&self, glance: &Glance) -> Verdict {
-        match self.try_let_go(glance).await {
-            Ok(()) => Verdict::Done,
-            Err(error) => {
-                let why = format!("failed to let go of a deleted PersistentVolume: {error}");
-                tracing::warn!("{why}");
-                self.events.failed_delete(&glance.volume, &why);
-                Verdict::Retry
-            }
-        }
-    }
-
-    async fn try_let_go(&self, glance: &Glance) -> Result<(), ApiError> {
-        let volume = self.live(&glance.volume).await?.filter(|live| due(live) == Due::LetGo);
-        let Some(volume) = volume else { return Ok(()) };
-        if !self.claim_waits(&volume).await? {
-            return Ok(());
-        }
-        self.events.let_go(&volume);
-        self.book.claim_returns(&volume);
-        self.patch(&volume, finalizers::unprotect(volume.uid())).await?;
-        // Deleted meanwhile: nobody asks for the volume again, and nothing tells of it.
-        if !self.claim_waits(&volume).await.unwrap_or(true) {
-            tracing::error!(
-                handle = volume.source_id(),
-                "suspected leak: the volume's claim is gone"
-            );
-            self.metrics.suspected_leak("let_go");
-        }
-        Ok(())
-    }
-
-    /// Whether the claim that the volume is for stands and waits, by a live read.
-    async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
-        let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
-        match self.client.get::<Claim>(Name::namespaced(&claim.namespace, &claim.name)?).await {
-            Err(error) if error.is_not_found() => Ok(false),
-            found => found
-                .map(|live| live.uid() == claim.uid && live.is_unbound() && !live.is_terminating()),
-        }
-    }
-
     /// Removes the PersistentVolume, whose volume is gone.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
@@ -312,7 +249,8 @@ impl<P: Provisioner> VolumeWorker<P> {
             deleted => deleted?,
         }
         if volume.has_finalizer(finalizers::PROTECTION) {
-            self.patch(volume, finalizers::unprotect(volume.uid())).await?;
+            // Whatever has changed about it since: there is nothing left to protect.
+            self.patch(volume, finalizers::unprotect(volume.uid())).await?.done()?;
         }
         Ok(())
     }
@@ -327,9 +265,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    fn failed(&self, volume: &Volume, why: &str) -> Verdict {
-        tracing::warn!(error = why, "deleting the volume failed");
-        self.events.failed_delete(volume, why);
+    fn failed(&self, volume: &Volume, why: &Failure) -> Verdict {
+        tracing::warn!(error = %why, "deleting the volume failed");
+        self.waits.wait(&Item::volume(volume.name()), why.awaited());
+        self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
         Verdict::Retry
     }

@@ -48,7 +48,7 @@ impl Calls {
     /// volumes where the driver took over such.
     pub(super) fn named(&self, driver: &str) -> Self {
         let migrates = (self.migrates)(driver);
-        let counted = || self.metrics.with_migration(false);
+        let counted = || self.metrics.with_migration();
         let metrics = if migrates { counted() } else { self.metrics.clone() };
         Self { driver: driver.into(), metrics, ..self.clone() }
     }

@@ -259,6 +259,31 @@ async fn every_call_is_counted_with_its_code() {
 }
 
 /// Compiles only for what may go into a task.
+/// As the original counts them, which opens another connection once it knows such a driver.
+#[tokio::test(start_paused = true)]
+async fn calls_to_a_driver_that_took_over_a_plugin_are_counted_by_whether_they_are_for_it() {
+    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+    fake.play(INFO, info(MIGRATED));
+    for _ in 0..2 {
+        fake.play(CREATE, Play::answer(&volume()));
+    }
+    let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
+    let request = CreateVolumeRequest::default();
+    driver.create_volume(request.clone(), true).await.unwrap();
+    driver.create_volume(request, false).await.unwrap();
+    let text = metrics.text();
+    let count = |method: &str, migrated: &str| {
+        let labels = format!(
+            "driver_name=\"{MIGRATED}\",grpc_status_code=\"OK\",method_name=\"{method}\",migrated=\"{migrated}\""
+        );
+        text.contains(&format!("csi_sidecar_operations_seconds_count{{{labels}}} 1"))
+    };
+    assert!(count(CREATE, "true") && count(CREATE, "false"));
+    assert!(count(PROBE, "false") && count(PLUGIN, "false") && count(CONTROLLER, "false"));
+    let series = || text.lines().filter(|line| line.starts_with("csi_sidecar"));
+    assert!(!series().any(|line| line.contains(INFO)), "over before the driver was known");
+}
+
 fn sendable<T: Send>(what: T) -> T {
     what
 }

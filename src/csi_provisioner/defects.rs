@@ -98,6 +98,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        controller::source::PinnedSource,
         csi::proto::VolumeContentSource,
         csi_provisioner::{
             request::draft,
@@ -157,7 +158,7 @@ mod tests {
         let filled =
             Volume { content_source: Some(VolumeContentSource::default()), ..Volume::default() };
         let empty = prepared(&json!({}));
-        let copied = Prepared { source: Some(source()), ..empty.clone() };
+        let copied = Prepared { source: Some(PinnedSource::Asked(source())), ..empty.clone() };
         assert_eq!(found(&copied, &bare).as_deref(), Some("volume content source missing"));
         assert_eq!(found(&copied, &filled), None);
         assert_eq!(found(&empty, &bare), None);

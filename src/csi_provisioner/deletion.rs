@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{
-    keys::SecretKind,
+    ceph_rbd::CephRbd,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
     secrets::{self, SecretReference, SecretValues, TemplateContext},
 };
@@ -22,28 +22,30 @@ use crate::{
 /// where the class is needed.
 ///
 /// # Errors
-/// When there is no telling the class, when its templates do not resolve, and when the API server does not answer. A Secret
-/// that is gone or may not be read is passed over, as in the original: the driver then says
+/// When there is no telling the class, when its templates do not resolve, and when the Secret can't
+/// be read: without the right to, or without an answer, nobody knows what the driver would be left
+/// without. Only a Secret that is gone is passed over, as in the original: the driver then says
 /// whether it needs one.
 pub(super) async fn secret(
     client: &Client,
     volume: &Volume,
     class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
+    ceph_rbd: CephRbd,
 ) -> Result<SecretValues, Failure> {
-    let reference = reference(volume, class)?;
+    let reference = reference(volume, class, ceph_rbd)?;
     match secrets::read(client, reference.as_ref()).await {
-        Err(passing) if passing.is_passing() => Err(Failure::new(passing)),
-        Err(lasting) => {
-            tracing::warn!(pv = volume.name(), error = %lasting, "deleting without credentials");
+        Err(missing) if missing.is_missing() => {
+            tracing::warn!(pv = volume.name(), error = %missing, "deleting without credentials");
             Ok(SecretValues::default())
         }
-        Ok(values) => Ok(values),
+        read => Ok(read?),
     }
 }
 
 fn reference(
     volume: &Volume,
     class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
+    ceph_rbd: CephRbd,
 ) -> Result<Option<SecretReference>, Failure> {
     let annotated =
         (volume.annotation(DELETION_SECRET_NAME), volume.annotation(DELETION_SECRET_NAMESPACE));
@@ -59,7 +61,7 @@ fn reference(
         claim_name: &claim.name,
         claim: None,
     };
-    secrets::reference(SecretKind::Provisioner, &class.parameters, &context).map_err(|why| {
+    ceph_rbd.deletion_secret(&class.parameters, &context).map_err(|why| {
         Failure::new(format!("failed to get secretreference for volume {}: {why}", volume.name()))
     })
 }
@@ -80,16 +82,18 @@ mod tests {
                 .unwrap();
         let reason = reason.to_owned();
         let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
-        secret(&client(&server), &volume, || Ok(None)).await.map_err(|why| why.to_string())
+        secret(&client(&server), &volume, || Ok(None), CephRbd::default())
+            .await
+            .map_err(|why| why.to_string())
     }
 
     #[tokio::test]
-    async fn a_secret_that_only_a_person_can_bring_back_is_done_without() {
+    async fn only_a_secret_that_is_gone_is_done_without() {
         let nothing = Ok(SecretValues::default());
         assert_eq!(read("s", 404, "NotFound").await, nothing);
-        assert_eq!(read("s", 403, "Forbidden").await, nothing);
         assert_eq!(read("no/name", 500, "InternalError").await, nothing, "never asked for");
-        for (status, reason) in [(500, "InternalError"), (401, "Unauthorized")] {
+        let refusals = [(500, "InternalError"), (401, "Unauthorized"), (403, "Forbidden")];
+        for (status, reason) in refusals {
             let why = read("s", status, reason).await.unwrap_err();
             assert_eq!(why, "error getting secret s in namespace ns: no");
         }
@@ -108,7 +112,7 @@ mod tests {
         let class = Some(parameters)
             .filter(|p| !p.is_null())
             .map(|p| Arc::new(serde_json::from_value(json!({"parameters": p})).unwrap()));
-        reference(&volume, || Ok(class))
+        reference(&volume, || Ok(class), CephRbd::default())
             .map(|found| found.map(|found| (found.namespace, found.name)))
             .map_err(|why| why.to_string())
     }

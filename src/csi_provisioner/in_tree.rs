@@ -8,12 +8,23 @@ use std::{borrow::Cow, sync::Arc};
 
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 
-use super::Settings;
+use super::{Settings, secrets::names_credentials};
 use crate::{
     controller::provisioner::{Failure, Order},
     kube_api::views::{StorageClass, Volume},
     migration::{CsiVolume, Migration, Untranslatable},
 };
+
+/// Whether this program reads a secret for the driver's volumes of a class, which may be one of the
+/// plugin that the driver took over from.
+pub fn reads_secret(class: &StorageClass, driver: &str, migration: Option<Migration>) -> bool {
+    if class.provisioner == driver {
+        return names_credentials(&class.parameters);
+    }
+    let migration = migration.filter(|migration| class.provisioner == migration.in_tree_name());
+    let translated = migration.and_then(|migration| migration.class_to_csi(class).ok());
+    translated.is_some_and(|class| names_credentials(&class.parameters))
+}
 
 impl Settings {
     /// The translation for classes of this one's provisioner, where it is the in-tree plugin.

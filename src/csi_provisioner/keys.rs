@@ -37,6 +37,9 @@ pub(super) enum SecretKind {
     NodeExpand,
     /// ControllerModifyVolume.
     ControllerModify,
+    /// DeleteVolume, where the feature gate `CephRBDExtensions` gives classes one for it; their
+    /// keys are known there only.
+    Deletion,
 }
 
 /// The parameters that name a kind of secret.
@@ -53,6 +56,7 @@ pub(super) struct SecretKeys {
 }
 
 impl SecretKind {
+    /// Those of every class.
     pub(super) const ALL: [Self; 8] = [
         Self::Default,
         Self::Provisioner,
@@ -100,6 +104,7 @@ impl SecretKind {
             Self::ControllerExpand => keys!("ControllerExpand", "controller-expand-secret", None),
             Self::NodeExpand => keys!("NodeExpand", "node-expand-secret", None),
             Self::ControllerModify => keys!("ControllerModify", "controller-modify-secret", None),
+            Self::Deletion => keys!("Deletion", "delete-secret", None),
         }
     }
 }

@@ -13,6 +13,7 @@
 mod access_modes;
 mod attachments;
 mod capabilities;
+mod ceph_rbd;
 mod data_source;
 mod defects;
 mod deletion;
@@ -36,11 +37,12 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 
 pub use attachments::Attachments;
+pub use ceph_rbd::CephRbd;
 use data_source::{Copyable, NotUsed};
 use defects::Defect;
+pub use in_tree::reads_secret;
 pub use names::VolumeNaming;
 use request::Prepared;
-pub use secrets::names_credentials;
 use secrets::{NotText, SecretValues};
 pub use topology::{Topology, TopologySettings};
 
@@ -76,6 +78,7 @@ pub const EVENT_COMPONENT: &str = "external-provisioner";
 
 /// What flags and driver decide about provisioning, once, at the start.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // the flags have as many
 pub struct Settings {
     /// The driver's name.
     pub driver_name: String,
@@ -93,9 +96,11 @@ pub struct Settings {
     pub controller_publish_readonly: bool,
     /// The feature gate VolumeAttributesClass.
     pub volume_attributes_classes: bool,
+    /// The feature gate `CephRBDExtensions`.
+    pub ceph_rbd: CephRbd,
     /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
     pub migration: Option<Migration>,
-    /// The feature gate CrossNamespaceVolumeDataSource.
+    /// The feature gate `CrossNamespaceVolumeDataSource`.
     pub cross_namespace_sources: bool,
     /// `--prevent-volume-mode-conversion`.
     pub prevent_volume_mode_conversion: bool,
@@ -171,7 +176,7 @@ impl CsiProvisioner {
         }
     }
 
-    /// Checks the order and makes its request.
+    /// Checks the order and makes its request. Nothing is written: a node asks for free space with it.
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         let named = self.source(order).await?;
         let (mut translated, migration) = self.0.settings.order_for_driver(order)?;
@@ -184,19 +189,26 @@ impl CsiProvisioner {
         let prepared = prepared?;
         let credentials =
             self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
-        // Last of all: what is refused or waits holds no source.
-        if let Some(source) = &prepared.source {
-            self.guard(&order.claim, source, order.source.as_ref()).await?;
-        }
-        order.source = prepared.source.clone().map(PinnedSource::Asked);
         Ok(Request { prepared, credentials, migration })
+    }
+
+    /// Guards the request's source, last of all: what is refused or waits holds none.
+    async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotAsked> {
+        if let Some(source) = &request.prepared.source {
+            self.guard(order, source).await?;
+        }
+        order.source.clone_from(&request.prepared.source);
+        Ok(request)
     }
 
     /// Asks for the volume and judges the answer.
     async fn ask(&self, order: &Order, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
-            Err(error) => return errors::create_outcome(&error, self.may_reschedule(order)),
+            Err(error) => {
+                let outcome = errors::create_outcome(&error, self.may_reschedule(order));
+                return outcome.awaiting(&request.prepared.read);
+            }
         };
         let Request { prepared, credentials, migration } = request;
         match self.persistent_volume(order, &prepared, migration, &volume) {
@@ -256,23 +268,16 @@ impl CsiProvisioner {
 
     /// Guards the source of a call that is about to begin. One that is open is followed also where
     /// its source is gone by now: the driver may have made the volume.
-    async fn guard(
-        &self,
-        claim: &Claim,
-        source: &Source,
-        open: Option<&PinnedSource>,
-    ) -> Result<(), Failure> {
-        let named = named_source(source);
-        let guarded = match open {
-            // Nothing is put on whatever the record of a claim names that its user has deleted:
-            // that user may have written the record.
-            Some(PinnedSource::Recorded(_)) if claim.is_terminating() => {
-                self.0.protection.hold(claim.uid(), &named, &source.uid).await
-            }
-            _ => self.0.protection.take(claim.uid(), &named, &source.uid).await,
+    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Failure> {
+        let (uid, named) = (order.claim.uid(), named_source(source.source()));
+        let source_uid = &source.source().uid;
+        let guarded = match source {
+            // Nothing is put on whatever the claim's user may have written into the record.
+            PinnedSource::Unclaimed(_) => self.0.protection.hold(uid, &named, source_uid).await,
+            _ => self.0.protection.take(uid, &named, source_uid).await,
         };
         match guarded {
-            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if open.is_some() => Ok(()),
+            Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if order.source.is_some() => Ok(()),
             guarded => guarded.map_err(Failure::new),
         }
     }
@@ -351,7 +356,7 @@ impl Provisioner for CsiProvisioner {
     }
 
     fn node(&self) -> Option<&str> {
-        self.0.node.as_ref().map(|node| node.node())
+        self.0.node.as_ref().map(NodeDeployment::node)
     }
 
     async fn turn(&self, order: &Order) -> Turn {
@@ -368,7 +373,10 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn prepare(&self, order: &mut Order) -> Result<Request, NotAsked> {
-        let prepared = self.check(order).await;
+        let prepared = match self.check(order).await {
+            Ok(request) => self.guarded(order, request).await,
+            refused => refused,
+        };
         // As in the original: not after what another attempt may find otherwise.
         if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
             self.0.refresher.failed(order.class.name());
@@ -418,7 +426,10 @@ impl Provisioner for CsiProvisioner {
             let class = self.0.classes.get(class_of_volume(volume));
             self.0.settings.class_for_deletion(volume, class)
         };
-        let secret = deletion::secret(&self.0.client, volume, class).await.map_err(failed)?;
+        let settings = &self.0.settings;
+        let secret = deletion::secret(&self.0.client, volume, class, settings.ceph_rbd)
+            .await
+            .map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;

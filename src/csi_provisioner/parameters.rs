@@ -35,14 +35,18 @@ pub(super) fn fs_type(
     Ok(if first.is_empty() { default } else { first }.to_owned())
 }
 
-/// The parameters for the driver: the class's without the reserved ones.
+/// The parameters for the driver: the class's without the reserved ones. `also` knows further ones
+/// that mean something.
 ///
 /// # Errors
 /// The original's text for a reserved key that means nothing.
 pub(super) fn for_driver(
     parameters: &BTreeMap<String, String>,
+    also: impl Fn(&str) -> bool,
 ) -> Result<BTreeMap<String, String>, Failure> {
-    let unknown = parameters.keys().find(|key| key.starts_with(RESERVED_PREFIX) && !is_known(key));
+    let is_unknown =
+        |key: &&String| key.starts_with(RESERVED_PREFIX) && !is_known(key) && !also(key);
+    let unknown = parameters.keys().find(is_unknown);
     if let Some(key) = unknown {
         return Err(Failure::new(format!(
             "failed to strip CSI Parameters of prefixed keys: found unknown parameter key \"{key}\" with reserved namespace {RESERVED_PREFIX}"
@@ -77,6 +81,20 @@ pub(super) fn metadata(claim: &Claim, volume_name: &str) -> [(String, String); 3
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn for_driver(
+        parameters: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, Failure> {
+        super::for_driver(parameters, |_| false)
+    }
+
+    #[test]
+    fn further_keys_are_taken_out_as_well() {
+        let given = class(&[("csi.storage.k8s.io/more", "x"), ("own", "y")]);
+        assert!(for_driver(&given).is_err());
+        let more = |key: &str| key == "csi.storage.k8s.io/more";
+        assert_eq!(super::for_driver(&given, more), Ok(class(&[("own", "y")])));
+    }
 
     fn class(parameters: &[(&str, &str)]) -> BTreeMap<String, String> {
         parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

@@ -113,7 +113,7 @@ fn is_read_only(settings: &Settings, request: &CreateVolumeRequest) -> bool {
 
 fn annotations(secrets: &SecretReferences) -> BTreeMap<String, String> {
     let (name, namespace) = secrets
-        .provisioner
+        .deletion
         .as_ref()
         .map(|secret| (&*secret.name, &*secret.namespace))
         .unwrap_or_default();

@@ -6,8 +6,9 @@
 
 use crate::{
     controller::{
+        awaited::Awaited,
         provisioner::{Failure, NotAsked, Order},
-        source::{Source, SourceKind},
+        source::{PinnedSource, SourceKind},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
@@ -38,14 +39,17 @@ pub(super) struct Prepared {
     /// For mounted volumes, the file system type; empty lets the driver choose.
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
+    /// What was read for it, beside claim and class: where the driver refuses, a change may help.
+    pub(super) read: Vec<Awaited>,
     /// What the volume is made from, where it is not made empty.
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<PinnedSource>,
 }
 
 /// The secrets that a class names, resolved for one claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SecretReferences {
-    pub(super) provisioner: Option<SecretReference>,
+    /// For DeleteVolume.
+    pub(super) deletion: Option<SecretReference>,
     pub(super) controller_publish: Option<SecretReference>,
     pub(super) node_stage: Option<SecretReference>,
     pub(super) node_publish: Option<SecretReference>,
@@ -65,7 +69,7 @@ pub(super) async fn prepare(
     let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
     if let Some(named) = named {
         let source = data_source::resolve(client, settings, order, &prepared.size, named).await?;
-        prepared.request.volume_content_source = Some(data_source::content_source(&source));
+        prepared.request.volume_content_source = Some(data_source::content_source(source.source()));
         prepared.source = Some(source);
     }
     if let Some(topology) = topology {
@@ -79,15 +83,20 @@ pub(super) async fn prepare(
     }
     let volume_name = prepared.request.name.clone();
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
-    (prepared.secrets, prepared.secret) = resolve_secrets(client, order, &context).await?;
-    let own = parameters::for_driver(&order.class.parameters)?;
-    prepared.request.parameters = own;
+    (prepared.secrets, prepared.secret) =
+        resolve_secrets(client, settings, order, &context).await?;
+    prepared.read.extend(prepared.secret.source().cloned());
+    let given = &order.class.parameters;
+    prepared.request.parameters =
+        parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))?;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
     if let Some(attributes) = settings.attributes_class(&order.claim) {
-        prepared.request.mutable_parameters =
-            mutable_parameters(client, settings, attributes).await?;
+        let class = attributes_class(client, settings, attributes).await?;
+        let awaited = Awaited::object::<VolumeAttributesClass>(None, attributes);
+        prepared.read.push(awaited.as_seen(&class.metadata));
+        prepared.request.mutable_parameters = class.parameters;
     }
     Ok(prepared)
 }
@@ -106,6 +115,7 @@ pub(super) fn draft(
     let name = order.volume_name.clone()?;
     let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)?;
     let size = size(claim)?;
+    settings.ceph_rbd.check_size(&class.parameters, &fs_type, &size)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
     let request = CreateVolumeRequest {
         name,
@@ -124,6 +134,7 @@ pub(super) fn draft(
         secret: SecretValues::default(),
         fs_type,
         secrets: SecretReferences::default(),
+        read: Vec::new(),
         source: None,
     })
 }
@@ -144,14 +155,15 @@ fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
 /// are looked at, as in the original.
 async fn resolve_secrets(
     client: &Client,
+    settings: &Settings,
     order: &Order,
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
     let reference = |kind| secrets::reference(kind, &order.class.parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
-    let secret = secrets::read(client, provisioner.as_ref()).await.map_err(Failure::new)?;
+    let secret = secrets::read(client, provisioner.as_ref()).await?;
     let references = SecretReferences {
-        provisioner,
+        deletion: settings.ceph_rbd.deletion_secret(&order.class.parameters, context)?,
         controller_publish: reference(SecretKind::ControllerPublish)?,
         node_stage: reference(SecretKind::NodeStage)?,
         node_publish: reference(SecretKind::NodePublish)?,
@@ -162,24 +174,30 @@ async fn resolve_secrets(
     Ok((references, secret))
 }
 
-/// The parameters of the claim's VolumeAttributesClass, read anew for every attempt.
-async fn mutable_parameters(
+/// The claim's VolumeAttributesClass, read anew for every attempt.
+async fn attributes_class(
     client: &Client,
     settings: &Settings,
     name: &str,
-) -> Result<std::collections::BTreeMap<String, String>, NotAsked> {
-    let no_change = |error: ApiError| NotAsked::Failed(Failure::new(error));
-    let object = Name::cluster(name).map_err(|error| no_change(error.into()))?;
-    let class: VolumeAttributesClass = client.get(object).await.map_err(no_change)?;
-    if class.driver_name != settings.driver_name {
-        return Err(NotAsked::Failed(Failure::new(format!(
-            "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
-            class.name(),
-            class.driver_name,
-            settings.driver_name
-        ))));
+) -> Result<VolumeAttributesClass, Failure> {
+    let awaited = Awaited::object::<VolumeAttributesClass>(None, name);
+    let unread = |error: ApiError| {
+        let missing = error.is_not_found();
+        let awaited = awaited.clone();
+        Failure::new(error).awaiting([if missing { awaited.missing() } else { awaited }])
+    };
+    let object = Name::cluster(name).map_err(|error| unread(error.into()))?;
+    let class: VolumeAttributesClass = client.get(object).await.map_err(unread)?;
+    if class.driver_name == settings.driver_name {
+        return Ok(class);
     }
-    Ok(class.parameters)
+    let foreign = Failure::new(format!(
+        "VAC {} referenced in PVC is for driver {} which does not match driver name {}",
+        class.name(),
+        class.driver_name,
+        settings.driver_name
+    ));
+    Err(foreign.awaiting([awaited.as_seen(&class.metadata)]))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::{
     names::{is_dns_label, is_dns_subdomain},
 };
 use crate::{
-    controller::{leftover::Credentials, provisioner::Failure},
+    controller::{awaited::Awaited, leftover::Credentials, provisioner::Failure},
     go_text::{quote, quote_list},
     kube_api::{
         ApiError, Client, Name,
@@ -101,8 +101,8 @@ pub(super) fn reference(
     Ok(Some(SecretReference { namespace, name }))
 }
 
-/// Whether a class names a secret that this program reads for the driver.
-pub fn names_credentials(parameters: &BTreeMap<String, String>) -> bool {
+/// Whether a class of the driver's names a secret that this program reads for it.
+pub(super) fn names_credentials(parameters: &BTreeMap<String, String>) -> bool {
     let kinds = [SecretKind::Default, SecretKind::Provisioner].map(SecretKind::keys);
     let keys = kinds.iter().flat_map(|keys| [Some(keys.name), keys.deprecated.map(|old| old.0)]);
     keys.flatten().any(|key| parameters.contains_key(key))
@@ -171,7 +171,11 @@ fn resolved(
 
 /// A Secret's values as they were read; none where no Secret is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SecretValues(BTreeMap<String, SecretValue>);
+pub(super) struct SecretValues {
+    values: BTreeMap<String, SecretValue>,
+    /// The Secret as it was then.
+    source: Option<Awaited>,
+}
 
 /// A value that is no UTF-8: CSI carries nothing else. The original finds out when it puts the
 /// request together, after all checks of its own.
@@ -185,7 +189,12 @@ impl SecretValues {
             let text = String::from_utf8(value.expose().to_vec()).map_err(|_| NotText)?;
             Ok((key.clone(), text))
         };
-        self.0.iter().map(value).collect::<Result<_, _>>().map(Credentials::new)
+        self.values.iter().map(value).collect::<Result<_, _>>().map(Credentials::new)
+    }
+
+    /// The Secret as it was read: where the driver refuses, another version may do.
+    pub(super) fn source(&self) -> Option<&Awaited> {
+        self.source.as_ref()
     }
 }
 
@@ -200,13 +209,22 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Whether the API server had no say, or not its last: asking again may help. Where there is
-    /// no such Secret, or no right to read it, only a person can help.
-    pub(super) fn is_passing(&self) -> bool {
-        !(self.source.is_not_found()
-            || self.source.is_forbidden()
-            || matches!(self.source, ApiError::BadName(_)))
+    /// Whether there is no such Secret, as opposed to one that cannot be read now.
+    pub(super) fn is_missing(&self) -> bool {
+        self.source.is_not_found() || matches!(self.source, ApiError::BadName(_))
     }
+}
+
+impl From<Unreadable> for Failure {
+    fn from(unreadable: Unreadable) -> Self {
+        let secret = awaited(&unreadable.reference);
+        let secret = if unreadable.is_missing() { secret.missing() } else { secret };
+        Self::new(unreadable).awaiting([secret])
+    }
+}
+
+fn awaited(reference: &SecretReference) -> Awaited {
+    Awaited::object::<Secret>(Some(&reference.namespace), &reference.name)
 }
 
 /// Reads a Secret; no reference, no values.
@@ -219,7 +237,8 @@ pub(super) async fn read(
     let name = Name::namespaced(&reference.namespace, &reference.name)
         .map_err(|error| unreadable(error.into()))?;
     let secret: Secret = client.get(name).await.map_err(unreadable)?;
-    Ok(SecretValues(secret.data))
+    let source = Some(awaited(reference).as_seen(&secret.metadata));
+    Ok(SecretValues { values: secret.data, source })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{Settings, VolumeNaming};
+use super::{CephRbd, Settings, VolumeNaming};
 use crate::{
     controller::{
         provisioner::{NotAsked, Order},
@@ -36,6 +36,7 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
         extra_create_metadata: false,
         controller_publish_readonly: false,
         volume_attributes_classes: true,
+        ceph_rbd: CephRbd::default(),
         migration: None,
         cross_namespace_sources: false,
         prevent_volume_mode_conversion: true,

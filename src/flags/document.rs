@@ -75,7 +75,10 @@ fn gates() -> String {
         let _ = writeln!(text, "| `{name}` | {stage} | {default} |");
     }
     text.push_str(
-        "\n`VolumeAttributesClass` is switched off where the API server does not have the kind, unless it is set. \
+        "\n`CephRBDExtensions` is not in the original ([ceph-rbd.md](ceph-rbd.md)). \
+         `VolumeAttributesClass` is switched off where the API server does not have the kind, unless it is set. \
+         `CSIMigrationRBD` lets ceph's driver serve classes and volumes of the in-tree plugin `kubernetes.io/rbd`, \
+         as Kubernetes 1.23 to 1.30 had it do; the original no longer knows the gate. \
          `AllAlpha` and `AllBeta` set what is not set by name. Gates of Kubernetes 1.36's server library are \
          accepted, as the original accepts them, and mean nothing here. Retired ones are accepted with a warning, \
          whatever their value:\n\n| gate | what became of it |\n|---|---|\n",

@@ -11,12 +11,15 @@ use super::go::{Refused, Voice, boolean};
 
 /// The gates this program looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools)] // each is a gate of its own
 pub struct Gates {
     /// Topology is used where the driver has it.
     pub topology: bool,
     /// Parameters of `VolumeAttributesClass` objects are passed on. `None`: not set by the user, so it is
     /// on where the API server has the kind.
     pub volume_attributes_class: Option<bool>,
+    /// Classes of ceph-csi's RBD driver get what a fork of the original gave them.
+    pub ceph_rbd_extensions: bool,
     /// Claims may name data sources in other namespaces.
     pub cross_namespace_volume_data_source: bool,
     /// The original's switch for a graceful end, which this program has anyway.
@@ -55,8 +58,9 @@ const fn locked(name: &'static str, stage: Stage, default: bool) -> Gate {
 }
 
 /// Gates that mean something here.
-const OWN: [Gate; 5] = [
+const OWN: [Gate; 6] = [
     gate("CSIMigrationRBD", Deprecated, false),
+    gate("CephRBDExtensions", Alpha, false),
     gate("CrossNamespaceVolumeDataSource", Alpha, false),
     gate("ReleaseLeaderElectionOnExit", Alpha, false),
     gate("Topology", Ga, true),
@@ -171,6 +175,7 @@ impl Gates {
         Self {
             topology: map.get("Topology").copied().unwrap_or(true),
             volume_attributes_class: map.get("VolumeAttributesClass").copied(),
+            ceph_rbd_extensions: alpha("CephRBDExtensions"),
             cross_namespace_volume_data_source: alpha("CrossNamespaceVolumeDataSource"),
             release_leader_election_on_exit: alpha("ReleaseLeaderElectionOnExit"),
             csi_migration_rbd: map.get("CSIMigrationRBD").copied().unwrap_or(false),
@@ -248,6 +253,7 @@ mod tests {
         let defaults = Gates {
             topology: true,
             volume_attributes_class: None,
+            ceph_rbd_extensions: false,
             cross_namespace_volume_data_source: false,
             release_leader_election_on_exit: false,
             csi_migration_rbd: false,

@@ -20,11 +20,14 @@ mod discovery;
 mod error;
 pub mod events;
 pub mod finalizers;
+mod follow;
 mod kind;
 mod lanes;
 mod layers;
 mod list;
 mod name;
+#[cfg(test)]
+mod odd_names;
 mod proxy;
 pub mod quantity;
 mod raw;

@@ -37,6 +37,8 @@ impl Scope {
     /// Only the object called `name`.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
+        // As apimachinery's `fields.EscapeValue`: what separates terms would else begin another.
+        let name = name.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
         Self { fields: Some(format!("metadata.name={name}")), ..self }
     }
 
@@ -45,5 +47,20 @@ impl Scope {
         let labels = self.labels.iter().map(|text| ("&labelSelector=", text));
         let fields = self.fields.iter().map(|text| ("&fieldSelector=", text));
         labels.chain(fields).flat_map(|(name, text)| [name.to_owned(), query(text)]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_makes_one_term_of_the_selector() {
+        let query = |name| Scope::all().named(name).query();
+        assert_eq!(query("snap-1.a"), "&fieldSelector=metadata.name%3Dsnap-1.a");
+        assert_eq!(
+            query(r"a,metadata.name!=b\"),
+            r"&fieldSelector=metadata.name%3Da%5C%2Cmetadata.name%21%5C%3Db%5C%5C"
+        );
     }
 }

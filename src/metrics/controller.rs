@@ -1,6 +1,6 @@
 //! Claims and volumes.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use prometheus::{Error, Gauge, HistogramVec, IntCounterVec, IntGaugeVec};
 
@@ -25,6 +25,7 @@ pub struct ControllerMetrics {
     wait_seconds: HistogramVec,
     claims: IntGaugeVec,
     oldest_claim: Gauge,
+    awaited: IntGaugeVec,
     audit_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
     panics: IntCounterVec,
@@ -104,6 +105,11 @@ impl ControllerMetrics {
                 families.register("gauge", &gauge)?;
                 gauge
             },
+            awaited: families.int_gauge(
+                "provisioner_awaited_objects",
+                "Objects that claims or volumes wait for beside the driver (secrets, classes and so on), by resource.",
+                &["resource"],
+            )?,
             audit_found: families.counter(
                 "provisioner_audit_found_total",
                 "Keys for which the regular audit, not an event, started work that was due, by queue. Anything but zero is a lost wake-up.",
@@ -173,6 +179,15 @@ impl ControllerMetrics {
     /// A volume may exist that no PersistentVolume names (safety rule 14).
     pub fn suspected_leak(&self, reason: &str) {
         self.suspected_leaks.with_label_values(&[reason]).inc();
+    }
+
+    /// Sets how many objects of each resource are waited for now.
+    pub fn awaited(&self, objects: &BTreeMap<String, usize>) {
+        self.awaited.reset();
+        for (resource, count) in objects {
+            let count = i64::try_from(*count).unwrap_or(i64::MAX);
+            self.awaited.with_label_values(&[resource]).set(count);
+        }
     }
 
     /// A piece of work panicked.

@@ -46,12 +46,12 @@ impl CsiMetrics {
     }
 
     /// The same, for a driver that in-tree volumes can be migrated to: from now on calls are
-    /// served with the label `migrated`, and those counted without it, as in the original, are
-    /// not.
+    /// served with the label `migrated`, `false` at first, and those counted without it, as in the
+    /// original, are not.
     #[must_use]
-    pub fn with_migration(&self, migrated: bool) -> Self {
+    pub fn with_migration(&self) -> Self {
         self.operations.migration.store(true, Ordering::Relaxed);
-        Self { migrated: Some(migrated), ..self.clone() }
+        Self { migrated: Some(false), ..self.clone() }
     }
 
     /// The same for calls that are for in-tree volumes, or not, where that is counted.

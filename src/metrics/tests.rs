@@ -77,9 +77,11 @@ fn the_work_queues_buckets_are_spelled_as_the_originals() {
 fn with_migration_only_calls_that_say_whether_are_served() {
     let metrics = metrics();
     metrics.csi.observe("d", "m", "OK", Duration::ZERO);
-    let migrating = metrics.csi.with_migration(false);
+    // Of a driver that took over nothing, no call is of that kind.
+    metrics.csi.migrated(true).observe("d", "m", "OK", Duration::ZERO);
+    let migrating = metrics.csi.with_migration();
     migrating.observe("d", "m", "OK", Duration::ZERO);
-    migrating.with_migration(true).observe("d", "m", "Internal", Duration::ZERO);
+    migrating.migrated(true).observe("d", "m", "Internal", Duration::ZERO);
     let text = metrics.text();
     let counts = text.lines().filter(|line| line.contains("_count"));
     assert_eq!(

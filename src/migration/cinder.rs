@@ -1,4 +1,4 @@
-//! OpenStack Cinder.
+//! Cinder, of `OpenStack`.
 
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, CinderPersistentVolumeSource, PersistentVolume,

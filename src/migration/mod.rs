@@ -7,6 +7,9 @@
 //! an error. Leaves when to translate to `csi_provisioner`, and whose a claim or a volume is to
 //! `controller::ownership`.
 
+// What one plugin's function may refuse, another's never has to.
+#![allow(clippy::unnecessary_wraps)]
+
 mod aws_ebs;
 mod azure_disk;
 mod azure_file;
@@ -76,7 +79,7 @@ pub struct Migration(&'static Plugin);
 
 impl Migration {
     /// The translation for the CSI driver of this name, where it took over from a plugin. `rbd`:
-    /// whether that counts for ceph's retired plugin, too (the feature gate CSIMigrationRBD).
+    /// whether that counts for ceph's retired plugin, too (the feature gate `CSIMigrationRBD`).
     pub fn of_driver(driver: &str, rbd: bool) -> Option<Self> {
         let retired = rbd.then_some(&rbd::PLUGIN);
         PLUGINS.into_iter().chain(retired).find(|plugin| plugin.driver == driver).map(Self)
@@ -115,7 +118,7 @@ impl Migration {
     pub fn to_csi(self, volume: &Volume) -> Result<CsiVolume, Untranslatable> {
         let part = volume.spec.in_tree.as_deref();
         let translated = part.and_then(|part| (self.0.to_csi)(volume, part));
-        translated.unwrap_or_else(|| Err(Untranslatable::OtherPlugin(self.0.in_tree)))
+        translated.unwrap_or(Err(Untranslatable::OtherPlugin(self.0.in_tree)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ceph's RBD, whose plugin Kubernetes 1.31 dropped together with its translation.
 
-use std::{collections::BTreeMap, mem::take};
+use std::{collections::BTreeMap, fmt::Write as _, mem::take};
 
 use k8s_openapi::api::core::v1::{
     CSIPersistentVolumeSource, PersistentVolume, RBDPersistentVolumeSource,
@@ -139,13 +139,12 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
         .map(|(key, value)| (key.to_owned(), value)),
     );
     let known = volume.annotation(VOLUME_HANDLE).filter(|handle| !handle.is_empty());
-    let (volume_handle, cluster) = match known {
-        Some(handle) => (handle.to_owned(), annotation(CLUSTER_ID)),
-        None => {
-            let cluster = cluster_id(&rbd.monitors.join(","));
-            attributes.insert("staticVolume".to_owned(), TRUE.to_owned());
-            (migrated_handle(&cluster, &rbd.image, &pool), cluster)
-        }
+    let (volume_handle, cluster) = if let Some(handle) = known {
+        (handle.to_owned(), annotation(CLUSTER_ID))
+    } else {
+        let cluster = cluster_id(&rbd.monitors.join(","));
+        attributes.insert("staticVolume".to_owned(), TRUE.to_owned());
+        (migrated_handle(&cluster, &rbd.image, &pool), cluster)
     };
     attributes.insert(CLUSTER_ID.to_owned(), cluster);
     Some(Ok(CsiVolume {
@@ -166,8 +165,12 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
 /// and the pool in hexadecimal digits.
 fn migrated_handle(cluster: &str, image: &str, pool: &str) -> String {
     let image = image.strip_prefix(IMAGE_PREFIX).unwrap_or(image);
-    let pool: String = pool.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("mig_mons-{cluster}_image-{image}_{pool}")
+    let mut handle = format!("mig_mons-{cluster}_image-{image}_");
+    for byte in pool.bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(handle, "{byte:02x}");
+    }
+    handle
 }
 
 #[cfg(test)]

@@ -36,8 +36,11 @@ pub(super) fn allowed(key: &str, values: &[&str]) -> Value {
     json!([{"matchLabelExpressions": [{"key": key, "values": values}]}])
 }
 
-/// A required node affinity of these terms, each a list of keys with their values.
-pub(super) fn affinity(terms: &[&[(&str, &[&str])]]) -> Value {
+/// A term of a node affinity: keys with their values.
+pub(super) type Term<'a> = &'a [(&'a str, &'a [&'a str])];
+
+/// A required node affinity of these terms.
+pub(super) fn affinity(terms: &[Term<'_>]) -> Value {
     let terms = terms.iter().map(|term| {
         let expressions = term
             .iter()

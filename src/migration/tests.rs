@@ -202,13 +202,14 @@ proptest! {
     ) {
         let csi = json!({"driver": answer.plugin.driver, "volumeHandle": answer.handle, "fsType": fs_type,
                          "readOnly": read_only, "volumeAttributes": answer.attributes});
-        let made = json!({"metadata": {"name": "pv"}, "spec": {"csi": csi, "nodeAffinity": answer.affinity()}});
+        let affinity = answer.affinity();
+        let made = json!({"metadata": {"name": "pv"}, "spec": {"csi": csi, "nodeAffinity": affinity}});
         let made: PersistentVolume = serde_json::from_value(made).unwrap();
         let in_tree = Migration(answer.plugin).to_in_tree(made).unwrap();
         // As the API server stores it and a watch shows it.
         let seen: Volume = serde_json::from_value(serde_json::to_value(in_tree).unwrap()).unwrap();
         let CsiVolume { source, node_affinity } = Migration(answer.plugin).to_csi(&seen).unwrap();
-        prop_assert_eq!(source.volume_handle, answer.back.clone());
+        prop_assert_eq!(source.volume_handle, answer.back);
         if answer.keeps_fs_type {
             prop_assert_eq!(source.fs_type.unwrap_or_default(), fs_type.unwrap_or_default());
         }
@@ -219,7 +220,7 @@ proptest! {
         if let Some(partition) = answer.attributes.get("partition") {
             prop_assert_eq!(&attributes["partition"], partition);
         }
-        prop_assert_eq!(without_regions(node_affinity), answer.affinity());
+        prop_assert_eq!(without_regions(node_affinity), affinity);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! VMware vSphere's virtual disks.
+//! Virtual disks of `VMware`'s `vSphere`.
 
 use std::{collections::BTreeMap, mem::take};
 

@@ -20,6 +20,10 @@ pub enum Feature {
     Secrets,
     /// Drivers that modify volumes (`MODIFY_VOLUME`), where the feature gate is on.
     VolumeAttributesClass,
+    /// Drivers that restore snapshots (`CREATE_DELETE_SNAPSHOT`), in clusters that have these.
+    Snapshots,
+    /// The feature gate `CrossNamespaceVolumeDataSource`.
+    CrossNamespaceSources,
     /// `--enable-capacity`.
     Capacity,
     /// `--enable-capacity` with an owner: this pod or what controls it.
@@ -33,7 +37,11 @@ impl Feature {
     pub fn is_optional(self) -> bool {
         matches!(
             self,
-            Self::Secrets | Self::Capacity | Self::CapacityOwner | Self::CapacityOwnersOwner
+            Self::Secrets
+                | Self::CrossNamespaceSources
+                | Self::Capacity
+                | Self::CapacityOwner
+                | Self::CapacityOwnersOwner
         )
     }
 }
@@ -62,6 +70,8 @@ pub struct Need {
     pub resource: &'static str,
     /// The verb.
     pub verb: &'static str,
+    /// Another verb that does as well.
+    pub or: Option<&'static str>,
     /// What goes wrong without, or what it does.
     pub why: &'static str,
 }
@@ -70,6 +80,16 @@ impl Need {
     /// The right.
     pub fn right(&self) -> Right<'static> {
         Right { verb: self.verb, group: self.group, resource: self.resource }
+    }
+
+    /// The rights of which one is enough.
+    pub fn rights(&self) -> impl Iterator<Item = Right<'static>> {
+        let other = self.or.map(|verb| Right { verb, ..self.right() });
+        [self.right()].into_iter().chain(other)
+    }
+
+    const fn or(self, verb: &'static str) -> Self {
+        Self { or: Some(verb), ..self }
     }
 }
 
@@ -85,15 +105,17 @@ const fn need(
         Capacity | CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
         _ => Place::Everywhere,
     };
-    Need { feature, place, group, resource, verb, why }
+    Need { feature, place, group, resource, verb, or: None, why }
 }
 
 use Feature::{
-    Attachments, Capacity, CapacityOwner, CapacityOwnersOwner, LeaderElection, Provisioning,
-    Secrets, Topology, VolumeAttributesClass,
+    Attachments, Capacity, CapacityOwner, CapacityOwnersOwner, CrossNamespaceSources,
+    LeaderElection, Provisioning, Secrets, Snapshots, Topology, VolumeAttributesClass,
 };
 
 const STORAGE: &str = "storage.k8s.io";
+const SNAPSHOT: &str = "snapshot.storage.k8s.io";
+const GATEWAY: &str = "gateway.networking.k8s.io";
 const COORDINATION: &str = "coordination.k8s.io";
 
 /// All needs.
@@ -126,11 +148,16 @@ pub const NEEDS: &[Need] = &[
     need(LeaderElection, COORDINATION, "leases", "update", "the leader renews the Lease"),
     need(Secrets, "", "secrets", "get", "reads the secrets that classes name for the driver"),
     need(VolumeAttributesClass, STORAGE, "volumeattributesclasses", "get", "reads the parameters that claims ask for by a VolumeAttributesClass"),
+    need(Snapshots, SNAPSHOT, "volumesnapshots", "get", "reads the snapshots that claims are to be made from"),
+    need(Snapshots, SNAPSHOT, "volumesnapshots", "list", "finds the finalizers that a crash left on snapshots"),
+    need(Snapshots, SNAPSHOT, "volumesnapshots", "patch", "keeps a snapshot while volumes are made from it").or("update"),
+    need(Snapshots, SNAPSHOT, "volumesnapshotcontents", "get", "finds the driver's handle of a snapshot"),
+    need(CrossNamespaceSources, GATEWAY, "referencegrants", "list", "may a claim use a source of another namespace?"),
     need(Capacity, STORAGE, "csistoragecapacities", "list", "what is published already? On servers without streamed lists"),
     need(Capacity, STORAGE, "csistoragecapacities", "watch", "what is published already?"),
     need(Capacity, STORAGE, "csistoragecapacities", "get", "whose is the object that has the name of a new one?"),
     need(Capacity, STORAGE, "csistoragecapacities", "create", "publishes how much room there is"),
-    need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes that there is more room or less; \"update\" will do as well"),
+    need(Capacity, STORAGE, "csistoragecapacities", "patch", "publishes that there is more room or less").or("update"),
     need(Capacity, STORAGE, "csistoragecapacities", "delete", "takes back what is published of classes and nodes that are gone"),
     need(CapacityOwner, "", "pods", "get", "who owns CSIStorageCapacity objects?"),
     need(CapacityOwnersOwner, "apps", "replicasets", "get", "which Deployment owns CSIStorageCapacity objects?"),

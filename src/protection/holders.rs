@@ -182,8 +182,11 @@ impl Holders {
 
     /// The claim needs its source no longer. Names the sources to look at now.
     pub(super) fn closed(&mut self, claim: &str) -> BTreeSet<NamedSource> {
-        let mut touched: BTreeSet<NamedSource> = self.end(claim).into_iter().collect();
-        if let Some(kept) = self.claims.get_mut(claim)
+        let ended = self.end(claim);
+        // What a peer does for a claim that nothing was begun for here, nobody here knows.
+        let is_known = ended.is_some() || !self.peers;
+        let mut touched: BTreeSet<NamedSource> = ended.into_iter().collect();
+        if let Some(kept) = self.claims.get_mut(claim).filter(|_| is_known)
             && !std::mem::replace(&mut kept.closed, true)
         {
             touched.extend(kept.names.clone());

@@ -60,7 +60,7 @@ impl NamedSource {
             let reference = reference.as_ref().filter(|reference| !reference.name.is_empty())?;
             let kind = SourceKind::of(reference)?;
             let elsewhere = reference.namespace.as_deref().filter(|space| !space.is_empty());
-            let namespace = elsewhere.unwrap_or(claim.namespace()).to_owned();
+            let namespace = elsewhere.unwrap_or_else(|| claim.namespace()).to_owned();
             Some(Self { kind, namespace, name: reference.name.clone() })
         };
         named(&claim.spec.data_source).or_else(|| named(&claim.spec.data_source_ref))

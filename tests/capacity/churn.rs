@@ -83,15 +83,12 @@ impl Churn {
     /// A class comes or goes.
     fn class(&mut self) {
         let name = self.pick("c", CLASSES);
-        match self.classes.iter().position(|class| *class == name) {
-            Some(place) => {
-                self.classes.remove(place);
-                self.simulation.api.delete("StorageClass", "", &name).unwrap();
-            }
-            None => {
-                add_class(&self.simulation, &name);
-                self.classes.push(name);
-            }
+        if let Some(place) = self.classes.iter().position(|class| *class == name) {
+            self.classes.remove(place);
+            self.simulation.api.delete("StorageClass", "", &name).unwrap();
+        } else {
+            add_class(&self.simulation, &name);
+            self.classes.push(name);
         }
     }
 

@@ -289,7 +289,7 @@ impl Cluster {
                 self.queue.extend(keys);
             }
             Deed::Class(class, false) => {
-                self.queue.extend(self.book.class_gone(&class.to_string()))
+                self.queue.extend(self.book.class_gone(&class.to_string()));
             }
             Deed::Zones(all) => {
                 let all = all.iter().map(|zone| segment(&zone.to_string())).collect();
@@ -304,10 +304,12 @@ impl Cluster {
             Deed::Delete(name) => self.remove(&format!("stray-{name}")),
             Deed::Gap(unseen) => {
                 self.watching = false;
-                unseen.into_iter().for_each(|deed| self.happen(deed));
+                for deed in unseen {
+                    self.happen(deed);
+                }
                 self.relist();
             }
-            Deed::Work(turns) => (0..turns).for_each(|_| self.work()),
+            Deed::Work(turns) => std::iter::repeat_n((), turns).for_each(|()| self.work()),
         }
     }
 
@@ -361,7 +363,9 @@ proptest! {
         let mut cluster = Cluster {
             server: BTreeMap::new(), book: Book::default(), queue: BTreeSet::new(), watching: true, made: 0,
         };
-        deeds.into_iter().for_each(|deed| cluster.happen(deed));
+        for deed in deeds {
+            cluster.happen(deed);
+        }
         cluster.settle();
         let book = &cluster.book;
         let wanted = book.classes.keys().flat_map(|class| book.of_class(class));

@@ -134,10 +134,10 @@ impl Entry {
     }
 
     /// Whether what the volume is made from is still needed: a call is open or will be made, or
-    /// what it made could still be lost.
+    /// what it made could still be lost. A mark is of an open call, also before that is followed.
     pub(super) fn needs_source(&self) -> bool {
         match self.state {
-            ClaimState::Waiting => self.demand() == Demand::Wanted,
+            ClaimState::Waiting => self.demand() == Demand::Wanted || self.mark.is_some(),
             ClaimState::Suspect | ClaimState::Done => false,
             _ => true,
         }

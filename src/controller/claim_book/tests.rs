@@ -561,6 +561,7 @@ fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
 /// is open.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_need_for_a_source_is_told() {
+    type Steps<'a> = &'a [&'a dyn Fn(&ClaimBook)];
     let saved = |book: &ClaimBook| {
         book.answered("u", &Outcome::Provisioned(Box::default()));
         book.saved("u");
@@ -572,7 +573,7 @@ async fn the_end_of_the_need_for_a_source_is_told() {
     let unknown = |book: &ClaimBook| {
         book.answered("u", &background());
     };
-    let table: [(&[&dyn Fn(&ClaimBook)], bool); 8] = [
+    let table: [(Steps<'_>, bool); 8] = [
         (&[], false),
         (&[&saved], true),
         (&[&unknown], false),
@@ -585,7 +586,9 @@ async fn the_end_of_the_need_for_a_source_is_told() {
     for (number, (steps, expected)) in table.into_iter().enumerate() {
         let (book, closed) = with_closings();
         assert!(book.called("u", &order("u")));
-        steps.iter().for_each(|step| step(&book));
+        for step in steps {
+            step(&book);
+        }
         assert_eq!(closed.lock().contains(&"u".to_owned()), expected, "row {number}");
     }
 }
@@ -608,4 +611,22 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
         end(&book);
         assert_eq!(*closed.lock(), ["u"]);
     }
+}
+
+/// A standby, or a process that begins, knows the call from its mark alone.
+#[test]
+fn a_marked_claim_needs_its_source_from_the_start_until_the_mark_is_taken_off() {
+    let closed: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&closed);
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let book = ClaimBook::new(identity, |_| None, move |uid| told.lock().push(uid.to_owned()));
+    let mut deleted = marked("u", DRIVER);
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    book.observe(Sighting::Listed(deleted.clone()));
+    book.start_working();
+    book.observe(Sighting::Applied(deleted));
+    assert!(closed.lock().is_empty());
+    book.given_up("u");
+    assert_eq!(*closed.lock(), ["u"]);
 }

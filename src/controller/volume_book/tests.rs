@@ -45,14 +45,13 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_volume_out_of_reach_only_the_finalizer_comes_off() {
+async fn of_a_volume_out_of_reach_only_the_finalizer_is_looked_after() {
     let (book, _) = books();
     assert_eq!(book.observe(Sighting::Applied(released("elsewhere"))), Wake::default());
-    assert_eq!(
-        book.observe(Sighting::Applied(volume("elsewhere", "Bound", DRIVER))),
-        Wake::default()
-    );
     assert_eq!(book.len(), (0, 0));
+    let bound = volume("elsewhere", "Bound", DRIVER);
+    assert_eq!(book.observe(Sighting::Applied(bound)), Wake::default(), "nobody hurries");
+    assert_eq!((book.to_adopt(), book.orphans()), (vec![], vec!["elsewhere".to_owned()]));
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
     kept.metadata.finalizers = Some(vec![super::super::finalizers::PROTECTION.to_owned()]);

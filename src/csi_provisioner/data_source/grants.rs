@@ -1,6 +1,6 @@
 //! Sources in other namespaces: whether those let them be used.
 //!
-//! Owns reading the ReferenceGrants of one namespace, for the one claim that needs them, and
+//! Owns reading the `ReferenceGrants` of one namespace, for the one claim that needs them, and
 //! judging them (reference 3.8). Promises that without a grant that says so nothing of another
 //! namespace is used, and that a grant that cannot be read is none. Leaves whether other
 //! namespaces may be named at all to the feature gate.

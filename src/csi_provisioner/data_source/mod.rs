@@ -33,7 +33,7 @@ use crate::{
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 /// A source as a claim names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reference<'a> {
     /// API group without version; empty for the core group.
     group: &'a str,
@@ -75,18 +75,12 @@ pub(super) async fn identify(
     let Some(reference) = reference(claim, settings.cross_namespace_sources)? else {
         return Ok(None);
     };
-    if reference.namespace != claim.namespace() && !is_followed(order) {
+    // A call of a claim that is gone is followed to its end, permitted or not.
+    let unclaimed = matches!(order.source, Some(PinnedSource::Unclaimed(_)));
+    if reference.namespace != claim.namespace() && !unclaimed {
         grants::check(client, claim, &reference).await?;
     }
     copyable(claim, reference).map(Some)
-}
-
-/// Whether the attempt only finds out how the call of a claim on its way out ended. Nobody gets
-/// that volume: a claim that is being deleted cannot be used any more. So neither a lost
-/// permission nor a lost source keeps the call from being followed, and even the word of a record,
-/// which the claim's user may have forged, gives nothing away.
-fn is_followed(order: &Order) -> bool {
-    order.source.is_some() && order.claim.is_terminating()
 }
 
 /// The claim's source as its spec names it.
@@ -146,25 +140,30 @@ pub(super) async fn resolve(
     order: &Order,
     size: &Quantity,
     named: &Copyable,
-) -> Result<Source, Failure> {
+) -> Result<PinnedSource, Failure> {
     let recorded = match &order.source {
-        Some(PinnedSource::Asked(source)) => return Ok(source.clone()),
-        Some(PinnedSource::Recorded(source)) if is_followed(order) => return Ok(source.clone()),
+        Some(known @ (PinnedSource::Asked(_) | PinnedSource::Unclaimed(_))) => {
+            return Ok(known.clone());
+        }
         Some(PinnedSource::Recorded(source)) => Some(source),
         None => None,
     };
     let ask = Ask { settings, order, size, named };
-    let failed = |failure: Failure| told(named, failure);
     let found = match named.kind {
         SourceKind::Snapshot => snapshot::find(client, &ask).await,
         SourceKind::Claim => clone::find(client, &ask).await,
     };
-    let found = found.map_err(failed)?;
+    let found = found.and_then(|found| confirm(recorded, found));
+    found.map(PinnedSource::Asked).map_err(|failure| told(named, failure))
+}
+
+/// The source found, if it is the one that a call was recorded to be for.
+fn confirm(recorded: Option<&Source>, found: Source) -> Result<Source, Failure> {
     match recorded {
         Some(recorded) if (&recorded.uid, &recorded.handle) != (&found.uid, &found.handle) => {
-            Err(failed(Failure::new(
+            Err(Failure::new(
                 "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name: delete the claim, and the call is followed to its end",
-            )))
+            ))
         }
         _ => Ok(found),
     }

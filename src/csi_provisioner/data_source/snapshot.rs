@@ -73,12 +73,10 @@ pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failu
     let snapshot = read_snapshot(client, namespace, name).await.map_err(failed)?;
     let content = bound_content(&snapshot).map_err(failed)?;
     let usable = find_content(client, ask, &snapshot, content).await;
-    let handle = usable.map_err(|unusable| match unusable.blames_content() {
-        false => failed(unusable),
-        true => {
-            let content = Awaited::object::<VolumeSnapshotContent>(None, content);
-            Failure::new(&unusable).awaiting([awaited.clone(), content])
-        }
+    let handle = usable.map_err(|unusable| {
+        let content = unusable.blames_content().then_some(content);
+        let content = content.map(|name| Awaited::object::<VolumeSnapshotContent>(None, name));
+        Failure::new(&unusable).awaiting([awaited.clone()].into_iter().chain(content))
     })?;
     Ok(Source {
         kind: SourceKind::Snapshot,

@@ -57,7 +57,8 @@ pub(super) async fn find_for(
     };
     let requested = order.claim.spec.resources.requests.get("storage");
     let size = Quantity::parse(requested.map_or("0", String::as_str)).unwrap();
-    resolve(&client, settings, order, &size, &named).await
+    let pinned = resolve(&client, settings, order, &size, &named).await?;
+    Ok(pinned.source().clone())
 }
 
 /// The names of the kinds whose change is waited for.

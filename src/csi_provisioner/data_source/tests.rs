@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::{
@@ -100,15 +98,9 @@ fn the_driver_is_told_the_handle_as_what_it_is_of() {
 }
 
 /// An order for a claim that names a snapshot of another namespace, and whose call is open.
-fn open(pinned: PinnedSource, deleted: bool) -> Order {
+fn open(pinned: PinnedSource) -> Order {
     let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
-    let order = order(&spec, &json!({}));
-    let mut claim = (*order.claim).clone();
-    if deleted {
-        claim.metadata.deletion_timestamp =
-            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    }
-    Order { claim: Arc::new(claim), source: Some(pinned), ..order }
+    Order { source: Some(pinned), ..order(&spec, &json!({})) }
 }
 
 /// A cluster with a grant where `granted`, and with the snapshot, of this UID, where there is one.
@@ -139,32 +131,29 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
 
 #[tokio::test]
 async fn an_open_call_is_repeated_with_the_source_it_was_asked_with_as_far_as_that_is_safe() {
-    let pins = || (PinnedSource::Asked(source()), PinnedSource::Recorded(source()));
-    let ((asked, recorded), (live, deleted)) = (pins(), (false, true));
+    use PinnedSource::{Asked, Recorded, Unclaimed};
     let replaced = "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name";
-    for (pinned, deleted, granted, uid, refused) in [
+    for (pinned, granted, uid, refused) in [
         // What this process asked with needs no object any more, but permission, while the claim lives.
-        (&asked, live, true, None, None),
-        (&asked, live, true, Some("later"), None),
-        (&asked, live, false, Some("snap-uid"), Some("isn't allowed")),
-        (&asked, deleted, false, None, None),
-        // What a record says is believed where the object says the same, and where nobody gets the volume.
-        (&recorded, live, true, Some("snap-uid"), None),
-        (&recorded, live, true, Some("later"), Some(replaced)),
-        (&recorded, live, true, None, Some("error getting snapshot snap from api server")),
-        (&recorded, live, false, Some("snap-uid"), Some("isn't allowed")),
-        (&recorded, deleted, false, None, None),
-        (&recorded, deleted, false, Some("later"), None),
+        (Asked(source()), true, None, None),
+        (Asked(source()), true, Some("later"), None),
+        (Asked(source()), false, Some("snap-uid"), Some("isn't allowed")),
+        // What a record says is believed where the object says the same.
+        (Recorded(source()), true, Some("snap-uid"), None),
+        (Recorded(source()), true, Some("later"), Some(replaced)),
+        (Recorded(source()), true, None, Some("error getting snapshot snap from api server")),
+        (Recorded(source()), false, Some("snap-uid"), Some("isn't allowed")),
+        // Nobody gets the volume.
+        (Unclaimed(source()), false, None, None),
+        (Unclaimed(source()), false, Some("later"), None),
     ] {
         let server = cluster(around(granted, uid));
-        let found = find_for(&server, &gated(), &open(pinned.clone(), deleted)).await;
+        let found = find_for(&server, &gated(), &open(pinned.clone())).await;
         match refused {
-            None => {
-                assert_eq!(found.unwrap().handle, "snap-handle", "{pinned:?} {deleted} {uid:?}")
-            }
+            None => assert_eq!(found.unwrap().handle, "snap-handle", "{pinned:?} {uid:?}"),
             Some(words) => {
                 let told = found.unwrap_err().to_string();
-                assert!(told.contains(words), "{pinned:?} {deleted} {uid:?}: {told}");
+                assert!(told.contains(words), "{pinned:?} {uid:?}: {told}");
             }
         }
     }
@@ -172,7 +161,7 @@ async fn an_open_call_is_repeated_with_the_source_it_was_asked_with_as_far_as_th
 
 #[tokio::test]
 async fn a_handle_that_a_record_makes_up_is_not_used_for_a_claim_that_lives() {
-    let forged = PinnedSource::Recorded(Source { handle: "somebody-elses".into(), ..source() });
+    let forged = Source { handle: "somebody-elses".into(), ..source() };
     let server = cluster(around(true, Some("snap-uid")));
-    assert!(find_for(&server, &gated(), &open(forged, false)).await.is_err());
+    assert!(find_for(&server, &gated(), &open(PinnedSource::Recorded(forged))).await.is_err());
 }

@@ -26,7 +26,7 @@ use self::{
 };
 use super::{CsiProvisioner, Request};
 use crate::{
-    controller::provisioner::{Failure, Order, Provisioner as _, Turn},
+    controller::provisioner::{Failure, Order, Turn},
     csi::{
         CallError,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
@@ -180,7 +180,11 @@ impl NodeDeployment {
     async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
         match &provisioner.0.topology {
             Some(topology) if !order.class.allowed_topologies.is_empty() => {
-                topology.decide(&mut self.here(order)).await.is_ok()
+                match provisioner.0.settings.order_for_driver(&self.here(order)) {
+                    Ok((mut order, _)) => topology.decide(&mut order).await.is_ok(),
+                    // Its owner tells.
+                    Err(_) => true,
+                }
             }
             _ => true,
         }
@@ -198,7 +202,7 @@ impl NodeDeployment {
         if !provisioner.0.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }
-        let request = match provisioner.prepare(&mut self.here(order)).await {
+        let request = match provisioner.check(&mut self.here(order)).await {
             Ok(request) => request,
             Err(why) => {
                 tracing::debug!(?why, "becoming owner without a check of capacity");

@@ -166,7 +166,7 @@ fn what_was_not_asked_for_is_passed_over() {
 fn secrets_are_named_where_who_needs_them_looks() {
     let secret = |name: &str| Some(SecretReference { namespace: "ns".into(), name: name.into() });
     let secrets = SecretReferences {
-        provisioner: secret("p"),
+        deletion: secret("p"),
         controller_publish: secret("cp"),
         node_stage: secret("ns"),
         node_publish: secret("np"),

@@ -84,7 +84,8 @@ fn templates_speak_of_volume_claim_and_annotations() {
 #[test]
 fn credentials_are_text_and_values_never_printed() {
     let values = |data: serde_json::Value| {
-        SecretValues(serde_json::from_value::<Secret>(json!({"data": data})).unwrap().data)
+        let secret: Secret = serde_json::from_value(json!({"data": data})).unwrap();
+        SecretValues { values: secret.data, source: None }
     };
     let read = values(json!({"key": "czNjcjN0", "none": "", "lines": "YQpiAA=="}));
     let exposed = read.credentials().unwrap().expose();

@@ -91,7 +91,7 @@ in_tree_sources! {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::Volume, *};
 
     /// Each plugin's part as the API server writes it, with what it calls its volume.
     fn parts() -> [(&'static str, Value, &'static str); 8] {
@@ -117,6 +117,18 @@ mod tests {
             assert_eq!(InTreeSource::of(&whole).as_ref(), Some(source), "{field}");
             assert_eq!(source.id(), id, "{field}");
         }
+    }
+
+    #[test]
+    fn a_volume_is_known_by_what_its_own_part_calls_it() {
+        let csi = ("csi", json!({"driver": "d", "volumeHandle": "h"}), "h");
+        for (field, part, id) in parts().into_iter().chain([csi, ("nfs", json!({}), "")]) {
+            let volume = json!({"spec": {field: part}});
+            let view: Volume = serde_json::from_value(volume.clone()).unwrap();
+            let whole: core::PersistentVolume = serde_json::from_value(volume).unwrap();
+            assert_eq!((view.source_id(), &*Volume::source_id_of(&whole)), (id, id), "{field}");
+        }
+        assert_eq!(Volume::source_id_of(&core::PersistentVolume::default()), "");
     }
 
     #[test]

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::migration::testing::{
-    affinity, affinity_of, allowed, class, csi, handle, in_tree, parameters,
+    Term, affinity, affinity_of, allowed, class, csi, handle, in_tree, parameters,
 };
 
 const KUBERNETES_ZONE: &str = "topology.kubernetes.io/zone";
@@ -97,7 +97,7 @@ fn an_answer_that_is_none_of_the_plugins_is_told() {
     );
     let start =
         "failed to translate topology. PV:pv. Error:Failed to handle region topology. error: ";
-    let table: [(&[(&str, &[&str])], &str); 3] = [
+    let table: [(Term<'_>, &str); 3] = [
         (&[(ZONE, &["nowhere"])], "Unexpected zone format: nowhere is not a valid AWS zone"),
         (&[("rack", &["r"])], "no zones specified"),
         (

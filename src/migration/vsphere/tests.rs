@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::migration::testing::{affinity, affinity_of, allowed, class, csi, in_tree, parameters};
+use crate::migration::testing::{
+    Term, affinity, affinity_of, allowed, class, csi, in_tree, parameters,
+};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
@@ -51,7 +53,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
     let [zone, region] = PLACES;
     let csi = json!({"volumeHandle": "lost", "fsType": "xfs", "readOnly": true,
                      "volumeAttributes": {PATH: "[ds] v/x.vmdk", "type": "vSphere CNS"}});
-    let terms: [&[(&str, &[&str])]; 2] =
+    let terms: [Term<'_>; 2] =
         [&[(region, &["r1"]), (zone, &["z2"])], &[(region, &["r1"]), (zone, &["z1"])]];
     let made = in_tree(&PLUGIN, &csi, &affinity(&terms)).unwrap();
     assert_eq!(

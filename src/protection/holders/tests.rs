@@ -136,6 +136,17 @@ fn the_sweep_takes_what_nobody_needs() {
     assert_eq!(served.needed_by(&claim("new", &s, "Bound")), None);
 }
 
+/// That a claim is closed here says nothing of what the node does that works on it.
+#[test]
+fn a_claim_that_a_peer_works_on_holds_its_snapshot_while_it_is_pending() {
+    for (peers, orphan) in [(true, false), (false, true)] {
+        let mut holders = Holders::new(peers);
+        holders.observe(&pending("a", &snapshot("s")));
+        holders.closed("a");
+        assert_eq!(holders.is_orphan(&snapshot("s")), orphan);
+    }
+}
+
 /// As in the original a source of clones keeps its finalizer until it is deleted.
 #[test]
 fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() {
@@ -265,7 +276,9 @@ proptest! {
                 Deed::Freed => {
                     let free = |s: &NamedSource| matches!(holders.due(s), Due::TakeOff(_) | Due::TakeOffUnlessNamed(_));
                     let free: Vec<_> = (0..3).map(source).filter(free).collect();
-                    free.iter().for_each(|source| holders.taken_off(source));
+                    for source in &free {
+                        holders.taken_off(source);
+                    }
                     BTreeSet::new()
                 }
             };

@@ -41,8 +41,8 @@ fn finalizers(seen: &Seen) -> Value {
 const SNAPSHOT: SourceKind = SourceKind::Snapshot;
 const CLAIM: SourceKind = SourceKind::Claim;
 
-fn put(origin: Origin) -> Option<Worn> {
-    Some(Worn { uid: "u".into(), origin })
+fn worn(origin: Origin) -> Worn {
+    Worn { uid: "u".into(), origin }
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn snapshots_are_patched_and_claims_updated() {
     for (kind, verb) in [(SNAPSHOT, "PATCH"), (CLAIM, "PUT")] {
         let server = server(object(&["a"], false), &[]);
         let writer = Writer::new(client(&server));
-        assert_eq!(writer.put_on(&source(kind), "u").await.unwrap(), put(Origin::Ours));
+        assert_eq!(writer.put_on(&source(kind), "u").await.unwrap(), Some(worn(Origin::Ours)));
         assert_eq!(methods(&server), ["GET", verb]);
         let written = server.seen().pop().unwrap();
         assert_eq!(finalizers(&written), json!(["a", kind.finalizer()]));
@@ -78,7 +78,7 @@ async fn where_snapshots_cannot_be_patched_they_are_updated() {
     let server = server(object(&[], false), &["PATCH"]);
     let (writer, source) = (Writer::new(client(&server)), source(SNAPSHOT));
     for _ in 0..2 {
-        assert_eq!(writer.put_on(&source, "u").await.unwrap(), put(Origin::Ours));
+        assert_eq!(writer.put_on(&source, "u").await.unwrap(), Some(worn(Origin::Ours)));
     }
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PUT", "GET", "PUT"]);
     let put = server.seen().pop().unwrap();
@@ -115,8 +115,8 @@ async fn what_is_deleted_takes_no_new_finalizer_and_keeps_what_it_wears() {
         assert_eq!(methods(&bare), ["GET", "GET"]);
         let wearing = server(object(&[kind.finalizer()], true), &[]);
         let writer = Writer::new(client(&wearing));
-        assert_eq!(writer.put_on(&source(kind), "u").await.unwrap(), put(Origin::Found));
-        assert_eq!(writer.find(&source(kind), "u").await.unwrap(), put(Origin::Found));
+        assert_eq!(writer.put_on(&source(kind), "u").await.unwrap(), Some(worn(Origin::Found)));
+        assert_eq!(writer.find(&source(kind), "u").await.unwrap(), Some(worn(Origin::Found)));
         assert_eq!(methods(&wearing), ["GET", "GET"]);
     }
 }

@@ -1,0 +1,133 @@
+use serde_json::json;
+
+use super::*;
+use crate::kube_api::views::{Claim, StorageClass};
+
+fn class(name: &str) -> Awaited {
+    Awaited::object::<StorageClass>(None, name)
+}
+
+fn version(version: &str) -> Seen {
+    Seen::Version(version.to_owned())
+}
+
+fn at(name: &str, seen: Seen) -> Awaited {
+    Awaited { seen, ..class(name) }
+}
+
+fn one() -> Item {
+    Item::claim("1")
+}
+
+fn two() -> Item {
+    Item::volume("2")
+}
+
+/// What has changed since, as names.
+async fn turned(waits: &Waits) -> (Vec<String>, Vec<Item>) {
+    let Turn { objects, late } = waits.turned().await;
+    (objects.into_iter().filter_map(|object| object.name).collect(), late.into_iter().collect())
+}
+
+#[test]
+fn a_change_finds_all_that_wait_for_it_and_nobody_else() {
+    let waits = Waits::default();
+    waits.wait(&one(), &[class("a"), at("b", Seen::Missing)]);
+    waits.wait(&two(), &[class("b")]);
+    let three = Item::claim("3");
+    waits.wait(&three, &[Awaited::any::<StorageClass>()]);
+    assert_eq!(waits.of(&class("a")), [one(), three.clone()]);
+    assert_eq!(waits.of(&at("b", version("7"))), [one(), three.clone(), two()]);
+    assert_eq!(waits.of(&class("c")), [three]);
+    assert!(waits.of(&Awaited::object::<Claim>(Some("ns"), "a")).is_empty());
+}
+
+#[test]
+fn the_last_word_counts_and_nothing_is_kept_of_one_that_does_not_wait() {
+    let waits = Waits::default();
+    waits.wait(&one(), &[class("a")]);
+    waits.wait(&one(), &[class("b")]);
+    assert!(waits.of(&class("a")).is_empty());
+    assert_eq!(waits.of(&class("b")), [one()]);
+    waits.wait(&one(), &[]);
+    waits.wait(&two(), &[class("b")]);
+    waits.forget(&two());
+    let waiting = waits.0.waiting.lock();
+    assert!(waiting.by_item.is_empty() && waiting.by_object.is_empty());
+}
+
+#[test]
+fn only_what_was_not_seen_before_brings_anything_back() {
+    let table = [
+        (Seen::Unknown, version("1"), true),
+        (Seen::Unknown, Seen::Missing, false),
+        (Seen::Missing, version("1"), true),
+        (Seen::Missing, Seen::Missing, false),
+        (version("1"), version("1"), false),
+        (version("1"), version("2"), true),
+        (version("1"), Seen::Missing, false),
+    ];
+    for (saw, now, comes_back) in table {
+        let waits = Waits::default();
+        waits.wait(&one(), &[at("a", saw.clone())]);
+        let back = waits.shown(&class("a"), now.clone());
+        assert_eq!(!back.is_empty(), comes_back, "{saw:?} {now:?}");
+        assert!(waits.shown(&class("a"), now).is_empty(), "told once");
+    }
+    assert!(Waits::default().shown(&class("nobody"), version("1")).is_empty());
+}
+
+#[tokio::test]
+async fn a_change_before_the_wait_is_not_missed() {
+    let waits = Waits::default();
+    waits.wait(&one(), &[at("a", Seen::Missing)]);
+    assert_eq!(waits.shown(&class("a"), version("1")), [one()]);
+    assert_eq!(turned(&waits).await, (vec!["a".into()], vec![]));
+    // It had read before the change, and says so only now.
+    waits.wait(&two(), &[at("a", Seen::Missing)]);
+    assert_eq!(turned(&waits).await, (vec![], vec![two()]));
+    // The only one left waits on and on for the same: what is known of it stays.
+    waits.forget(&two());
+    waits.wait(&one(), &[at("a", Seen::Missing)]);
+    assert_eq!(turned(&waits).await, (vec![], vec![one()]));
+    // Whoever does not say what it saw is not brought back again and again.
+    waits.wait(&one(), &[class("a")]);
+    waits.wait(&one(), &[at("a", version("1"))]);
+    waits.forget(&one());
+    assert_eq!(turned(&waits).await, (vec!["a".into()], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_as_new_as_the_last_who_came_for_it() {
+    let waits = Waits::default();
+    assert_eq!(waits.newest(&class("a")), None);
+    waits.wait(&one(), &[class("a")]);
+    let first = waits.newest(&class("a"));
+    tokio::time::advance(std::time::Duration::from_secs(60)).await;
+    waits.wait(&one(), &[at("a", Seen::Missing)]);
+    assert_eq!(waits.newest(&class("a")), first, "it is the same");
+    waits.wait(&two(), &[class("a")]);
+    assert_eq!(waits.newest(&class("a")), Some(Instant::now()));
+    let one = BTreeMap::from([("storageclasses.storage.k8s.io".to_owned(), 1)]);
+    assert_eq!(waits.census(), one);
+}
+
+#[test]
+fn what_a_watch_shows_to_be_there_wakes_those_who_wait_for_it() {
+    let source = || -> Claim {
+        serde_json::from_value(json!({"metadata": {"namespace": "ns", "name": "a"}})).unwrap()
+    };
+    let waits = Waits::default();
+    waits.wait(&one(), &[Awaited::object::<Claim>(Some("ns"), "a")]);
+    waits.wait(&two(), &[Awaited::object::<Claim>(Some("other"), "a")]);
+    for (sighting, woken) in [
+        (Sighting::Listed(source()), 1),
+        (Sighting::Applied(source()), 1),
+        (Sighting::Deleted(source()), 0),
+        (Sighting::Complete, 0),
+        (Sighting::Restarted, 0),
+    ] {
+        assert_eq!(waits.of_shown(&sighting).len(), woken, "{sighting:?}");
+    }
+    assert!(waits.of_shown(&Sighting::Applied(StorageClass::default())).is_empty());
+}

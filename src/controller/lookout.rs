@@ -1,0 +1,224 @@
+//! Keeps an eye on single objects that somebody waits for and no open watch shows.
+//!
+//! Owns a watch on each awaited name, open for as long as anybody waits for it. At most [`WATCHES`]
+//! of them; what is awaited beyond that, and what we may not watch, is read again and again, gently.
+//! Promises that whoever waits is brought back as soon as the object is seen to differ from what
+//! they saw, that nothing of an object is read but its metadata, and that all of it ends with the
+//! last who waits. Leaves who waits for what to `awaited`.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{
+    awaited::{Awaited, Seen, Turn, Waits},
+    item::Item,
+};
+use crate::kube_api::{ApiError, Client, Kind, Name};
+
+/// So many watches are open at most.
+const WATCHES: usize = 64;
+
+/// For so long after somebody came to wait for it, an object that is not watched is read often.
+const EAGER: Duration = Duration::from_secs(60);
+
+/// How often it is looked whether a read is due: somebody may have come to wait meanwhile.
+const STEP: Duration = Duration::from_secs(1);
+
+/// The time between two reads of whatever objects: at most 20 a second.
+const APART: Duration = Duration::from_millis(50);
+
+/// A watch that ended sooner is not begun anew at once.
+const SHORT: Duration = Duration::from_secs(10);
+
+/// Brings back whoever waits.
+pub(super) type Waker = Box<dyn Fn(Item) + Send + Sync>;
+
+/// Keeps an eye on what is awaited.
+pub(super) struct Lookout {
+    eyes: Arc<Eyes>,
+    /// The kinds that others watch.
+    shown: Vec<Kind>,
+    open: BTreeMap<Awaited, Open>,
+}
+
+/// One object that is kept an eye on; dropping it ends that.
+struct Open {
+    /// Which time of being awaited it is for: what was known in an earlier one is forgotten.
+    number: u64,
+    watched: bool,
+    _end: DropGuard,
+}
+
+/// What looks.
+struct Eyes {
+    client: Client,
+    waits: Waits,
+    wake: Waker,
+    /// When the next read of an object that is not watched may be.
+    next_read: Mutex<Instant>,
+}
+
+/// How long to wait before the next read of an object, the `reads`th that somebody waited `waited`
+/// for so far: 1, 2, 4 seconds, five for the rest of the first minute, then up to fifteen.
+fn read_after(reads: u32, waited: Duration) -> Duration {
+    let grown = 2_u64.saturating_pow(reads.min(10));
+    let most = if waited < EAGER { 5 } else { 15 };
+    Duration::from_secs(grown.min(most))
+}
+
+impl Lookout {
+    /// Looks at what `waits` names, but not at objects of the kinds `shown` by others.
+    pub(super) fn new(client: Client, waits: Waits, wake: Waker, shown: Vec<Kind>) -> Self {
+        let next_read = Mutex::new(Instant::now());
+        let eyes = Arc::new(Eyes { client, waits, wake, next_read });
+        Self { eyes, shown, open: BTreeMap::new() }
+    }
+
+    /// Looks, for ever.
+    pub(super) async fn run(mut self) {
+        let mut looking = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                turn = self.eyes_turned() => self.turn(turn, &mut looking),
+                // One that has ended: nobody waits for it any more.
+                Some(()) = looking.next() => {}
+            }
+        }
+    }
+
+    async fn eyes_turned(&self) -> Turn {
+        self.eyes.waits.turned().await
+    }
+
+    fn turn(&mut self, turn: Turn, looking: &mut FuturesUnordered<BoxFuture<'static, ()>>) {
+        for object in turn.objects {
+            let number = self.eyes.waits.number(&object);
+            if self.open.get(&object).map(|open| open.number) == number {
+                continue;
+            }
+            self.open.remove(&object);
+            if let Some(number) = number.filter(|_| self.is_ours(&object)) {
+                looking.push(self.begin(object, number));
+            }
+        }
+        turn.late.into_iter().for_each(|item| (self.eyes.wake)(item));
+    }
+
+    fn is_ours(&self, object: &Awaited) -> bool {
+        object.name.is_some() && !self.shown.contains(&object.kind)
+    }
+
+    fn begin(&mut self, object: Awaited, number: u64) -> BoxFuture<'static, ()> {
+        let watched = self.open.values().filter(|open| open.watched).count() < WATCHES;
+        let end = CancellationToken::new();
+        let (eyes, ended) = (Arc::clone(&self.eyes), end.clone());
+        self.open.insert(object.clone(), Open { number, watched, _end: end.drop_guard() });
+        Box::pin(async move {
+            ended.run_until_cancelled(eyes.look(&object, watched)).await;
+        })
+    }
+}
+
+impl Eyes {
+    /// Watches the object, where it may be watched, and reads it, where not; for ever.
+    async fn look(&self, object: &Awaited, mut watched: bool) {
+        let mut reads = 0;
+        loop {
+            if watched {
+                let began = Instant::now();
+                match self.follow(object).await {
+                    Ok(()) if began.elapsed() >= SHORT => continue,
+                    Err(error) if error.is_forbidden() => watched = false,
+                    _ => {}
+                }
+            }
+            self.until_read(object, &mut reads).await;
+            self.read(object).await;
+        }
+    }
+
+    async fn follow(&self, object: &Awaited) -> Result<(), ApiError> {
+        let tell = |version| self.tell(object, version);
+        let followed = self.client.follow(&object.kind, name(object)?, tell).await;
+        if let Err(error) = &followed {
+            tracing::debug!(resource = object.kind.resource(), %error, "an awaited object can't be watched");
+        }
+        followed
+    }
+
+    async fn read(&self, object: &Awaited) {
+        let Ok(name) = name(object) else { return };
+        match self.client.get_metadata(&object.kind, name).await {
+            Ok(metadata) => self.tell(object, metadata.resource_version),
+            Err(error) if error.is_not_found() => self.tell(object, None),
+            Err(error) => {
+                tracing::debug!(resource = object.kind.resource(), %error, "an awaited object can't be read");
+            }
+        }
+    }
+
+    /// Waits until the object is to be read again.
+    async fn until_read(&self, object: &Awaited, reads: &mut u32) {
+        let last = Instant::now();
+        let mut newest = self.eagerness(object);
+        loop {
+            if self.eagerness(object) != newest {
+                newest = self.eagerness(object);
+                *reads = 0;
+            }
+            let left = read_after(*reads, newest.elapsed()).saturating_sub(last.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            sleep(left.min(STEP)).await;
+        }
+        *reads = reads.saturating_add(1);
+        self.keep_apart().await;
+    }
+
+    /// When the last who waits for the object came.
+    fn eagerness(&self, object: &Awaited) -> Instant {
+        self.waits.newest(object).unwrap_or_else(Instant::now)
+    }
+
+    /// Keeps reads from coming all at once.
+    async fn keep_apart(&self) {
+        let at = {
+            let mut next = self.next_read.lock();
+            let at = (*next).max(Instant::now());
+            *next = at + APART;
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+
+    fn tell(&self, object: &Awaited, version: Option<String>) {
+        let now = version.map_or(Seen::Missing, Seen::Version);
+        for item in self.waits.shown(object, now) {
+            tracing::debug!(
+                resource = object.kind.resource(),
+                namespace = object.namespace,
+                name = object.name,
+                ?item,
+                "an awaited object has changed"
+            );
+            (self.wake)(item);
+        }
+    }
+}
+
+/// The object's name as URLs bear it.
+fn name(object: &Awaited) -> Result<Name<'_>, ApiError> {
+    let name = object.name.as_deref().unwrap_or_default();
+    Ok(match &object.namespace {
+        Some(namespace) => Name::namespaced(namespace, name)?,
+        None => Name::cluster(name)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! What the feature gate `CephRBDExtensions` adds for classes of ceph-csi's RBD driver.
+//!
+//! Owns telling such a class, the least size of an xfs volume, and the secrets that delete a volume
+//! in place of the provisioner's. Pure. Promises that nothing of it shows while the gate is off, and
+//! that other classes, `CephFS` among them, are untouched by it.
+
+use std::collections::BTreeMap;
+
+use super::{
+    keys::SecretKind,
+    secrets::{self, SecretReference, TemplateContext},
+};
+use crate::{controller::provisioner::Failure, kube_api::quantity::Quantity};
+
+/// What the class of an RBD image names and one of `CephFS` may name as well.
+const POOL: &str = "pool";
+/// What only a class of `CephFS` names.
+const FS_NAME: &str = "fsName";
+/// Below this, `mkfs.xfs` fails when the volume is staged ("agsize too small").
+const LEAST_XFS: i64 = 1 << 30;
+
+/// The gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CephRbd {
+    /// Whether it is on.
+    pub enabled: bool,
+}
+
+impl CephRbd {
+    fn concerns(self, parameters: &BTreeMap<String, String>) -> bool {
+        self.enabled && parameters.contains_key(POOL) && !parameters.contains_key(FS_NAME)
+    }
+
+    /// Refuses xfs where the volume would be too small for it; `fs_type` is the class's or the
+    /// default.
+    ///
+    /// # Errors
+    /// With the fork's own words, down to the blank at their end.
+    pub(super) fn check_size(
+        self,
+        parameters: &BTreeMap<String, String>,
+        fs_type: &str,
+        size: &Quantity,
+    ) -> Result<(), Failure> {
+        if !self.concerns(parameters) || fs_type != "xfs" || size.value() >= LEAST_XFS {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "fstype xfs volume size request must be equal or larger than 1Gi, but your volume size request is {size} "
+        )))
+    }
+
+    /// The secret that deletes a volume of the class: its own where the class names one, else the
+    /// provisioner's.
+    pub(super) fn deletion_secret(
+        self,
+        parameters: &BTreeMap<String, String>,
+        context: &TemplateContext<'_>,
+    ) -> Result<Option<SecretReference>, Failure> {
+        let own = SecretKind::Deletion.keys();
+        let named = [own.name, own.namespace].iter().any(|key| parameters.contains_key(*key));
+        let kind = if self.concerns(parameters) && named {
+            SecretKind::Deletion
+        } else {
+            SecretKind::Provisioner
+        };
+        secrets::reference(kind, parameters, context)
+    }
+
+    /// Whether a parameter of the class is for this program because of the gate.
+    pub(super) fn is_known(self, parameters: &BTreeMap<String, String>, key: &str) -> bool {
+        let keys = SecretKind::Deletion.keys();
+        self.concerns(parameters) && [keys.name, keys.namespace].contains(&key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::testing::map, *};
+
+    const ON: CephRbd = CephRbd { enabled: true };
+    const OFF: CephRbd = CephRbd { enabled: false };
+
+    const RBD: [(&str, &str); 2] = [("pool", "rbd"), ("clusterID", "c")];
+    const CEPHFS: [(&str, &str); 2] = [("pool", "data"), ("fsName", "fs")];
+
+    fn checked(gate: CephRbd, class: &[(&str, &str)], fs_type: &str, size: &str) -> Option<String> {
+        let size = Quantity::parse(size).unwrap();
+        gate.check_size(&map(class), fs_type, &size).err().map(|why| why.to_string())
+    }
+
+    #[test]
+    fn xfs_below_one_gibibyte_is_refused_for_rbd_and_nothing_else() {
+        let reason = |size: &str| {
+            Some(format!(
+                "fstype xfs volume size request must be equal or larger than 1Gi, but your volume size request is {size} "
+            ))
+        };
+        let table = [
+            (ON, &RBD[..], "xfs", "1023Mi", reason("1023Mi")),
+            (ON, &RBD, "xfs", "1000M", reason("1G")),
+            (ON, &RBD, "xfs", "0", reason("0")),
+            (ON, &RBD, "xfs", "1Gi", None),
+            (ON, &RBD, "xfs", "1073741824", None),
+            (ON, &RBD, "ext4", "1Mi", None),
+            (ON, &RBD, "", "1Mi", None),
+            (ON, &CEPHFS, "xfs", "1Mi", None),
+            (ON, &[], "xfs", "1Mi", None),
+            (OFF, &RBD, "xfs", "1Mi", None),
+        ];
+        for (gate, class, fs_type, size, expected) in table {
+            assert_eq!(checked(gate, class, fs_type, size), expected, "{class:?} {fs_type} {size}");
+        }
+    }
+
+    const DELETE: [(&str, &str); 2] = [
+        ("csi.storage.k8s.io/delete-secret-name", "${pvc.name}-delete"),
+        ("csi.storage.k8s.io/delete-secret-namespace", "${pvc.namespace}"),
+    ];
+    const PROVISION: [(&str, &str); 2] = [
+        ("csi.storage.k8s.io/provisioner-secret-name", "make"),
+        ("csi.storage.k8s.io/provisioner-secret-namespace", "ceph"),
+    ];
+
+    fn deleting(gate: CephRbd, class: &[&[(&str, &str)]]) -> Result<Option<String>, String> {
+        let context = TemplateContext {
+            volume_name: "pv",
+            claim_namespace: "shop",
+            claim_name: "data",
+            claim: None,
+        };
+        let found = gate.deletion_secret(&map(&class.concat()), &context);
+        found
+            .map(|found| found.map(|secret| format!("{}/{}", secret.namespace, secret.name)))
+            .map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn an_rbd_class_may_name_a_secret_of_its_own_for_deletion() {
+        let (own, made_with) = (Ok(Some("shop/data-delete".into())), Ok(Some("ceph/make".into())));
+        assert_eq!(deleting(ON, &[&RBD, &PROVISION, &DELETE]), own);
+        assert_eq!(deleting(ON, &[&RBD, &DELETE]), own);
+        assert_eq!(deleting(ON, &[&RBD, &PROVISION]), made_with);
+        assert_eq!(deleting(ON, &[&CEPHFS, &PROVISION, &DELETE]), made_with);
+        assert_eq!(deleting(OFF, &[&RBD, &PROVISION, &DELETE]), made_with);
+        assert_eq!(deleting(ON, &[&RBD]), Ok(None));
+        let half = deleting(ON, &[&RBD, &PROVISION, &DELETE[..1]]).unwrap_err();
+        assert!(half.ends_with(
+            "either name and namespace for Deletion secrets specified, Both must be specified"
+        ));
+    }
+
+    #[test]
+    fn its_keys_are_known_where_they_mean_something() {
+        for (gate, class, known) in [(ON, RBD, true), (ON, CEPHFS, false), (OFF, RBD, false)] {
+            for (key, _) in DELETE {
+                assert_eq!(gate.is_known(&map(&class), key), known);
+            }
+            assert!(!gate.is_known(&map(&class), "csi.storage.k8s.io/delete-secret"));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What storage capacity costs in a large cluster, in simulated time: 2,000 nodes in 10 zones and
+//! 20 classes, which is 200 objects. Prints writes, questions, the time until everything is
+//! published, and memory; fails above the bounds. docs/benches.md tells how to read it.
+//!
+//! One test and a binary of its own, because the allocator counts whatever runs.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the cluster
+#[path = "capacity/cluster.rs"]
+mod cluster;
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::{alloc::System, time::Duration};
+
+use cluster::{add_class, add_node, cluster, move_node, remove_node, room, writes};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tokio::time::{Instant, sleep};
+use world::Simulation;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const NODES: usize = 2_000;
+const ZONES: usize = 10;
+const CLASSES: usize = 20;
+const OBJECTS: usize = ZONES * CLASSES;
+
+/// The poll's default interval.
+const POLL: Duration = Duration::from_secs(60);
+
+/// Nodes that are replaced one after the other.
+const REPLACED: usize = 300;
+
+/// Bytes that the program may hold in all.
+const AT_MOST: u64 = 512 << 10;
+
+/// Live bytes on the heap.
+fn live() -> u64 {
+    let stats = ALLOCATOR.stats();
+    (stats.bytes_allocated - stats.bytes_deallocated) as u64
+}
+
+fn large() -> Simulation {
+    let simulation = cluster(1);
+    for node in 0..NODES {
+        add_node(&simulation, &format!("node-{node:04}"), &zone(node));
+    }
+    for class in 0..CLASSES {
+        add_class(&simulation, &format!("class-{class:02}"));
+    }
+    simulation
+}
+
+fn zone(node: usize) -> String {
+    format!("zone-{}", node % ZONES)
+}
+
+/// Whether all objects are there and have this size.
+fn all_are(simulation: &Simulation, size: &str) -> bool {
+    let objects = simulation.api.objects("CSIStorageCapacity");
+    objects.len() == OBJECTS && objects.iter().all(|object| object.value()["capacity"] == size)
+}
+
+fn count(simulation: &Simulation) -> usize {
+    simulation.api.count("CSIStorageCapacity")
+}
+
+/// How long it takes until `holds`, at most for this time.
+async fn took(most: Duration, holds: impl Fn() -> bool) -> Duration {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < most, "not within {most:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    begun.elapsed()
+}
+
+/// One line of the table.
+fn tell(flags: &str, what: &str, took: Duration, before: [usize; 3], simulation: &Simulation) {
+    let [created, corrected, deleted] = writes(simulation);
+    println!(
+        "{flags:28} {what:34} {:7.1} s {:5} created {:5} corrected {:5} deleted",
+        took.as_secs_f64(),
+        created - before[0],
+        corrected - before[1],
+        deleted - before[2],
+    );
+}
+
+/// From nothing to everything, then to other sizes, then through a rolling replacement of nodes.
+async fn measure(flags: &[&str], most: Duration) {
+    let simulation = large();
+    let name = if flags.is_empty() { "(defaults)" } else { flags[0] };
+    let all = [&["--enable-capacity", "--capacity-ownerref-level=-1"], flags].concat();
+    let process = simulation.start_with(&all);
+    let published = took(most, || all_are(&simulation, "1Gi")).await;
+    tell(name, "all objects published after", published, [0; 3], &simulation);
+    sleep(2 * POLL).await;
+    assert_eq!(writes(&simulation), [OBJECTS, 0, 0], "each is written once");
+    let asked = simulation.calls("GetCapacity");
+    println!("{name:28} GetCapacity called {asked} times until then and in two polls more");
+
+    room(&simulation, 2);
+    let corrected = took(POLL + most, || all_are(&simulation, "2Gi")).await;
+    tell(name, "other sizes are told after", corrected, [OBJECTS, 0, 0], &simulation);
+
+    // Nodes are replaced one after the other: no zone is without nodes.
+    let before = writes(&simulation);
+    let begun = Instant::now();
+    for node in 0..REPLACED {
+        let name = format!("node-{node:04}");
+        add_node(&simulation, &format!("new-{name}"), &zone(node));
+        remove_node(&simulation, &name);
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(writes(&simulation), before, "which changes nothing");
+    // And a zone comes.
+    for node in 0..10 {
+        move_node(&simulation, &format!("new-node-{node:04}"), "zone-x");
+    }
+    took(most, || count(&simulation) == OBJECTS + CLASSES).await;
+    tell(name, "300 nodes replaced, one zone more", begun.elapsed(), before, &simulation);
+    process.kill();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_objects_are_published_within_two_polls() {
+    measure(&["--kube-api-capacity-qps=50"], 2 * POLL).await;
+    // The original's one request a second is the default here, too.
+    measure(&[], Duration::from_secs(OBJECTS as u64 + 10)).await;
+    memory().await;
+}
+
+/// What the program holds once everything is published, and once everything is gone again.
+async fn memory() {
+    let simulation = large();
+    let before = live();
+    let process = simulation.start_with(&[
+        "--enable-capacity",
+        "--capacity-ownerref-level=-1",
+        "--kube-api-capacity-qps=50",
+    ]);
+    took(2 * POLL, || count(&simulation) == OBJECTS).await;
+    sleep(POLL).await;
+    let running = live();
+    process.kill();
+    drop(process);
+    sleep(Duration::from_secs(1)).await;
+    let held = running.saturating_sub(live());
+    println!("memory: {held} bytes for {NODES} nodes, {CLASSES} classes and {OBJECTS} objects");
+    assert!(held > 0 && held < AT_MOST, "{held} (from {before} to {running})");
+}

@@ -1,0 +1,300 @@
+//! Volumes made from snapshots and other claims, in simulated time. What guards the sources is
+//! tested in `simulation_protection.rs`.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share it
+#[path = "simulation/sources.rs"]
+mod sources;
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use world::{DRIVER, Simulation};
+
+const MARK: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
+const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
+const RESTORE: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
+const CROSS_NAMESPACE: &str = "--feature-gates=CrossNamespaceVolumeDataSource=true";
+
+/// A cluster with snapshots and grants.
+fn cluster() -> Simulation {
+    let simulation = Simulation::new(1);
+    sources::serve(&simulation);
+    simulation
+}
+
+fn snapshot_of(request: &Value) -> &Value {
+    &request["volume_content_source"]["snapshot"]["snapshot_id"]
+}
+
+/// The claim, while it exists.
+fn claim(simulation: &Simulation, name: &str) -> Option<Value> {
+    simulation.api.get("PersistentVolumeClaim", sources::NAMESPACE, name)
+}
+
+fn is_marked(simulation: &Simulation, name: &str) -> bool {
+    claim(simulation, name).is_some_and(|claim| {
+        let finalizers = claim["metadata"]["finalizers"].as_array();
+        finalizers.into_iter().flatten().any(|finalizer| finalizer == MARK)
+    })
+}
+
+/// Takes a snapshot away past every finalizer, as an admin may.
+fn force_snapshot_away(simulation: &Simulation, name: &str) {
+    let bare = json!({"metadata": {"finalizers": null}});
+    simulation.api.merge("VolumeSnapshot", sources::NAMESPACE, name, &bare).unwrap();
+    if simulation.api.get("VolumeSnapshot", sources::NAMESPACE, name).is_some() {
+        simulation.api.delete("VolumeSnapshot", sources::NAMESPACE, name).unwrap();
+    }
+}
+
+/// Waits until the deleted claim and all that was made for it are gone.
+async fn ends_without_a_leak(simulation: &Simulation, name: &str, uid: &str) {
+    simulation.until("the claim is gone", |s| claim(s, name).is_none()).await;
+    simulation.until("its volume is saved", |s| s.is_saved(uid)).await;
+    simulation.release(uid);
+    simulation.until("nothing is left", |s| s.left_at_driver().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1, "{}", simulation.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_restored_and_a_claim_cloned_by_what_the_driver_knows_them_by() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    sources::create_origin(&simulation, "origin");
+    simulation.start();
+    let restored = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    let cloned = sources::create_clone(&simulation, "cloned", "origin");
+    simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
+    let asked: Vec<Value> = simulation.requests("CreateVolume");
+    let sources = asked.iter().map(|request| request["volume_content_source"].clone());
+    assert_eq!(
+        sources.collect::<Vec<_>>(),
+        [
+            json!({"snapshot": {"snapshot_id": "handle-snap"}}),
+            json!({"volume": {"volume_id": "handle-origin"}}),
+        ]
+    );
+}
+
+/// However long it took, and however far the back-off has grown.
+#[tokio::test(start_paused = true)]
+async fn a_clone_is_made_within_a_second_of_its_source_being_bound() {
+    for wait in [3, 600] {
+        let simulation = cluster();
+        let origin = sources::create_unbound_origin(&simulation, "origin");
+        simulation.start();
+        let cloned = sources::create_clone(&simulation, "cloned", "origin");
+        sleep(Duration::from_secs(wait)).await;
+        assert!(simulation.has_event("cloned", "ProvisioningFailed"));
+        sources::bind_origin(&simulation, "origin", &origin);
+        let bound = Instant::now();
+        simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
+        assert!(bound.elapsed() < Duration::from_secs(1), "{:?} after {wait}", bound.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
+    let simulation = cluster();
+    simulation.start();
+    let cloned = sources::create_clone(&simulation, "cloned", "origin");
+    sleep(Duration::from_secs(900)).await;
+    sources::create_origin(&simulation, "origin");
+    let made = Instant::now();
+    simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
+    assert!(made.elapsed() < Duration::from_secs(1), "{:?}", made.elapsed());
+}
+
+/// Snapshots are read when they are needed: no watch of all of them, and lists by the sweep only.
+#[tokio::test(start_paused = true)]
+async fn snapshots_that_nobody_restores_cost_nothing() {
+    let simulation = cluster();
+    (0..50).for_each(|number| sources::create_snapshot(&simulation, &format!("snap{number}")));
+    simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
+    let restored = sources::create_restore(&simulation, "restored", "snap7");
+    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    sleep(Duration::from_secs(3600)).await;
+    let asked = |verb| simulation.api_requests(verb, "volumesnapshots");
+    assert_eq!((asked("list"), asked("watch")), (0, 0));
+    assert!(asked("get") <= 4, "{}", asked("get"));
+    assert_eq!(simulation.api_requests("get", "volumesnapshotcontents"), 1);
+}
+
+/// Without the API a restore waits with an event; nothing else suffers and nothing storms.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
+    let simulation = Simulation::new(1);
+    simulation.start_with(&["--snapshot-orphan-sweep-interval=10s"]);
+    let restored = sources::create_restore(&simulation, "restored", "snap");
+    let plain = simulation.create_claim("plain");
+    simulation.until("the other is served", |s| s.is_saved(&plain)).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(
+        simulation.told("restored", "ProvisioningFailed"),
+        [
+            "error getting handle for DataSource Type VolumeSnapshot by Name snap: error getting snapshot snap from api server: the server could not find the requested resource (get volumesnapshots.snapshot.storage.k8s.io snap)"
+        ]
+    );
+    let asked = simulation.api_requests("get", "volumesnapshots");
+    assert!(asked < 60, "{asked} requests in ten minutes");
+    sources::serve(&simulation);
+    sources::create_snapshot(&simulation, "snap");
+    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    assert_eq!(snapshot_of(&simulation.requests("CreateVolume")[1]), "handle-snap");
+}
+
+/// Restarted while a call is open, its claim deleted and its snapshot gone: the call is followed
+/// with the handle that stands in the record.
+#[tokio::test(start_paused = true)]
+async fn the_call_of_a_deleted_claim_is_followed_without_its_snapshot() {
+    for made_meanwhile in [false, true] {
+        let simulation = cluster();
+        sources::create_snapshot(&simulation, "snap");
+        let aborted =
+            json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": made_meanwhile});
+        simulation.script(json!({"create_volume": [aborted]}));
+        let process = simulation.start();
+        let uid = sources::create_restore(&simulation, "restored", "snap");
+        simulation.until("the call is recorded", |s| is_marked(s, "restored")).await;
+        process.kill();
+        simulation.delete_claim("restored");
+        force_snapshot_away(&simulation, "snap");
+        simulation.script(json!({"create_volume": [{}]}));
+        simulation.start();
+        ends_without_a_leak(&simulation, "restored", &uid).await;
+        let asked = simulation.requests("CreateVolume");
+        assert!(asked.iter().all(|request| snapshot_of(request) == "handle-snap"), "{asked:?}");
+    }
+}
+
+/// In one process neither claim nor snapshot is needed to follow a call.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_repeated_with_the_handle_it_was_asked_with() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}}]}));
+    simulation.start();
+    let uid = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until("the call is open", |s| is_marked(s, "restored")).await;
+    force_snapshot_away(&simulation, "snap");
+    // Another snapshot by that name, with another handle.
+    simulation.api.delete("VolumeSnapshotContent", "", "content-snap").unwrap();
+    sources::create_snapshot(&simulation, "snap");
+    let other = json!({"status": {"snapshotHandle": "another"}});
+    simulation.api.merge("VolumeSnapshotContent", "", "content-snap", &other).unwrap();
+    simulation.script(json!({"create_volume": [{}]}));
+    simulation.until("it is restored", |s| s.is_saved(&uid)).await;
+    let asked = simulation.requests("CreateVolume");
+    assert!(asked.iter().all(|request| snapshot_of(request) == "handle-snap"), "{asked:?}");
+}
+
+/// The record of an open call stands on the claim, where its user can write: a handle from there is
+/// not used unless the snapshot has it.
+#[tokio::test(start_paused = true)]
+async fn a_forged_record_gives_nobody_the_data_of_another() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    let uid = sources::create_restore(&simulation, "restored", "snap");
+    let snapshot = simulation.api.get("VolumeSnapshot", sources::NAMESPACE, "snap").unwrap();
+    let source = json!({
+        "kind": "snapshot", "namespace": sources::NAMESPACE, "name": "snap",
+        "uid": snapshot["metadata"]["uid"], "handle": "of-somebody-else",
+    });
+    let record = json!({"driver": DRIVER, "volume": format!("pvc-{uid}"), "source": source});
+    let forged =
+        json!({"metadata": {"finalizers": [MARK], "annotations": {RECORD: record.to_string()}}});
+    simulation.api.merge("PersistentVolumeClaim", sources::NAMESPACE, "restored", &forged).unwrap();
+    simulation.start();
+    simulation.until("it is told", |s| s.has_event("restored", "ProvisioningFailed")).await;
+    sleep(Duration::from_secs(600)).await;
+    let told = simulation.told("restored", "ProvisioningFailed");
+    assert!(told[0].contains("was asked with another source of that name"), "{told:?}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+/// A grant of the namespace `other` for claims of the usual one.
+fn grant() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "ReferenceGrant",
+        "metadata": {"name": "grant", "namespace": "other"},
+        "spec": {
+            "from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": sources::NAMESPACE}],
+            "to": [{"group": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot"}],
+        },
+    })
+}
+
+/// A permission that was taken back holds while the claim lives; once it is deleted the call that
+/// was begun with it is followed to its end, and nobody gets the volume.
+#[tokio::test(start_paused = true)]
+async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
+    let simulation = cluster();
+    let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+    simulation.api.create(&other).unwrap();
+    sources::create_snapshot_in(&simulation, "other", "snap");
+    simulation.api.create(&grant()).unwrap();
+    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}, "creates": true}]}));
+    simulation.start_with(&[CROSS_NAMESPACE]);
+    let reference = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"});
+    let uid =
+        sources::create_claim_from(&simulation, "restored", &json!({"dataSourceRef": reference}));
+    simulation.until("the call is open", |s| is_marked(s, "restored")).await;
+    simulation.api.delete("ReferenceGrant", "other", "grant").unwrap();
+    simulation.script(json!({"create_volume": [{}]}));
+    sleep(Duration::from_secs(60)).await;
+    let told = simulation.told("restored", "ProvisioningFailed");
+    assert!(told.iter().any(|told| told.ends_with("isn't allowed")), "{told:?}");
+    assert!(!simulation.is_saved(&uid));
+    simulation.delete_claim("restored");
+    ends_without_a_leak(&simulation, "restored", &uid).await;
+}
+
+/// A populator's claim is told once, costs no call, and is looked at again when it changes.
+#[tokio::test(start_paused = true)]
+async fn what_others_fill_in_is_left_to_them() {
+    let simulation = Simulation::new(1);
+    simulation.start();
+    let reference = json!({"apiGroup": "example.com", "kind": "Tape", "name": "t"});
+    let uid =
+        sources::create_claim_from(&simulation, "filled", &json!({"dataSourceRef": reference}));
+    let told = |s: &Simulation| s.told("filled", "Provisioning").len();
+    simulation.until("it is told", |s| told(s) == 2).await;
+    sleep(Duration::from_secs(600)).await;
+    let events = simulation.api.list("Event", sources::NAMESPACE);
+    let populator =
+        events.iter().find(|event| event["source"]["component"] == "external-provisioner");
+    let populator = populator.unwrap();
+    assert_eq!(populator["message"], "Assuming an external populator will provision the volume");
+    assert_eq!(populator["count"], 1);
+    assert_eq!((simulation.calls("CreateVolume"), simulation.is_saved(&uid)), (0, false));
+}
+
+/// A volume that came back empty is removed with the source still guarded, and made anew.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_came_back_empty_is_no_restore() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    simulation
+        .script(json!({"create_volume": [{"volume": {"content_source": "none"}, "times": 2}, {}]}));
+    simulation.start();
+    let uid = sources::create_restore(&simulation, "restored", "snap");
+    simulation.until("it is restored", |s| s.is_saved(&uid)).await;
+    assert_eq!(
+        simulation.told("restored", "ProvisioningFailed"),
+        ["volume content source missing"]
+    );
+    assert_eq!((simulation.calls("CreateVolume"), simulation.calls("DeleteVolume")), (3, 2));
+    let is_free = |s: &Simulation| {
+        let snapshot = s.api.get("VolumeSnapshot", sources::NAMESPACE, "snap").unwrap();
+        !snapshot["metadata"]["finalizers"].to_string().contains(RESTORE)
+    };
+    simulation.until("its snapshot is free", is_free).await;
+}
