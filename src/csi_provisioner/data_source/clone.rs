@@ -4,6 +4,8 @@
 //! and words (reference 3.8). Promises that both are read live for each attempt. Leaves keeping
 //! the source from vanishing to `protection`.
 
+use std::borrow::Cow;
+
 use super::{Ask, Copyable, status_text::ClaimStatusText};
 use crate::{
     controller::{
@@ -74,7 +76,7 @@ async fn find_volume(client: &Client, ask: &Ask<'_>) -> Result<Source, Unusable>
         namespace: source.namespace().to_owned(),
         name: source.name().to_owned(),
         uid: source.uid().to_owned(),
-        handle: handle.to_owned(),
+        handle: handle.into_owned(),
     })
 }
 
@@ -157,19 +159,18 @@ async fn read_volume(client: &Client, source: &CloneSource) -> Result<Volume, Un
     read.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
 }
 
-/// The handle of the source's volume, where it is ours and bound to the source.
+/// The handle of the source's volume, where it is ours and bound to the source. In-tree volumes
+/// that the driver took over are, too.
 fn check_volume<'a>(
     ask: &Ask<'_>,
     source: &CloneSource,
     volume: &'a Volume,
-) -> Result<&'a str, Unusable> {
+) -> Result<Cow<'a, str>, Unusable> {
     let bad = |why: &str| Err(bad_volume(volume.name(), why));
-    let Some(csi) = &volume.spec.csi else {
-        return bad("it is of no CSI driver");
+    let handle = match ask.settings.handle(volume) {
+        Ok(handle) => handle,
+        Err(why) => return bad(&format!("it is not this driver's: {why}")),
     };
-    if csi.driver != ask.settings.driver_name {
-        return bad("it is of another CSI driver");
-    }
     let Some(whose) = &volume.spec.claim_ref else {
         return bad("it is bound to no claim");
     };
@@ -181,7 +182,7 @@ fn check_volume<'a>(
     if volume.status.phase != "Bound" {
         return bad("its phase is not Bound");
     }
-    Ok(&csi.volume_handle)
+    Ok(handle)
 }
 
 /// The user reads no more than the original tells; the log has the cause.
