@@ -61,15 +61,26 @@ enum Unusable {
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
     let Copyable { namespace, name, .. } = ask.named;
     let awaited = Awaited::object::<Claim>(Some(namespace), name);
-    let found = find_volume(client, ask).await;
-    found.map_err(|unusable| Failure::new(unusable).awaiting([awaited]))
+    let source = match read_claim(client, ask).await {
+        Ok(source) => source,
+        Err(error) => {
+            let missing = error.is_not_found();
+            let awaited = if missing { awaited.missing() } else { awaited };
+            return Err(Failure::new(unread(ask, &error)).awaiting([awaited]));
+        }
+    };
+    let found = find_volume(client, ask, &source).await;
+    found.map_err(|unusable| Failure::new(unusable).awaiting([awaited.as_seen(&source.metadata)]))
 }
 
-async fn find_volume(client: &Client, ask: &Ask<'_>) -> Result<Source, Unusable> {
-    let source = read_claim(client, ask).await?;
-    check_claim(ask, &source)?;
-    let volume = read_volume(client, &source).await?;
-    let handle = check_volume(ask, &source, &volume)?;
+async fn find_volume(
+    client: &Client,
+    ask: &Ask<'_>,
+    source: &CloneSource,
+) -> Result<Source, Unusable> {
+    check_claim(ask, source)?;
+    let volume = read_volume(client, source).await?;
+    let handle = check_volume(ask, source, &volume)?;
     check_mode(&ask.order.claim, &volume)?;
     Ok(Source {
         kind: SourceKind::Claim,
@@ -80,23 +91,20 @@ async fn find_volume(client: &Client, ask: &Ask<'_>) -> Result<Source, Unusable>
     })
 }
 
-/// Reads the source live. The original looks it up in its cache, whose words for a claim that is
-/// not there differ from the server's, and which finds no claim of an impossible name either.
-async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, Unusable> {
-    let Copyable { namespace, name, .. } = ask.named;
-    let read = match Name::namespaced(namespace, name) {
-        Ok(name) => client.get::<CloneSource>(name).await,
-        Err(error) => Err(error.into()),
-    };
-    read.map_err(|error| Unusable::Unread {
-        name: name.to_owned(),
+async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, ApiError> {
+    client.get(Name::namespaced(&ask.named.namespace, &ask.named.name)?).await
+}
+
+/// The original looks the source up in its cache, whose words for a claim that is not there differ
+/// from the server's, and which finds no claim of an impossible name either.
+fn unread(ask: &Ask<'_>, error: &ApiError) -> Unusable {
+    let name = &ask.named.name;
+    let absent = error.is_not_found() || matches!(error, ApiError::BadName(_));
+    Unusable::Unread {
+        name: name.clone(),
         namespace: ask.order.claim.namespace().to_owned(),
-        why: match error {
-            ApiError::BadName(_) => not_found(name),
-            error if error.is_not_found() => not_found(name),
-            error => error.to_string(),
-        },
-    })
+        why: if absent { not_found(name) } else { error.to_string() },
+    }
 }
 
 fn not_found(name: &str) -> String {
