@@ -1,16 +1,16 @@
-//! The recorded scenarios that are due, played on the real binary: each with an API server over
-//! HTTPS, a scripted driver on a unix socket and a process of its own. `tests/conformance/due`
-//! names them. Where `KUBEBUILDER_ASSETS` or `KUBECONFIG_E2E` is set, on that control plane.
+//! The recorded scenarios, all of them, played on the real binary: each with an API server over
+//! HTTPS, a scripted driver on a unix socket and a process of its own. Where `KUBEBUILDER_ASSETS`
+//! or `KUBECONFIG_E2E` is set, on that control plane.
 //!
 //! Arguments that are no flags choose scenarios by a part of their name, as with other tests.
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use testkit::player::{Cluster, Options, Summary, due, free_port, play_all, scenario_files};
+use testkit::player::{Cluster, Options, Summary, free_port, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
 const JOBS: usize = 4;
@@ -43,15 +43,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// The files that are due and that the command line chooses.
+/// The files that the command line chooses.
 fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
-    let all = scenario_files(conformance).map_err(|why| format!("no scenarios: {why}"))?;
-    let list =
-        fs::read_to_string(conformance.join("due")).map_err(|why| format!("no list: {why}"))?;
-    let (mut files, unknown) = due(&list, &all);
-    if !unknown.is_empty() {
-        return Err(format!("tests/conformance/due names unknown scenarios: {unknown:?}"));
-    }
+    let mut files = scenario_files(conformance).map_err(|why| format!("no scenarios: {why}"))?;
     let wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let named = |file: &PathBuf| {
         let name = file.to_string_lossy();

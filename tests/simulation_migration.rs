@@ -276,6 +276,38 @@ async fn volumes_of_other_plugins_are_refused_whatever_their_annotation_says() {
     assert!(told(&simulation, "disk").contains("did not take over from"));
 }
 
+/// The original looks for the driver's name in the class, and for its volumes among those of CSI.
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_an_in_tree_class_is_cloned() {
+    let simulation = simulation(EBS, "kubernetes.io/aws-ebs", &json!({}));
+    let claim = |name: &str, more: Value| {
+        let mut claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"namespace": "sc", "name": name,
+                         "annotations": {"volume.kubernetes.io/storage-provisioner": EBS}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "tree",
+                     "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        claim["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let made = simulation.api.create(&claim).unwrap();
+        made["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let uid = claim("origin", json!({"volumeName": "old"}));
+    let bound = json!({"status": {"phase": "Bound"}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "origin", &bound).unwrap();
+    let mut old = ebs("old", "aws://us-east-1a/vol-1");
+    old["spec"]["claimRef"] =
+        json!({"kind": "PersistentVolumeClaim", "namespace": "sc", "name": "origin", "uid": uid});
+    simulation.api.create(&old).unwrap();
+    simulation.phase("old", "Bound");
+    simulation.start();
+    let clone =
+        claim("copy", json!({"dataSource": {"kind": "PersistentVolumeClaim", "name": "origin"}}));
+    simulation.until("it is saved", |s| s.is_saved(&clone)).await;
+    let asked = simulation.requests("CreateVolume").remove(0);
+    assert_eq!(asked["volume_content_source"], json!({"volume": {"volume_id": "vol-1"}}));
+}
+
 mod ceph {
     use super::*;
 

@@ -14,6 +14,10 @@ mod world;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
 use tokio::time::{Instant, sleep};
 use world::{DRIVER, Simulation};
 
@@ -101,6 +105,23 @@ async fn a_clone_is_made_within_a_second_of_its_source_being_bound() {
     }
 }
 
+/// It was read before it was bound, and bound before anybody waited for that.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {
+    let simulation = cluster();
+    let origin = sources::create_unbound_origin(&simulation, "origin");
+    let late = Effect::DelayAfter(Duration::from_secs(2));
+    simulation.faults().add(Rule::on("get", "persistentvolumeclaims", late));
+    simulation.start_with(&["--retry-interval-start=100s"]);
+    let cloned = sources::create_clone(&simulation, "cloned", "origin");
+    sleep(Duration::from_secs(1)).await;
+    simulation.faults().clear();
+    sources::bind_origin(&simulation, "origin", &origin);
+    let took = until_saved(&simulation, &cloned).await;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(simulation.has_event("cloned", "ProvisioningFailed"), "it was not bound when read");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
     let simulation = cluster();
@@ -111,6 +132,70 @@ async fn a_clone_is_made_within_a_second_of_its_source_being_made_anew() {
     let made = Instant::now();
     simulation.until("it is cloned", |s| s.is_saved(&cloned)).await;
     assert!(made.elapsed() < Duration::from_secs(1), "{:?}", made.elapsed());
+}
+
+/// The API server refuses this verb on these kinds.
+fn refuse(simulation: &Simulation, verb: &str, plurals: &[&str]) {
+    for kind in simulation.api.kinds().iter().filter(|kind| plurals.contains(&&*kind.plural)) {
+        let forbidden = Effect::Answer(Status::forbidden(kind, "it", "no"));
+        simulation.faults().add(Rule::on(verb, &kind.plural, forbidden));
+    }
+}
+
+/// How long it takes until the claim has its volume.
+async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
+    let start = Instant::now();
+    simulation.until("the volume is saved", |s| s.is_saved(uid)).await;
+    start.elapsed()
+}
+
+/// Something that befalls the cluster.
+type Act = fn(&Simulation);
+
+/// What a snapshot may lack, and what brings it.
+fn ways_to_become_usable() -> [(Act, Act); 3] {
+    [
+        (
+            |s| sources::create_unready_snapshot(s, sources::NAMESPACE, "snap"),
+            |s| sources::make_ready(s, sources::NAMESPACE, "snap"),
+        ),
+        (
+            |s| {
+                sources::create_snapshot(s, "snap");
+                let none = json!({"status": {"snapshotHandle": null}});
+                s.api.merge("VolumeSnapshotContent", "", "content-snap", &none).unwrap();
+            },
+            |s| {
+                let handle = json!({"status": {"snapshotHandle": "handle-snap"}});
+                s.api.merge("VolumeSnapshotContent", "", "content-snap", &handle).unwrap();
+            },
+        ),
+        (|_| (), |s| sources::create_snapshot(s, "snap")),
+    ]
+}
+
+/// However far the back-off has grown; within five seconds, for a minute, where nothing but `get`
+/// is granted, as in ceph-csi's chart.
+#[tokio::test(start_paused = true)]
+async fn a_restore_goes_on_as_soon_as_its_snapshot_is_usable() {
+    for (lacking, mend) in ways_to_become_usable() {
+        for (waits, refused, most) in
+            [(3, false, 1), (600, false, 1), (3, true, 5), (50, true, 5), (600, true, 16)]
+        {
+            let simulation = cluster();
+            lacking(&simulation);
+            if refused {
+                refuse(&simulation, "watch", &["volumesnapshots", "volumesnapshotcontents"]);
+            }
+            simulation.start_with(&["--snapshot-orphan-sweep-interval=0"]);
+            let restored = sources::create_restore(&simulation, "restored", "snap");
+            sleep(Duration::from_secs(waits)).await;
+            assert!(simulation.has_event("restored", "ProvisioningFailed"));
+            mend(&simulation);
+            let took = until_saved(&simulation, &restored).await;
+            assert!(took <= Duration::from_secs(most), "{took:?} after {waits}, {refused}");
+        }
+    }
 }
 
 /// Snapshots are read when they are needed: no watch of all of them, and lists by the sweep only.
@@ -147,7 +232,8 @@ async fn a_snapshot_api_that_is_installed_later_is_picked_up() {
     assert!(asked < 60, "{asked} requests in ten minutes");
     sources::serve(&simulation);
     sources::create_snapshot(&simulation, "snap");
-    simulation.until("it is restored", |s| s.is_saved(&restored)).await;
+    let took = until_saved(&simulation, &restored).await;
+    assert!(took <= Duration::from_secs(16), "{took:?}");
     assert_eq!(snapshot_of(&simulation.requests("CreateVolume")[1]), "handle-snap");
 }
 
@@ -255,6 +341,32 @@ async fn a_lost_grant_stops_a_claim_and_loses_no_volume() {
     assert!(!simulation.is_saved(&uid));
     simulation.delete_claim("restored");
     ends_without_a_leak(&simulation, "restored", &uid).await;
+}
+
+/// The right to list grants is all that is asked for: they are looked for gently.
+#[tokio::test(start_paused = true)]
+async fn a_claim_goes_on_soon_after_its_source_is_granted() {
+    for (waits, most) in [(3, 5), (50, 5), (600, 16)] {
+        let simulation = cluster();
+        let other = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}});
+        simulation.api.create(&other).unwrap();
+        sources::create_snapshot_in(&simulation, "other", "snap");
+        simulation.start_with(&[CROSS_NAMESPACE]);
+        let reference = json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"});
+        let uid = sources::create_claim_from(
+            &simulation,
+            "restored",
+            &json!({"dataSourceRef": reference}),
+        );
+        sleep(Duration::from_secs(waits)).await;
+        assert!(simulation.has_event("restored", "ProvisioningFailed"));
+        simulation.api.create(&grant()).unwrap();
+        let took = until_saved(&simulation, &uid).await;
+        assert!(took <= Duration::from_secs(most), "{took:?} after {waits}");
+        let asked = simulation.api_requests("list", "referencegrants");
+        assert!(asked < 70, "{asked} lists after {waits}");
+        assert_eq!(simulation.api_requests("watch", "referencegrants"), 0);
+    }
 }
 
 /// A populator's claim is told once, costs no call, and is looked at again when it changes.

@@ -19,14 +19,15 @@ use tokio::{sync::Notify, time::Instant};
 use super::item::Item;
 use crate::kube_api::{Kind, View, reflector::Sighting};
 
-/// An object, or any of a kind, that an attempt was missing or found not ready.
+/// An object, or any of a kind, be it of one namespace, that an attempt was missing or found not ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Awaited {
     /// The object's kind.
     pub kind: Kind,
     /// Its namespace, for kinds that have one.
     pub namespace: Option<String>,
-    /// Its name; any object of the kind will do where there is none.
+    /// Its name; where there is none any object of the kind will do, of the namespace if that is
+    /// named.
     pub name: Option<String>,
     /// What the attempt saw of it: only something else brings it back.
     pub seen: Seen,
@@ -97,6 +98,11 @@ impl Awaited {
     /// Any object of the kind that `V` reads.
     pub fn any<V: View>() -> Self {
         Self { kind: Kind::of::<V>(), namespace: None, name: None, seen: Seen::Unknown }
+    }
+
+    /// Any object of the kind that `V` reads, in `namespace`.
+    pub fn any_in<V: View>(namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..Self::any::<V>() }
     }
 
     /// The same, which was not there.
@@ -173,6 +179,22 @@ impl Waits {
         let overtaken = overtaken.map(|(item, _)| item.clone()).collect();
         object.known = now;
         overtaken
+    }
+
+    /// Whether anybody who waits for the object has told what they saw.
+    pub fn has_seen(&self, object: &Awaited) -> bool {
+        let waiting = self.0.waiting.lock();
+        let object = waiting.by_object.get(&object.key());
+        object.is_some_and(|object| object.items.values().any(|seen| *seen != Seen::Unknown))
+    }
+
+    /// All that wait for the object and told that they saw something else than it is now.
+    pub fn behind(&self, object: &Awaited, now: &Seen) -> Vec<Item> {
+        let waiting = self.0.waiting.lock();
+        let Some(object) = waiting.by_object.get(&object.key()) else { return Vec::new() };
+        let is_behind = |seen: &Seen| *seen != Seen::Unknown && seen.is_overtaken_by(now);
+        let behind = object.items.iter().filter(|(_, seen)| is_behind(seen));
+        behind.map(|(item, _)| item.clone()).collect()
     }
 
     /// Tells one time of being waited for from another; none when nobody waits for the object.

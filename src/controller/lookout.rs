@@ -1,7 +1,9 @@
-//! Keeps an eye on single objects that somebody waits for and no open watch shows.
+//! Keeps an eye on objects that somebody waits for and no open watch shows.
 //!
 //! Owns a watch on each awaited name, open for as long as anybody waits for it. At most [`WATCHES`]
-//! of them; what is awaited beyond that, and what we may not watch, is read again and again, gently.
+//! of them; what is awaited beyond that, what we may not watch, and any object of a kind in some
+//! namespace, is read again and again, gently. What an open watch shows is read once, when the wait
+//! begins: it may have changed after the attempt read it, and been shown before anybody waited.
 //! Promises that whoever waits is brought back as soon as the object is seen to differ from what
 //! they saw, that nothing of an object is read but its metadata, and that all of it ends with the
 //! last who waits. Leaves who waits for what to `awaited`.
@@ -17,7 +19,7 @@ use super::{
     awaited::{Awaited, Seen, Turn, Waits},
     item::Item,
 };
-use crate::kube_api::{ApiError, Client, Kind, Name};
+use crate::kube_api::{ApiError, Client, Kind, Name, Scope};
 
 /// So many watches are open at most.
 const WATCHES: usize = 64;
@@ -101,19 +103,27 @@ impl Lookout {
                 continue;
             }
             self.open.remove(&object);
-            if let Some(number) = number.filter(|_| self.is_ours(&object)) {
-                looking.push(self.begin(object, number));
+            match number {
+                Some(number) if self.is_ours(&object) => looking.push(self.begin(object, number)),
+                Some(_) if self.eyes.waits.has_seen(&object) => looking.push(self.recheck(object)),
+                _ => {}
             }
         }
         turn.late.into_iter().for_each(|item| (self.eyes.wake)(item));
     }
 
     fn is_ours(&self, object: &Awaited) -> bool {
-        object.name.is_some() && !self.shown.contains(&object.kind)
+        (object.name.is_some() || object.namespace.is_some()) && !self.shown.contains(&object.kind)
+    }
+
+    fn recheck(&self, object: Awaited) -> BoxFuture<'static, ()> {
+        let eyes = Arc::clone(&self.eyes);
+        Box::pin(async move { eyes.recheck(&object).await })
     }
 
     fn begin(&mut self, object: Awaited, number: u64) -> BoxFuture<'static, ()> {
-        let watched = self.open.values().filter(|open| open.watched).count() < WATCHES;
+        let taken = self.open.values().filter(|open| open.watched).count();
+        let watched = object.name.is_some() && taken < WATCHES;
         let end = CancellationToken::new();
         let (eyes, ended) = (Arc::clone(&self.eyes), end.clone());
         self.open.insert(object.clone(), Open { number, watched, _end: end.drop_guard() });
@@ -151,14 +161,36 @@ impl Eyes {
     }
 
     async fn read(&self, object: &Awaited) {
-        let Ok(name) = name(object) else { return };
-        match self.client.get_metadata(&object.kind, name).await {
-            Ok(metadata) => self.tell(object, metadata.resource_version),
-            Err(error) if error.is_not_found() => self.tell(object, None),
+        if let Some(now) = self.now(object).await {
+            self.wake(object, self.waits.shown(object, now));
+        }
+    }
+
+    async fn recheck(&self, object: &Awaited) {
+        self.keep_apart().await;
+        if let Some(now) = self.now(object).await {
+            self.wake(object, self.waits.behind(object, &now));
+        }
+    }
+
+    /// What is there now; none where that can't be told.
+    async fn now(&self, object: &Awaited) -> Option<Seen> {
+        match self.version(object).await {
+            Ok(version) => Some(version.map_or(Seen::Missing, Seen::Version)),
+            Err(error) if error.is_not_found() => Some(Seen::Missing),
             Err(error) => {
                 tracing::debug!(resource = object.kind.resource(), %error, "an awaited object can't be read");
+                None
             }
         }
+    }
+
+    async fn version(&self, object: &Awaited) -> Result<Option<String>, ApiError> {
+        if let (Some(namespace), None) = (&object.namespace, &object.name) {
+            return self.client.versions(&object.kind, &Scope::namespace(namespace)?).await;
+        }
+        let metadata = self.client.get_metadata(&object.kind, name(object)?).await?;
+        Ok(metadata.resource_version)
     }
 
     /// Waits until the object is to be read again.
@@ -198,7 +230,11 @@ impl Eyes {
 
     fn tell(&self, object: &Awaited, version: Option<String>) {
         let now = version.map_or(Seen::Missing, Seen::Version);
-        for item in self.waits.shown(object, now) {
+        self.wake(object, self.waits.shown(object, now));
+    }
+
+    fn wake(&self, object: &Awaited, items: Vec<Item>) {
+        for item in items {
             tracing::debug!(
                 resource = object.kind.resource(),
                 namespace = object.namespace,

@@ -1,16 +1,23 @@
 //! Lists read once, in pages.
 //!
 //! Owns the look at all objects of a kind where a cache does not hold them: whether any volume has
-//! a certain handle (safety rules 7 and 8). Promises the server's state at one version, never its
+//! a certain handle (safety rules 7 and 8), and whether anything of a kind has changed. Promises the server's state at one version, never its
 //! cache's, and that no more than a page is held at a time. An object that cannot be read fails the
 //! list: "none of them" must not overlook one. Leaves lists that are followed by a watch to
 //! [`super::reflector`].
 
 use std::ops::ControlFlow;
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{client::Client, error::ApiError, kind::Kind, scope::Scope, url::query, views::View};
+use super::{
+    client::Client,
+    error::ApiError,
+    kind::Kind,
+    scope::Scope,
+    url::query,
+    views::{AnyObject, View},
+};
 
 /// Objects in a page.
 const PAGE: u32 = 500;
@@ -35,9 +42,30 @@ impl Client {
     pub async fn list<V: View>(
         &self,
         scope: &Scope,
+        visit: impl FnMut(V) -> ControlFlow<()>,
+    ) -> Result<(), ApiError> {
+        self.list_of(&Kind::of::<V>(), scope, visit).await
+    }
+
+    /// The versions of all objects in `scope`, whatever their kind: another text once any of them
+    /// has come, changed or gone; none where there are none.
+    pub async fn versions(&self, kind: &Kind, scope: &Scope) -> Result<Option<String>, ApiError> {
+        let mut versions = Vec::new();
+        let note = |object: AnyObject| {
+            versions.extend(object.metadata.resource_version);
+            ControlFlow::Continue(())
+        };
+        self.list_of(kind, scope, note).await?;
+        Ok((!versions.is_empty()).then(|| versions.join(",")))
+    }
+
+    async fn list_of<V: DeserializeOwned>(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
         mut visit: impl FnMut(V) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        let collection = Kind::of::<V>().collection(scope.namespace.as_deref());
+        let collection = kind.collection(scope.namespace.as_deref());
         let first = format!("{collection}?limit={PAGE}{}", scope.query());
         let mut url = first.clone();
         loop {
@@ -94,6 +122,25 @@ mod tests {
                 "/api/v1/persistentvolumes?limit=500&continue=x%2Fy%3D"
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn the_versions_of_all_objects_tell_whether_anything_changed() {
+        let items = |versions: &[&str]| {
+            let item = |version: &&str| json!({"metadata": {"resourceVersion": version}});
+            json!({"items": versions.iter().map(item).collect::<Vec<_>>()})
+        };
+        for (versions, expected) in [(vec![], None), (vec!["7", "5"], Some("7,5"))] {
+            let answer = items(&versions);
+            let server = Server::new(move |_, _| Answer::json(200, &answer));
+            let scope = Scope::namespace("ns").unwrap();
+            let told = client(&server).versions(&Kind::of::<Claim>(), &scope).await.unwrap();
+            assert_eq!(told.as_deref(), expected);
+            assert_eq!(
+                server.seen()[0].url,
+                "/api/v1/namespaces/ns/persistentvolumeclaims?limit=500"
+            );
+        }
     }
 
     #[tokio::test]

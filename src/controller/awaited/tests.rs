@@ -39,6 +39,8 @@ fn a_change_finds_all_that_wait_for_it_and_nobody_else() {
     assert_eq!(waits.of(&class("a")), [one(), three.clone()]);
     assert_eq!(waits.of(&at("b", version("7"))), [one(), three.clone(), two()]);
     assert_eq!(waits.of(&class("c")), [three]);
+    waits.wait(&two(), &[Awaited::any_in::<Claim>("ns")]);
+    assert!(waits.of(&Awaited::object::<Claim>(Some("other"), "a")).is_empty());
     assert!(waits.of(&Awaited::object::<Claim>(Some("ns"), "a")).is_empty());
 }
 
@@ -75,6 +77,19 @@ fn only_what_was_not_seen_before_brings_anything_back() {
         assert!(waits.shown(&class("a"), now).is_empty(), "told once");
     }
     assert!(Waits::default().shown(&class("nobody"), version("1")).is_empty());
+}
+
+#[test]
+fn who_told_what_they_saw_is_behind_what_is_there_by_now() {
+    let waits = Waits::default();
+    waits.wait(&one(), &[class("a"), at("b", version("1"))]);
+    waits.wait(&two(), &[at("b", Seen::Missing)]);
+    assert_eq!(["a", "b", "c"].map(|name| waits.has_seen(&class(name))), [false, true, false]);
+    assert!(waits.behind(&class("a"), &version("1")).is_empty(), "nobody says what they saw");
+    assert_eq!(waits.behind(&class("b"), &version("1")), [two()]);
+    assert_eq!(waits.behind(&class("b"), &version("2")), [one(), two()]);
+    assert!(waits.behind(&class("b"), &Seen::Missing).is_empty());
+    assert!(waits.behind(&class("c"), &version("1")).is_empty());
 }
 
 #[tokio::test]

@@ -158,6 +158,50 @@ async fn what_others_watch_and_what_has_no_name_is_left_to_them() {
     assert!(server.seen().is_empty());
 }
 
+/// Any object of the namespace will do: its collection is read, and a change of it wakes.
+#[tokio::test(start_paused = true)]
+async fn any_object_of_a_namespace_is_looked_for_gently() {
+    let items = Arc::new(Mutex::new(vec![]));
+    let listed = Arc::clone(&items);
+    let server = Server::new(move |_, _| Answer::json(200, &json!({"items": &*listed.lock()})));
+    let mut post = post(&server);
+    post.waits.wait(&Item::claim("1"), &[Awaited::any_in::<Secret>("ns")]);
+    sleep(Duration::from_secs(50)).await;
+    assert!(post.woken.try_recv().is_err(), "there are none");
+    for object in [object("1"), object("2")] {
+        let began = Instant::now();
+        items.lock().push(object);
+        assert_eq!(post.woken.recv().await, Some(Item::claim("1")));
+        assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
+    }
+    let asked = server.seen();
+    assert!(asked.iter().all(|request| request.url == "/api/v1/namespaces/ns/secrets?limit=500"));
+    assert!(asked.len() < 30, "{}", asked.len());
+}
+
+/// It changed after the attempt had read it, and the watch showed that before anybody waited.
+#[tokio::test(start_paused = true)]
+async fn what_others_watch_is_read_once_by_who_may_have_missed_it() {
+    let claim = || Awaited::object::<Claim>(Some("ns"), "data");
+    let metadata =
+        |version: &str| serde_json::from_value(json!({"resourceVersion": version})).unwrap();
+    for (saw, comes_back) in [
+        (claim().missing(), true),
+        (claim().as_seen(&metadata("6")), true),
+        (claim().as_seen(&metadata("7")), false),
+    ] {
+        let server = Server::new(|_, _| Answer::json(200, &object("7")));
+        let mut post = post(&server);
+        for _ in 0..3 {
+            post.waits.wait(&Item::claim("1"), std::slice::from_ref(&saw));
+            sleep(Duration::from_secs(60)).await;
+        }
+        assert_eq!(server.seen().len(), 1, "{saw:?}");
+        assert_eq!(post.woken.try_recv().is_ok(), comes_back, "{saw:?}");
+        assert!(post.woken.try_recv().is_err(), "once: {saw:?}");
+    }
+}
+
 /// A claim is served and another one has just read that there is none: what was known went with
 /// the first.
 #[tokio::test(start_paused = true)]

@@ -4,6 +4,8 @@
 //! and words (reference 3.8). Promises that both are read live for each attempt. Leaves keeping
 //! the source from vanishing to `protection`.
 
+use std::borrow::Cow;
+
 use super::{Ask, Copyable, status_text::ClaimStatusText};
 use crate::{
     controller::{
@@ -59,42 +61,50 @@ enum Unusable {
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
     let Copyable { namespace, name, .. } = ask.named;
     let awaited = Awaited::object::<Claim>(Some(namespace), name);
-    let found = find_volume(client, ask).await;
-    found.map_err(|unusable| Failure::new(unusable).awaiting([awaited]))
+    let source = match read_claim(client, ask).await {
+        Ok(source) => source,
+        Err(error) => {
+            let missing = error.is_not_found();
+            let awaited = if missing { awaited.missing() } else { awaited };
+            return Err(Failure::new(unread(ask, &error)).awaiting([awaited]));
+        }
+    };
+    let found = find_volume(client, ask, &source).await;
+    found.map_err(|unusable| Failure::new(unusable).awaiting([awaited.as_seen(&source.metadata)]))
 }
 
-async fn find_volume(client: &Client, ask: &Ask<'_>) -> Result<Source, Unusable> {
-    let source = read_claim(client, ask).await?;
-    check_claim(ask, &source)?;
-    let volume = read_volume(client, &source).await?;
-    let handle = check_volume(ask, &source, &volume)?;
+async fn find_volume(
+    client: &Client,
+    ask: &Ask<'_>,
+    source: &CloneSource,
+) -> Result<Source, Unusable> {
+    check_claim(ask, source)?;
+    let volume = read_volume(client, source).await?;
+    let handle = check_volume(ask, source, &volume)?;
     check_mode(&ask.order.claim, &volume)?;
     Ok(Source {
         kind: SourceKind::Claim,
         namespace: source.namespace().to_owned(),
         name: source.name().to_owned(),
         uid: source.uid().to_owned(),
-        handle: handle.to_owned(),
+        handle: handle.into_owned(),
     })
 }
 
-/// Reads the source live. The original looks it up in its cache, whose words for a claim that is
-/// not there differ from the server's, and which finds no claim of an impossible name either.
-async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, Unusable> {
-    let Copyable { namespace, name, .. } = ask.named;
-    let read = match Name::namespaced(namespace, name) {
-        Ok(name) => client.get::<CloneSource>(name).await,
-        Err(error) => Err(error.into()),
-    };
-    read.map_err(|error| Unusable::Unread {
-        name: name.to_owned(),
+async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, ApiError> {
+    client.get(Name::namespaced(&ask.named.namespace, &ask.named.name)?).await
+}
+
+/// The original looks the source up in its cache, whose words for a claim that is not there differ
+/// from the server's, and which finds no claim of an impossible name either.
+fn unread(ask: &Ask<'_>, error: &ApiError) -> Unusable {
+    let name = &ask.named.name;
+    let absent = error.is_not_found() || matches!(error, ApiError::BadName(_));
+    Unusable::Unread {
+        name: name.clone(),
         namespace: ask.order.claim.namespace().to_owned(),
-        why: match error {
-            ApiError::BadName(_) => not_found(name),
-            error if error.is_not_found() => not_found(name),
-            error => error.to_string(),
-        },
-    })
+        why: if absent { not_found(name) } else { error.to_string() },
+    }
 }
 
 fn not_found(name: &str) -> String {
@@ -157,19 +167,18 @@ async fn read_volume(client: &Client, source: &CloneSource) -> Result<Volume, Un
     read.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
 }
 
-/// The handle of the source's volume, where it is ours and bound to the source.
+/// The handle of the source's volume, where it is ours and bound to the source. In-tree volumes
+/// that the driver took over are, too.
 fn check_volume<'a>(
     ask: &Ask<'_>,
     source: &CloneSource,
     volume: &'a Volume,
-) -> Result<&'a str, Unusable> {
+) -> Result<Cow<'a, str>, Unusable> {
     let bad = |why: &str| Err(bad_volume(volume.name(), why));
-    let Some(csi) = &volume.spec.csi else {
-        return bad("it is of no CSI driver");
+    let handle = match ask.settings.handle(volume) {
+        Ok(handle) => handle,
+        Err(why) => return bad(&format!("it is not this driver's: {why}")),
     };
-    if csi.driver != ask.settings.driver_name {
-        return bad("it is of another CSI driver");
-    }
     let Some(whose) = &volume.spec.claim_ref else {
         return bad("it is bound to no claim");
     };
@@ -181,7 +190,7 @@ fn check_volume<'a>(
     if volume.status.phase != "Bound" {
         return bad("its phase is not Bound");
     }
-    Ok(&csi.volume_handle)
+    Ok(handle)
 }
 
 /// The user reads no more than the original tells; the log has the cause.

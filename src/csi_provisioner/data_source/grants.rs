@@ -39,7 +39,7 @@ pub(super) async fn check(
     let refused = format!(
         "accessing {namespace}/{name} of {kind} dataSource from {own}/{claim} isn't allowed"
     );
-    Err(Failure::new(refused).awaiting([Awaited::any::<ReferenceGrant>()]))
+    Err(Failure::new(refused).awaiting([Awaited::any_in::<ReferenceGrant>(namespace)]))
 }
 
 async fn is_granted_in(

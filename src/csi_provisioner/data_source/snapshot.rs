@@ -69,9 +69,13 @@ enum Unusable {
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
     let Copyable { namespace, name, .. } = ask.named;
     let awaited = Awaited::object::<VolumeSnapshot>(Some(namespace), name);
-    let failed = |unusable| Failure::new(&unusable).awaiting([awaited.clone()]);
-    let snapshot = read_snapshot(client, namespace, name).await.map_err(failed)?;
-    let content = bound_content(&snapshot).map_err(failed)?;
+    let snapshot = read_snapshot(client, namespace, name).await.map_err(|unread| {
+        let awaited = if unread.is_missing() { awaited.clone().missing() } else { awaited.clone() };
+        Failure::new(&unread).awaiting([awaited])
+    })?;
+    let awaited = awaited.as_seen(&snapshot.metadata);
+    let content = bound_content(&snapshot)
+        .map_err(|unusable| Failure::new(&unusable).awaiting([awaited.clone()]))?;
     let usable = find_content(client, ask, &snapshot, content).await;
     let handle = usable.map_err(|unusable| {
         let content = unusable.blames_content().then_some(content);
@@ -211,6 +215,11 @@ fn check_mode(claim: &Claim, content: &VolumeSnapshotContent) -> Result<(), Unus
 }
 
 impl Unusable {
+    /// Whether there is no such snapshot.
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Unread { error, .. } if error.is_not_found())
+    }
+
     /// Whether a change of the content may help, too.
     fn blames_content(&self) -> bool {
         matches!(

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     cluster::{Cluster, ClusterError},
-    due::{due, scenario_files},
+    files::scenario_files,
     runner::{Options, Played, play_all},
 };
 
@@ -39,9 +39,6 @@ pub struct Play {
     /// Directory with the rulings' table, differences/ and cluster/.
     #[arg(long, default_value = "tests/conformance")]
     conformance: PathBuf,
-    /// List of the scenarios that are due: a name or glob a line.
-    #[arg(long)]
-    due: Option<PathBuf>,
     /// Scenario files, or directories that hold some.
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -58,9 +55,6 @@ pub enum PlayFailed {
         /// Why not.
         source: io::Error,
     },
-    /// The list of due scenarios names some that do not exist.
-    #[error("no scenario is called {0:?}: mend the list of due scenarios")]
-    NotDue(Vec<String>),
 }
 
 /// Plays; the exit code tells whether all went as it should.
@@ -90,7 +84,7 @@ fn keep(outcomes: &mut BTreeMap<String, Value>, played: &Played) {
     }
 }
 
-/// The scenario files that are named and, where there is a list, due.
+/// The scenario files that are named.
 fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayFailed> {
     let mut files = Vec::new();
     for path in &command.files {
@@ -101,13 +95,7 @@ fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayFailed> {
             files.push(path.clone());
         }
     }
-    let Some(path) = &command.due else { return Ok(files) };
-    let list = fs::read_to_string(path)
-        .map_err(|source| PlayFailed::File { path: path.clone(), source })?;
-    match due(&list, &files) {
-        (due, idle) if idle.is_empty() => Ok(due),
-        (_, idle) => Err(PlayFailed::NotDue(idle.into_iter().map(str::to_owned).collect())),
-    }
+    Ok(files)
 }
 
 async fn make(directory: Option<&Path>, port: u16) -> Result<Cluster, ClusterError> {

@@ -9,8 +9,8 @@
 mod api;
 pub mod cli;
 mod cluster;
-mod due;
 mod expand;
+mod files;
 mod invocation;
 mod leak;
 mod names;
@@ -33,7 +33,7 @@ mod goldens;
 
 pub use api::ApiError;
 pub use cluster::{Cluster, ClusterError, free_port};
-pub use due::{due, scenario_files};
+pub use files::scenario_files;
 pub use outcome::Outcome;
 pub use process::ProcessError;
 pub use rights::RightsError;

@@ -90,7 +90,7 @@ async fn without_a_grant_the_refusal_is_told_and_the_source_is_not_read() {
         failure.to_string(),
         "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed"
     );
-    assert_eq!(awaited(&failure), ["referencegrants *"]);
+    assert_eq!(awaited(&failure), ["referencegrants other/*"]);
     assert_eq!(server.seen().len(), 1);
 }
 
