@@ -253,13 +253,18 @@ async fn each_verb_is_missed_when_it_is_not_granted() {
     }
 }
 
+fn missing(rights: &[&str]) -> BTreeSet<String> {
+    rights.iter().map(|&right| right.to_owned()).collect()
+}
+
 /// A claim with a VolumeAttributesClass needs one right more, and is told where it lacks.
 #[tokio::test(start_paused = true)]
 async fn a_claims_attributes_class_must_be_readable() {
     let lacking = without(parsed(OURS), "volumeattributesclasses", "get");
     for (roles, expected) in [
         (parsed(OURS), BTreeSet::new()),
-        (lacking, BTreeSet::from(["get volumeattributesclasses".to_owned()])),
+        // What can't be read is waited for, by a watch where that is granted.
+        (lacking, missing(&["get volumeattributesclasses", "watch volumeattributesclasses"])),
     ] {
         let simulation = cluster(36, &roles, "csi-provisioner");
         simulation
@@ -320,7 +325,12 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
             &["patch volumesnapshots", "update volumesnapshots"],
         ),
         (lacking("volumesnapshots", "list"), true, &["list volumesnapshots"]),
-        (lacking("volumesnapshots", "get"), false, &["get volumesnapshots"]),
+        // What can't be read is waited for, by a watch where that is granted.
+        (
+            lacking("volumesnapshots", "get"),
+            false,
+            &["get volumesnapshots", "watch volumesnapshots"],
+        ),
         (lacking("volumesnapshotcontents", "get"), false, &["get volumesnapshotcontents"]),
     ] {
         let account =
@@ -335,8 +345,7 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
         simulation.start();
         let told = if made { "ProvisioningSucceeded" } else { "ProvisioningFailed" };
         comes(60, || simulation.has_event("data", told)).await.expect(told);
-        let missed: BTreeSet<String> = missed.iter().map(|&what| what.to_owned()).collect();
-        assert_eq!(refused(&simulation), missed);
+        assert_eq!(refused(&simulation), missing(missed));
     }
 }
 
