@@ -22,6 +22,38 @@ fn released(simulation: &Simulation, uid: &str) {
     simulation.release(uid);
 }
 
+fn secret(value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key", "namespace": "sc"},
+           "stringData": {"key": value}})
+}
+
+/// Rule 4: all is asked for as it was but the secrets, which an admin may have had to put right.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_repeated_with_the_secrets_as_they_are_by_then() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"error": {"code": "ABORTED"}, "times": 1}, {}]}));
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    let parameters = json!({
+        "pool": "a",
+        "csi.storage.k8s.io/provisioner-secret-name": "key",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+    });
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
+                       "provisioner": DRIVER, "parameters": parameters});
+    simulation.api.create(&class).unwrap();
+    simulation.api.create(&secret("first")).unwrap();
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    simulation.api.delete("Secret", "sc", "key").unwrap();
+    simulation.api.create(&secret("second")).unwrap();
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    let mut asked = simulation.requests("CreateVolume");
+    let secrets: Vec<_> = asked.iter_mut().map(|request| request["secrets"].take()).collect();
+    assert_eq!(secrets, [json!({"key": "first"}), json!({"key": "second"})]);
+    assert_eq!(asked[0], asked[1], "all else is the same");
+}
+
 /// Rule 5. Somebody takes the PersistentVolume away while its volume is being deleted, so nothing
 /// else holds the claim back that will get a volume of the same name.
 #[tokio::test(start_paused = true)]
