@@ -101,6 +101,37 @@ async fn a_class_of_another_provisioner_is_told_and_waited_for() {
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
 }
 
+/// What a claim lacks is named on it, once, before anybody has asked the driver.
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_foreign_or_forbidden_is_named_within_two_seconds() {
+    let with_secret = || {
+        let mut class = class_of(DRIVER);
+        class["parameters"] = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "key",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        });
+        class
+    };
+    for (what, class, forbidden, named) in [
+        ("a foreign class", class_of("other.example.com"), None, "other.example.com"),
+        ("no secret", with_secret(), None, r#"secrets "key" not found"#),
+        ("no right to the secret", with_secret(), Some("secrets"), "key"),
+    ] {
+        let simulation = Simulation::new(1);
+        remove_class(&simulation);
+        simulation.api.create(&class).unwrap();
+        if let Some(plural) = forbidden {
+            simulation.refuse("get", plural, usize::MAX);
+        }
+        simulation.start();
+        simulation.create_claim("data");
+        sleep(Duration::from_secs(2)).await;
+        let told = warnings(&simulation);
+        assert!(told.len() == 1 && told[0].0.contains(named), "{what}: {told:?}");
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{what}");
+    }
+}
+
 /// Whether the claim has a PersistentVolume must be known before the first call.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_is_refused_is_told() {

@@ -308,6 +308,19 @@ async fn deletes_do_not_starve_creates() {
     assert!(busy <= quiet * 2, "{busy:?} for {quiet:?}");
 }
 
+/// The limit of deletions falls and rises as that of creates does.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_refuses_deletions_under_overload_does_not_collapse() {
+    let (simulation, driver) = cluster(Busy::new(4, ms(500), Beyond::Refuse));
+    for number in 0..200 {
+        released(&simulation, number, "fast");
+    }
+    simulation.start();
+    let start = Instant::now();
+    simulation.until("all are deleted", |_| driver.backend().state.lock().deleted == 200).await;
+    assert!(share(200, 8.0, start.elapsed()) >= 0.8, "{:?}", start.elapsed());
+}
+
 /// Each kind of call has a limit of its own: 200 creates of a class hang, its volumes go as ever.
 #[tokio::test(start_paused = true)]
 async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
