@@ -16,7 +16,6 @@
 //! | [`capacity`] | CSIStorageCapacity objects: how much room there is for each class in each segment of the cluster |
 //! | [`migration`] | in-tree plugins' classes and volumes, and what they are to the CSI drivers that took over |
 //! | [`nodes`] | where nodes are and whether the driver is on them: CSINodes and Nodes, as far as topology keys name them |
-//! | [`migration`] | in-tree classes and volumes in the terms of CSI, pure functions |
 //! | [`preflight`] | which rights are needed, and which are missing |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |

@@ -1,7 +1,7 @@
 //! README.md's walk without a cluster, without kubectl: the real binary over TLS and a unix socket,
 //! the driver that keeps volumes on disk, the binder, and the example claim. What the README passes
 //! to each is taken from its text, so that the text stays true. And a list of all commands that
-//! README.md and the pages for admins give, with what tries them.
+//! README.md and the pages for admins give, with what tries them; and that it leads to every page.
 
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -130,6 +130,22 @@ async fn the_walk_of_the_readme_ends_with_nothing_left() {
     assert_eq!(around.volumes_on_disk(), Vec::<PathBuf>::new());
     assert!(provisioner.stop().await.success());
     around.stop().await;
+}
+
+// === All pages ===
+
+#[test]
+fn the_readme_leads_to_every_page_and_nowhere_else() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let links = README.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    let links: Vec<_> = links.filter(|link| !link.is_empty() && !link.contains("://")).collect();
+    for link in &links {
+        assert!(root.join(link).exists(), "README.md leads to {link}, which is not there");
+    }
+    for page in fs::read_dir(root.join("docs")).unwrap() {
+        let page = format!("docs/{}", page.unwrap().file_name().to_str().unwrap());
+        assert!(links.contains(&page.as_str()), "README.md does not lead to {page}");
+    }
 }
 
 // === All commands ===

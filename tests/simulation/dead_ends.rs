@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
 use tokio::time::sleep;
 
 use crate::world::{DRIVER, Simulation, stranger};
@@ -97,6 +101,37 @@ async fn a_class_of_another_provisioner_is_told_and_waited_for() {
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
 }
 
+/// What a claim lacks is named on it, once, before anybody has asked the driver.
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_foreign_or_forbidden_is_named_within_two_seconds() {
+    let with_secret = || {
+        let mut class = class_of(DRIVER);
+        class["parameters"] = json!({
+            "csi.storage.k8s.io/provisioner-secret-name": "key",
+            "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+        });
+        class
+    };
+    for (what, class, forbidden, named) in [
+        ("a foreign class", class_of("other.example.com"), None, "other.example.com"),
+        ("no secret", with_secret(), None, r#"secrets "key" not found"#),
+        ("no right to the secret", with_secret(), Some("secrets"), "key"),
+    ] {
+        let simulation = Simulation::new(1);
+        remove_class(&simulation);
+        simulation.api.create(&class).unwrap();
+        if let Some(plural) = forbidden {
+            simulation.refuse("get", plural, usize::MAX);
+        }
+        simulation.start();
+        simulation.create_claim("data");
+        sleep(Duration::from_secs(2)).await;
+        let told = warnings(&simulation);
+        assert!(told.len() == 1 && told[0].0.contains(named), "{what}: {told:?}");
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{what}");
+    }
+}
+
 /// Whether the claim has a PersistentVolume must be known before the first call.
 #[tokio::test(start_paused = true)]
 async fn a_look_up_that_is_refused_is_told() {
@@ -126,4 +161,45 @@ async fn a_finalizer_that_cannot_be_taken_off_a_deleted_volume_is_told() {
     simulation.until("it is told", |s| s.has_cluster_event("pvc-a", "VolumeFailedDelete")).await;
     simulation.until("it is gone", |s| s.volumes().is_empty()).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
+}
+
+/// Quota, RBAC, an admission webhook: whatever the API server says to the PersistentVolume is said
+/// on its claim in time, the volume is made once, and saved as soon as it may be.
+#[tokio::test(start_paused = true)]
+async fn a_refused_volume_is_told_in_the_api_servers_words_within_two_seconds() {
+    let kinds = Simulation::new(1).api.kinds();
+    let kind = kinds.iter().find(|kind| kind.plural == "persistentvolumes").unwrap();
+    for (refusal, words) in [
+        (Status::forbidden(kind, "x", "exceeded quota: few"), "exceeded quota: few"),
+        (Status::forbidden(kind, "x", "no such right"), "no such right"),
+        (Status::bad_request("admission webhook \"w\" denied the request"), "denied the request"),
+    ] {
+        let simulation = Simulation::new(1);
+        simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::Answer(refusal)));
+        simulation.start();
+        let uid = simulation.create_claim("data");
+        sleep(Duration::from_secs(2)).await;
+        let told = warnings(&simulation);
+        assert!(told.len() == 1 && told[0].0.contains(words), "{words}: {told:?}");
+        sleep(Duration::from_secs(120)).await;
+        let told = warnings(&simulation);
+        assert!(told.iter().all(|(text, _)| text.contains(words)), "{words}: {told:?}");
+        simulation.faults().clear();
+        simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!((simulation.calls("CreateVolume"), simulation.left_at_driver().len()), (1, 1));
+    }
+}
+
+/// A claim that failed so often that its events are no longer counted one by one.
+#[tokio::test(start_paused = true)]
+async fn success_is_told_after_any_number_of_failures() {
+    let simulation = Simulation::new(1);
+    simulation
+        .script(json!({"create_volume": [{"error": {"code": "INTERNAL"}, "times": 100}, {}]}));
+    simulation.start_with(&["--retry-interval-max=2s"]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 101);
+    sleep(Duration::from_secs(2)).await;
+    assert!(simulation.has_event("data", "ProvisioningSucceeded"));
 }

@@ -286,11 +286,11 @@ async fn a_class_that_always_times_out_does_not_slow_another() {
 }
 
 /// A PersistentVolume of ours that is to be deleted.
-fn released(simulation: &Simulation, number: usize) {
+fn released(simulation: &Simulation, number: usize, class: &str) {
     let uid = format!("gone-{number}");
     let mut volume = stranger(&uid, &uid, &uid);
     volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": DRIVER});
-    volume["spec"]["storageClassName"] = json!("fast");
+    volume["spec"]["storageClassName"] = json!(class);
     simulation.api.create(&volume).unwrap();
     simulation.phase(&format!("pvc-{uid}"), "Released");
 }
@@ -301,11 +301,40 @@ async fn deletes_do_not_starve_creates() {
     simulation.start();
     sleep(secs(1)).await;
     let quiet = longest_wait(&simulation, &driver, 0..5).await;
-    (0..5000).for_each(|number| released(&simulation, number));
+    (0..5000).for_each(|number| released(&simulation, number, "fast"));
     let busy = longest_wait(&simulation, &driver, 100..104).await;
     let deleted = driver.backend().state.lock().deleted;
     assert!((1000..5000).contains(&deleted), "{deleted} deleted meanwhile");
     assert!(busy <= quiet * 2, "{busy:?} for {quiet:?}");
+}
+
+/// The limit of deletions falls and rises as that of creates does.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_refuses_deletions_under_overload_does_not_collapse() {
+    let (simulation, driver) = cluster(Busy::new(4, ms(500), Beyond::Refuse));
+    for number in 0..200 {
+        released(&simulation, number, "fast");
+    }
+    simulation.start();
+    let start = Instant::now();
+    simulation.until("all are deleted", |_| driver.backend().state.lock().deleted == 200).await;
+    assert!(share(200, 8.0, start.elapsed()) >= 0.8, "{:?}", start.elapsed());
+}
+
+/// Each kind of call has a limit of its own: 200 creates of a class hang, its volumes go as ever.
+#[tokio::test(start_paused = true)]
+async fn creates_that_time_out_do_not_slow_the_deletions_of_their_class() {
+    let (simulation, driver) = cluster(Busy::new(1000, ms(100), Beyond::Wait));
+    simulation.start();
+    sleep(secs(1)).await;
+    claims(&simulation, "broken", 0..200);
+    sleep(secs(60)).await;
+    for number in 0..1000 {
+        released(&simulation, number, "broken");
+    }
+    // A hundred at once, each for a tenth of a second.
+    sleep(secs(2)).await;
+    assert_eq!(driver.backend().state.lock().deleted, 1000);
 }
 
 /// "Operation already exists" for so long: found soon after it is over, told once, and others of

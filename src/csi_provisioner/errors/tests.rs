@@ -1,0 +1,199 @@
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::*;
+use crate::controller::claim_state::{
+    ClaimState,
+    Demand::{self, Wanted, Withdrawn},
+    Next,
+};
+
+/// The variant's name and whether it is inconclusive.
+fn kind(outcome: &Outcome) -> (&'static str, bool) {
+    match outcome {
+        Outcome::Background(failure) => ("background", failure.is_inconclusive()),
+        Outcome::Infeasible(failure) => ("infeasible", failure.is_inconclusive()),
+        Outcome::Reschedule(failure) => ("reschedule", failure.is_inconclusive()),
+        Outcome::Final(failure) => ("final", failure.is_inconclusive()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_drivers_own_codes_mean_what_the_original_takes_them_for() {
+    for code in (1..=16).map(Code::from) {
+        let expected = match code {
+            Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => {
+                ("background", false)
+            }
+            Code::InvalidArgument => ("infeasible", false),
+            Code::AlreadyExists | Code::Unauthenticated | Code::PermissionDenied => ("final", true),
+            _ => ("final", false),
+        };
+        assert_eq!(
+            kind(&create_outcome(&CallError::driver(code, "m"), false)),
+            expected,
+            "{code:?}"
+        );
+        let with_node =
+            if code == Code::ResourceExhausted { ("reschedule", false) } else { expected };
+        assert_eq!(
+            kind(&create_outcome(&CallError::driver(code, "m"), true)),
+            with_node,
+            "{code:?}"
+        );
+    }
+}
+
+#[test]
+fn only_time_outs_and_locks_speak_of_load() {
+    for code in (1..=16).map(Code::from) {
+        let expected = match code {
+            Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Strain::Overload,
+            Code::Aborted => Strain::Locked,
+            _ => Strain::Bearable,
+        };
+        for error in [CallError::driver(code, "m"), CallError::local(code, "m")] {
+            for node in [false, true] {
+                assert_eq!(create_outcome(&error, node).strain(), expected, "{code:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_made_locally_is_never_final() {
+    for code in (1..=16).map(Code::from) {
+        assert_eq!(
+            kind(&create_outcome(&CallError::local(code, "m"), true)),
+            ("background", false),
+            "{code:?}"
+        );
+    }
+}
+
+/// One way in which a CreateVolume can fail.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    code: Code,
+    /// Whether the driver sent the status; else it was made on this side.
+    is_drivers: bool,
+    may_reschedule: bool,
+    /// Of the claim, when the answer comes.
+    demand: Demand,
+    /// Whether the end of an earlier call is unknown.
+    repeats: bool,
+}
+
+impl Case {
+    /// Every code with every combination of all else.
+    fn all() -> impl Iterator<Item = Self> {
+        (1..=16).flat_map(|code| (0..16_u8).map(move |bits| Self::of(Code::from(code), bits)))
+    }
+
+    fn of(code: Code, bits: u8) -> Self {
+        let bit = |number: u8| bits >> number & 1 == 1;
+        let demand = if bit(2) { Withdrawn } else { Wanted };
+        Self { code, is_drivers: bit(0), may_reschedule: bit(1), demand, repeats: bit(3) }
+    }
+
+    fn outcome(self) -> Outcome {
+        let make = if self.is_drivers { CallError::driver } else { CallError::local };
+        create_outcome(&make(self.code, "m"), self.may_reschedule)
+    }
+
+    /// Where the claim stands before its call.
+    fn before(self) -> ClaimState {
+        if self.repeats { open() } else { ClaimState::Waiting }
+    }
+
+    /// What follows when the call fails once.
+    fn follows(self) -> (ClaimState, Next) {
+        self.before().called().answered(&self.outcome(), self.demand, Instant::now())
+    }
+
+    /// Only the driver's own word tells how a call ended, and some of its words do not.
+    fn tells_the_end(self) -> bool {
+        let may_still_run =
+            [Code::Cancelled, Code::DeadlineExceeded, Code::Unavailable, Code::Aborted];
+        self.is_drivers && !may_still_run.contains(&self.code)
+    }
+
+    /// Whether the code says nothing about a volume that an earlier call may have made.
+    fn tells_nothing_of_earlier_calls(self) -> bool {
+        [Code::AlreadyExists, Code::Unauthenticated, Code::PermissionDenied].contains(&self.code)
+    }
+
+    /// The next step for a claim that is still wanted, after a word of the driver's.
+    fn next_for_a_wanted_claim(self) -> Next {
+        match self.code {
+            Code::InvalidArgument => Next::Rest,
+            Code::ResourceExhausted if self.may_reschedule && !self.repeats => Next::GiveNodeBack,
+            _ => Next::Retry,
+        }
+    }
+}
+
+/// A call whose end is unknown, without a final answer since.
+fn open() -> ClaimState {
+    ClaimState::Waiting.recorded()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_end_is_untold_is_asked_after_whatever_else_holds() {
+    for case in Case::all().filter(|case| !case.tells_the_end()) {
+        assert_eq!(case.follows(), (open(), Next::Poll), "{case:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_without_an_earlier_call_frees_the_claim_and_a_withdrawn_one_is_dropped() {
+    for case in Case::all().filter(|case| case.tells_the_end() && !case.repeats) {
+        let next = match case.demand {
+            Wanted => case.next_for_a_wanted_claim(),
+            Withdrawn => Next::Drop,
+        };
+        assert_eq!(case.follows(), (ClaimState::Waiting, next), "{case:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_leaves_an_earlier_call_open_and_no_node_is_given_back() {
+    for case in Case::all().filter(|case| case.tells_the_end() && case.repeats) {
+        let (state, next) = case.follows();
+        let expected = match case.demand {
+            Wanted => case.next_for_a_wanted_claim(),
+            Withdrawn => Next::Retry,
+        };
+        assert!(state.awaits_answer() && next == expected, "{case:?}: {state:?}, {next:?}");
+        assert_ne!(next, Next::GiveNodeBack);
+    }
+}
+
+/// Three times the same answer to a call that repeats an open one, over two minutes.
+#[tokio::test(start_paused = true)]
+async fn an_earlier_call_is_closed_by_three_telling_ends_once_nobody_wants_the_volume() {
+    for case in Case::all().filter(|case| case.repeats) {
+        let start = Instant::now();
+        let (mut state, mut next) = (case.before(), Next::Poll);
+        for after in [0, 60, 120].map(Duration::from_secs) {
+            assert!(state.is_open(), "{case:?}: closed before {after:?}");
+            (state, next) = state.called().answered(&case.outcome(), case.demand, start + after);
+        }
+        let closes = case.tells_the_end()
+            && case.demand == Withdrawn
+            && !case.tells_nothing_of_earlier_calls();
+        assert_eq!(state == ClaimState::Waiting, closes, "{case:?}: {state:?}");
+        assert_eq!(next == Next::Drop, closes, "{case:?}: {next:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_failure_is_followed_up_once_the_claims_volume_was_seen() {
+    for case in Case::all() {
+        let seen = case.before().called().volume_seen("h");
+        let (state, next) = seen.answered(&case.outcome(), case.demand, Instant::now());
+        assert_eq!((state, next), (ClaimState::Done, Next::Drop), "{case:?}");
+    }
+}
