@@ -179,6 +179,16 @@ fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>)
     }
 }
 
+/// Whether the metrics count the end of a call as a failed attempt: as in the original one whose end
+/// is unknown is, however often it is asked after. Not counted is what only needs another node, and
+/// what comes of a volume that was made is counted where it is known.
+fn is_failed_attempt(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Final(_) | Outcome::Infeasible(_) | Outcome::Background(_) => true,
+        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::Reschedule(_) => false,
+    }
+}
+
 /// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
 fn source_label(claim: &Claim) -> &'static str {
     match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
@@ -508,7 +518,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.waits.wait(&Item::claim(uid), failure.awaited());
             }
             NotAsked::Reschedule(failure) => {
-                self.tell_rescheduled(order, failure);
+                self.warn(order, failure);
                 self.waits.wait(&Item::claim(uid), failure.awaited());
             }
         }
@@ -571,35 +581,35 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells the claim's user and the metrics what came of an attempt.
     fn tell(&self, order: &Order, outcome: &Outcome) {
+        if is_failed_attempt(outcome) {
+            self.count_failure(&order.claim);
+        }
         match outcome {
             // Saving and discarding tell what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
             Outcome::Infeasible(failure) => {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
-                self.count_failure(&order.claim);
             }
-            Outcome::Reschedule(failure) => self.tell_rescheduled(order, failure),
             Outcome::Background(failure)
                 if !self.book.warns(order.claim.uid(), failure.strain()) =>
             {
                 self.tell_still_open(order, failure);
             }
-            Outcome::Final(failure) | Outcome::Background(failure) => {
-                self.tell_failure(order, failure);
-            }
+            Outcome::Final(failure)
+            | Outcome::Background(failure)
+            | Outcome::Reschedule(failure) => self.warn(order, failure),
         }
     }
 
     /// Tells the claim's user and the metrics of a failed attempt.
     pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
-        tracing::info!(error = %failure, "provisioning failed");
-        self.events.failed(&order.claim, &failure.to_string());
+        self.warn(order, failure);
         self.count_failure(&order.claim);
     }
 
-    /// Tells the claim's user why another node is needed.
-    fn tell_rescheduled(&self, order: &Order, failure: &Failure) {
+    /// Tells the claim's user why it has no volume yet.
+    fn warn(&self, order: &Order, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
     }
@@ -615,7 +625,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
             self.events.still_provisioning(&order.claim, why);
         }
-        self.count_failure(&order.claim);
     }
 
     fn count_failure(&self, claim: &Claim) {
