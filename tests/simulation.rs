@@ -25,7 +25,7 @@ mod pace;
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::apiserver::faults::{Effect, Rule};
+use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 use world::{Simulation, claim, stranger};
 
@@ -299,6 +299,38 @@ async fn a_volume_that_came_and_went_is_not_saved_again() {
     sleep(Duration::from_secs(3600)).await;
     assert!(simulation.volumes().is_empty(), "no PersistentVolume of a volume that is gone");
     assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// A save whose answer was lost, and whose PersistentVolume is found being deleted, is not repeated
+/// once that is gone: the claim asks the driver anew, if it still waits.
+#[tokio::test(start_paused = true)]
+async fn a_volume_found_being_deleted_is_asked_for_anew_once_it_is_gone() {
+    for wanted in [true, false] {
+        let simulation = Simulation::new(1);
+        let stall = Effect::Stream(StreamFault::Stall { after: 1 });
+        simulation.faults().add(Rule::on("watch", "persistentvolumes", stall).times(1));
+        simulation.faults().add(Rule::on("create", "persistentvolumes", Effect::CutAfter).times(1));
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        let uid = simulation.create_claim("data");
+        simulation.until("the POST is carried out", |s| s.is_saved(&uid)).await;
+        simulation.api.delete("PersistentVolume", "", &format!("pvc-{uid}")).unwrap();
+        let told = |s: &Simulation| {
+            let told = s.told("data", "ProvisioningFailed");
+            told.iter().any(|text| text.ends_with("to go: somebody deleted it"))
+        };
+        simulation.until("the wait is told", told).await;
+        if !wanted {
+            simulation.delete_claim("data");
+        }
+        let bare = json!({"metadata": {"finalizers": null}});
+        simulation.api.merge("PersistentVolume", "", &format!("pvc-{uid}"), &bare).unwrap();
+        sleep(Duration::from_secs(30)).await;
+        assert!(simulation.volumes().is_empty(), "it may be gone at the driver, too");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.is_saved(&uid), wanted);
+        assert_eq!(simulation.calls("CreateVolume"), 1 + usize::from(wanted), "{wanted}");
+    }
 }
 
 /// A stranger's PersistentVolume under the claim's name: told, waited for, and then saved.

@@ -275,6 +275,17 @@ impl ClaimBook {
         self.change(claim_uid(volume), |entry| entry.once_gone = OnceGone::Returns);
     }
 
+    /// A live read has found the PersistentVolume that was to be saved, and that it is being deleted:
+    /// its claim is looked at once it is gone. Where its end was seen meanwhile, that stands.
+    pub fn volume_leaves(&self, uid: &str, volume: &Volume) {
+        self.change(uid, |entry| {
+            if matches!(entry.state, ClaimState::Saving(_)) {
+                entry.volume_seen(volume);
+                entry.once_gone = OnceGone::Returns;
+            }
+        });
+    }
+
     /// A list of all PersistentVolumes begins.
     pub fn volumes_restarted(&self) {
         self.0.inner.lock().entries.values_mut().for_each(|entry| entry.shown = false);

@@ -77,13 +77,21 @@ pub struct ClaimWorker<P> {
     /// One actor a volume.
     pub exclusive: Exclusive,
     /// How many CreateVolume calls there may be.
-    pub pace: Pace,
+    pub creates: Pace,
+    /// How many DeleteVolume calls there may be, those for released volumes included.
+    pub deletes: Pace,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// Tells in time.
     pub tasks: Tasks,
     /// `--retry-interval-max`: no wait is longer.
     pub retry_max: Duration,
+}
+
+/// One look at a claim, which may end in a call of either kind.
+struct Looks {
+    create: Look,
+    delete: Look,
 }
 
 /// What to do about a claim now.
@@ -171,6 +179,16 @@ fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>)
     }
 }
 
+/// Whether the metrics count the end of a call as a failed attempt: as in the original one whose end
+/// is unknown is, however often it is asked after. Not counted is what only needs another node, and
+/// what comes of a volume that was made is counted where it is known.
+fn is_failed_attempt(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Final(_) | Outcome::Infeasible(_) | Outcome::Background(_) => true,
+        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::Reschedule(_) => false,
+    }
+}
+
 /// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
 fn source_label(claim: &Claim) -> &'static str {
     match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
@@ -184,7 +202,8 @@ fn source_label(claim: &Claim) -> &'static str {
 impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
-        let look = self.pace.look(uid);
+        let [create, delete] =
+            [&self.creates, &self.deletes].map(|pace| pace.look(Item::claim(uid)));
         let Some(key) = self.book.key(uid) else {
             self.waits.forget(&Item::claim(uid));
             self.provisioner.forget(uid);
@@ -202,7 +221,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             code = field::Empty
         );
         let work = async {
-            let verdict = self.step(uid, glance, audited, look).await;
+            let verdict = self.step(uid, glance, audited, Looks { create, delete }).await;
             if verdict == Verdict::Done {
                 self.waits.forget(&Item::claim(uid));
             }
@@ -222,7 +241,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         uid: &str,
         mut glance: Glance,
         audited: bool,
-        mut look: Look,
+        mut looks: Looks,
     ) -> Verdict {
         match self.plan(&mut glance) {
             Plan::Drop => {
@@ -236,14 +255,14 @@ impl<P: Provisioner> ClaimWorker<P> {
                 }
                 self.count_audit(audited);
                 // The wait for it holds nothing: the claim comes again when it is its turn.
-                let Some(permit) = look.permit(class.name(), glance.order.is_some()) else {
+                let Some(permit) = looks.create.permit(class.name(), glance.order.is_some()) else {
                     return Verdict::Wait;
                 };
-                self.take(uid, glance, class, permit).await
+                self.take(uid, glance, class, permit, &mut looks.delete).await
             }
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
-                self.discard(uid, &order, &leftover).await
+                self.discard(uid, &order, &leftover, &mut looks.delete).await
             }
         }
     }
@@ -266,6 +285,12 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Some(Verdict::Retry)
             }
         }
+    }
+
+    /// Whether the claim waits for its turn to call, or has its permit reserved.
+    pub fn waits_for_a_call(&self, uid: &str) -> bool {
+        let claim = Item::claim(uid);
+        self.creates.holds(&claim) || self.deletes.holds(&claim)
     }
 
     /// What to do now. A request that an earlier process left open is made again.
@@ -336,13 +361,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         glance: Glance,
         class: Arc<StorageClass>,
         permit: Permit,
+        delete: &mut Look,
     ) -> Verdict {
         let order = match glance.order.clone() {
             Some(open) => self.open_order(uid, open),
             None => self.order(&glance.claim, class),
         };
         match self.settle_doubt(uid, &glance, &order).await {
-            Ok(()) => self.provision(uid, order, permit).await,
+            Ok(()) => self.provision(uid, order, permit, delete).await,
             Err(verdict) => verdict,
         }
     }
@@ -440,7 +466,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
-    async fn provision(self: &Arc<Self>, uid: &str, mut order: Order, permit: Permit) -> Verdict {
+    async fn provision(
+        self: &Arc<Self>,
+        uid: &str,
+        mut order: Order,
+        permit: Permit,
+        delete: &mut Look,
+    ) -> Verdict {
         if !permit.repeats() {
             self.events.provisioning(&order.claim);
         }
@@ -467,7 +499,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         tracing::debug!(?next, "the provisioner answered");
         match next {
             Next::Save => self.save(order, outcome, started).await,
-            Next::Discard => self.discard_made(uid, &order, &outcome).await,
+            Next::Discard => self.discard_made(uid, &order, &outcome, delete).await,
             Next::GiveNodeBack => self.give_node_back(&order).await,
             later => self.come_back(later, polls),
         }
@@ -486,7 +518,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.waits.wait(&Item::claim(uid), failure.awaited());
             }
             NotAsked::Reschedule(failure) => {
-                self.tell_rescheduled(order, failure);
+                self.warn(order, failure);
                 self.waits.wait(&Item::claim(uid), failure.awaited());
             }
         }
@@ -522,9 +554,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn discard_made(&self, uid: &str, order: &Order, outcome: &Outcome) -> Verdict {
+    async fn discard_made(
+        &self,
+        uid: &str,
+        order: &Order,
+        outcome: &Outcome,
+        look: &mut Look,
+    ) -> Verdict {
         match outcome {
-            Outcome::Unusable(leftover) => self.discard(uid, order, leftover).await,
+            Outcome::Unusable(leftover) => self.discard(uid, order, leftover, look).await,
             _ => Verdict::Done,
         }
     }
@@ -543,35 +581,35 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Tells the claim's user and the metrics what came of an attempt.
     fn tell(&self, order: &Order, outcome: &Outcome) {
+        if is_failed_attempt(outcome) {
+            self.count_failure(&order.claim);
+        }
         match outcome {
             // Saving and discarding tell what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
             Outcome::Infeasible(failure) => {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
-                self.count_failure(&order.claim);
             }
-            Outcome::Reschedule(failure) => self.tell_rescheduled(order, failure),
             Outcome::Background(failure)
                 if !self.book.warns(order.claim.uid(), failure.strain()) =>
             {
                 self.tell_still_open(order, failure);
             }
-            Outcome::Final(failure) | Outcome::Background(failure) => {
-                self.tell_failure(order, failure);
-            }
+            Outcome::Final(failure)
+            | Outcome::Background(failure)
+            | Outcome::Reschedule(failure) => self.warn(order, failure),
         }
     }
 
     /// Tells the claim's user and the metrics of a failed attempt.
     pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
-        tracing::info!(error = %failure, "provisioning failed");
-        self.events.failed(&order.claim, &failure.to_string());
+        self.warn(order, failure);
         self.count_failure(&order.claim);
     }
 
-    /// Tells the claim's user why another node is needed.
-    fn tell_rescheduled(&self, order: &Order, failure: &Failure) {
+    /// Tells the claim's user why it has no volume yet.
+    fn warn(&self, order: &Order, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
     }
@@ -587,7 +625,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
             self.events.still_provisioning(&order.claim, why);
         }
-        self.count_failure(&order.claim);
     }
 
     fn count_failure(&self, claim: &Claim) {

@@ -14,7 +14,8 @@ use super::{
     claims::ClaimWorker,
     events::claim_key,
     leftover::Leftover,
-    provisioner::{Failure, Order, Provisioner},
+    pace::Look,
+    provisioner::{Failure, Order, Provisioner, Strain},
 };
 use crate::{
     kube_api::{
@@ -27,8 +28,15 @@ use crate::{
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Removes what the call for `order` left, or says why it stays. The caller holds the
-    /// volume's key.
-    pub(super) async fn discard(&self, uid: &str, order: &Order, leftover: &Leftover) -> Verdict {
+    /// volume's key. Like every DeleteVolume it waits for its turn, holding nothing.
+    pub(super) async fn discard(
+        &self,
+        uid: &str,
+        order: &Order,
+        leftover: &Leftover,
+        look: &mut Look,
+    ) -> Verdict {
+        let Some(permit) = look.permit(order.class.name(), false) else { return Verdict::Wait };
         let objection = match self.objection(uid, order, leftover).await {
             Ok(objection) => objection,
             Err(error) => return self.not_discarded(order, leftover, &Failure::new(error)),
@@ -37,7 +45,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             return self.suspect(uid, order, leftover, &objection);
         }
         self.open_calls.protect(uid, order).await;
-        match self.provisioner.discard(leftover).await {
+        let discarded = self.provisioner.discard(leftover).await;
+        permit.ended(discarded.as_ref().err().map_or(Strain::Bearable, Failure::strain));
+        match discarded {
             Ok(()) => {
                 self.tell_failure(order, &leftover.defect);
                 let wanted = self.book.discarded(uid);
@@ -108,6 +118,9 @@ async fn objection(
     if live.is_some_and(|live| live.uid() == uid && !live.is_unbound()) {
         return Ok(Some("the claim is bound".to_owned()));
     }
+    // The index of handles (`handles`) can't answer this: its watch may be behind, and a missing
+    // entry would cost somebody's data; nor does it know whose a volume of another handle is. A
+    // list is read page by page, nothing of it is kept, and as many run at once as may delete.
     let mut owner = None;
     let look = |volume: Volume| {
         let what = if stands_for_it(&volume) {

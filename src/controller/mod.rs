@@ -175,11 +175,15 @@ impl<P: Provisioner> Controller<P> {
         );
         let (counted, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&counted.census()));
-        let pace = |queue: &Queue<String>, call| {
-            Pace::new(settings.workers, queue.clone(), metrics.pace.of(call))
+        let pace = |call| {
+            let Queues { claims, volumes, .. } = queues.clone();
+            let wake = move |item| match item {
+                Item::Claim(uid) => claims.add(uid),
+                Item::Volume(name) => volumes.add(name),
+            };
+            Pace::new(settings.workers, wake, metrics.pace.of(call))
         };
-        let creates = pace(&queues.claims, "create");
-        let deletes = pace(&queues.volumes, "delete");
+        let (creates, deletes) = (pace("create"), pace("delete"));
         let (paces, gauges) = ([creates.clone(), deletes.clone()], metrics.pace.clone());
         metrics.before_scrape(move || {
             gauges.clear();
@@ -212,7 +216,7 @@ impl<P: Provisioner> Controller<P> {
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
-            pace: deletes,
+            pace: deletes.clone(),
             store: store.clone(),
             waits: waits.clone(),
             random: Arc::clone(&random),
@@ -239,7 +243,8 @@ impl<P: Provisioner> Controller<P> {
             events: ClaimEvents::new(events),
             metrics: metrics.controller.clone(),
             exclusive,
-            pace: creates,
+            creates,
+            deletes,
             random: Arc::clone(&random),
             tasks: tasks.clone(),
             retry_max: settings.retry_max,
@@ -458,7 +463,7 @@ impl<P: Provisioner> Controller<P> {
         tokio::select! {
             biased;
             () = work => {}
-            () = self.claims.pace.keep_time() => {}
+            () = self.claims.creates.keep_time() => {}
         }
     }
 
@@ -530,13 +535,13 @@ impl<P: Provisioner> Controller<P> {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
         for uid in self.claims.book.all() {
             // Whether anything is due for a claim shows when it is looked at.
-            if !claims.holds(&uid) && !self.claims.pace.holds(&uid) {
+            if !claims.holds(&uid) && !self.claims.waits_for_a_call(&uid) {
                 self.claims.book.audited(&uid);
             }
         }
         let forgotten = |name: &String| {
             !volumes.holds(name)
-                && !self.volumes.pace.holds(name)
+                && !self.volumes.pace.holds(&Item::volume(name))
                 && !self.volumes.book.is_removed(name)
         };
         for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {

@@ -150,6 +150,11 @@ enum Attempt {
         /// What that PersistentVolume calls its volume.
         volume: String,
     },
+    /// It was saved, and somebody has deleted the PersistentVolume, which is not gone yet.
+    Leaving {
+        /// The PersistentVolume as it was found.
+        volume: Box<Volume>,
+    },
     /// Refused as invalid: it will never be saved as it is.
     Invalid {
         /// Why, for the claim's user.
@@ -179,10 +184,7 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let same = found.source_id() == Volume::source_id_of(&unsaved.volume);
     Some(match (ours, same) {
         (true, true) if !found.is_terminating() => Attempt::Saved,
-        (true, true) => not_yet(format!(
-            "waiting for PersistentVolume {:?} to go: somebody deleted it",
-            found.name()
-        )),
+        (true, true) => Attempt::Leaving { volume: Box::new(found.clone()) },
         (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
         (false, true) => not_yet(taken()),
         (false, false) => Attempt::NameTaken { why: taken() },
@@ -249,6 +251,7 @@ impl PvStore {
         match self.attempt(unsaved).await {
             Attempt::Saved => self.settled(uid, unsaved),
             Attempt::Superseded { volume } => self.superseded(uid, unsaved, &volume),
+            Attempt::Leaving { volume } => self.leaving(uid, unsaved, &volume),
             Attempt::Invalid { why } | Attempt::NameTaken { why } if self.is_hopeless(uid) => {
                 self.hand_over(uid, unsaved, &why)
             }
@@ -294,6 +297,18 @@ impl PvStore {
         if !unsaved.existence.is_over() {
             self.events.provisioned(&unsaved.claim, unsaved.name());
         }
+        self.forget(uid)
+    }
+
+    /// It was saved, and its PersistentVolume is about to go: never saved again, as the volume may
+    /// go with it. Once it is gone the claim, if it still waits, asks anew (safety rules 6 and 7).
+    fn leaving(&self, uid: &str, unsaved: &Unsaved, volume: &Volume) -> Verdict {
+        let why =
+            format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
+        tracing::warn!(error = why, "the PersistentVolume does not stay");
+        self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
+        self.events.blocked(&unsaved.claim, &why);
+        self.book.volume_leaves(uid, volume);
         self.forget(uid)
     }
 

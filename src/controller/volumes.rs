@@ -73,7 +73,7 @@ impl From<ApiError> for NotDeleted {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Verdict {
-        let look = self.pace.look(name);
+        let look = self.pace.look(Item::volume(name));
         let _held = self.exclusive.hold(&key(name)).await;
         // Looked at under the key: what another actor has just done is seen.
         let Some(glance) = self.book.glance(name) else {

@@ -56,7 +56,10 @@ const LOST: &str = "lost";
 /// The zone that a volume is made in: the one that is asked for first.
 fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
     let zones = request.accessibility_requirements.iter();
-    zones.flat_map(|zones| zones.preferred.first().or(zones.requisite.first())).cloned().collect()
+    zones
+        .filter_map(|zones| zones.preferred.first().or_else(|| zones.requisite.first()))
+        .cloned()
+        .collect()
 }
 
 /// One replica's driver.

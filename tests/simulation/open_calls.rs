@@ -274,8 +274,8 @@ async fn the_mark_does_not_hurry_the_polls() {
     assert_eq!(calls_in_a_minute(&[]).await, unmarked);
 }
 
-/// Aborted, then the process ends and the claim is deleted; the class meanwhile is `changed`.
-async fn with_another_class(changed: impl FnOnce(&Simulation)) -> (Simulation, String) {
+/// Aborted, then the process ends; before the next one starts, something is `changed`.
+async fn rolled_out(changed: impl FnOnce(&Simulation)) -> (Simulation, String) {
     let simulation = Simulation::new(1);
     let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
     simulation.script(json!({"create_volume": [aborted]}));
@@ -283,11 +283,29 @@ async fn with_another_class(changed: impl FnOnce(&Simulation)) -> (Simulation, S
     let uid = simulation.create_claim("data");
     simulation.until("the claim is protected", is_marked).await;
     roll_out(&simulation, &process).await;
-    simulation.delete_claim("data");
     changed(&simulation);
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start();
     (simulation, uid)
+}
+
+/// The same; meanwhile the claim is deleted and its class is `changed`.
+async fn with_another_class(changed: impl FnOnce(&Simulation)) -> (Simulation, String) {
+    let change = |simulation: &Simulation| {
+        simulation.delete_claim("data");
+        changed(simulation);
+    };
+    rolled_out(change).await
+}
+
+fn replace_class(simulation: &Simulation) {
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    simulation.api.create(&class("Delete", &json!({"pool": "other"}))).unwrap();
+}
+
+fn restore_class(simulation: &Simulation) {
+    simulation.api.delete("StorageClass", "", "fast").unwrap();
+    simulation.api.create(&class("Delete", &json!({}))).unwrap();
 }
 
 fn class(policy: &str, parameters: &Value) -> Value {
@@ -297,11 +315,7 @@ fn class(policy: &str, parameters: &Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
-    let replace = |simulation: &Simulation| {
-        simulation.api.delete("StorageClass", "", "fast").unwrap();
-        simulation.api.create(&class("Delete", &json!({"pool": "other"}))).unwrap();
-    };
-    let (simulation, uid) = with_another_class(replace).await;
+    let (simulation, uid) = with_another_class(replace_class).await;
     simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
     sleep(Duration::from_secs(600)).await;
     let before = simulation.requests("CreateVolume");
@@ -310,8 +324,48 @@ async fn a_class_that_is_not_the_one_asked_with_is_not_asked_with() {
     assert!(told.iter().any(|text| text.contains("was replaced by another")), "{told:?}");
 
     // Made again as it was, the class serves.
-    simulation.api.delete("StorageClass", "", "fast").unwrap();
-    simulation.api.create(&class("Delete", &json!({}))).unwrap();
+    restore_class(&simulation);
+    ends_without_a_leak(&simulation, &uid).await;
+}
+
+/// A claim that stands while its class was replaced: it waits, with its reason told.
+async fn live_under_another_class() -> (Simulation, String) {
+    let (simulation, uid) = rolled_out(replace_class).await;
+    simulation.until("it is told", |s| !s.told("data", "ProvisioningFailed").is_empty()).await;
+    let calls = simulation.calls("CreateVolume");
+    sleep(HOUR * 2).await;
+    assert!(is_marked(&simulation), "it is followed for as long as it stands");
+    assert_eq!(simulation.calls("CreateVolume"), calls);
+    (simulation, uid)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_claim_is_served_once_its_class_is_restored() {
+    let (simulation, uid) = live_under_another_class().await;
+    restore_class(&simulation);
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_class_stays_another_goes_with_a_warning_when_its_user_deletes_it() {
+    let (simulation, _) = live_under_another_class().await;
+    let calls = simulation.calls("CreateVolume");
+    simulation.delete_claim("data");
+    sleep(HOUR - Duration::from_secs(60)).await;
+    assert!(is_marked(&simulation), "the class may still be restored");
+    simulation.until("the claim is gone", |s| data(s).is_none()).await;
+    assert_eq!(simulation.calls("CreateVolume"), calls);
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(told.iter().any(|text| text.contains("may be left at the driver")), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_class_restored_after_its_claims_deletion_leaves_no_volume_behind() {
+    let (simulation, uid) = live_under_another_class().await;
+    simulation.delete_claim("data");
+    sleep(HOUR / 2).await;
+    restore_class(&simulation);
     ends_without_a_leak(&simulation, &uid).await;
 }
 

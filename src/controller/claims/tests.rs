@@ -175,3 +175,27 @@ fn retain_wins_for_a_volume_that_nobody_wants_any_more() {
     assert_eq!(policy("Delete", Some("Delete")), "Delete");
     assert_eq!(policy("Delete", None), "Delete");
 }
+
+/// A poll that finds the call still open is a failed attempt, as in the original.
+#[test]
+fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
+    let failure = || Failure::new("why");
+    let leftover = Leftover {
+        handle: "h".into(),
+        credentials: crate::controller::leftover::Credentials::default(),
+        defect: failure(),
+        orphaned: failure(),
+    };
+    let table = [
+        (Outcome::Final(failure()), true),
+        (Outcome::Infeasible(failure()), true),
+        (Outcome::Background(failure()), true),
+        (Outcome::Background(failure().with_strain(Strain::Locked)), true),
+        (Outcome::Reschedule(failure()), false),
+        (Outcome::Unusable(Box::new(leftover)), false),
+        (Outcome::Provisioned(Box::default()), false),
+    ];
+    for (outcome, counted) in table {
+        assert_eq!(is_failed_attempt(&outcome), counted, "{outcome:?}");
+    }
+}

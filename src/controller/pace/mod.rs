@@ -1,6 +1,7 @@
 //! How many calls the driver is given at once.
 //!
-//! Owns the permits for one kind of call (CreateVolume, DeleteVolume): at most `--worker-threads`
+//! Owns the permits for one kind of call (CreateVolume, DeleteVolume), whether for a claim or for a
+//! PersistentVolume: at most `--worker-threads`
 //! of them, fewer for a class whose calls show that the driver has too much on its hands
 //! (`limit`), shared fairly among classes (`shares`). Promises that a key without a permit waits
 //! in a line and nowhere else: it holds no worker, no volume's key and no open call meanwhile, and
@@ -19,8 +20,8 @@ use tokio::{
 };
 
 use self::shares::{Shares, Standing, Ticket};
-use super::provisioner::Strain;
-use crate::{metrics::PaceMetrics, workqueue::Queue};
+use super::{item::Item, provisioner::Strain};
+use crate::metrics::PaceMetrics;
 
 /// The permits for one kind of call. Clones share them.
 #[derive(Clone)]
@@ -28,27 +29,31 @@ pub struct Pace(Arc<Shared>);
 
 struct Shared {
     shares: Mutex<Shares>,
-    /// Where the keys come from, and go when their permit is reserved.
-    queue: Queue<String>,
+    /// Sends those back through their queue whose permit is reserved.
+    wake: Box<dyn Fn(Item) + Send + Sync>,
     /// Told whenever the next time to look may have changed.
     changed: Notify,
     metrics: PaceMetrics,
 }
 
 impl Pace {
-    /// At most `workers` calls at once, for the keys of `queue`.
-    pub fn new(workers: usize, queue: Queue<String>, metrics: PaceMetrics) -> Self {
+    /// At most `workers` calls at once; `wake` adds to its queue what has a permit reserved.
+    pub fn new(
+        workers: usize,
+        wake: impl Fn(Item) + Send + Sync + 'static,
+        metrics: PaceMetrics,
+    ) -> Self {
         let shares = Mutex::new(Shares::new(workers));
-        Self(Arc::new(Shared { shares, queue, changed: Notify::new(), metrics }))
+        Self(Arc::new(Shared { shares, wake: Box::new(wake), changed: Notify::new(), metrics }))
     }
 
     /// The key is looked at: whether it wants a call is decided anew.
-    pub fn look(&self, key: &str) -> Look {
-        Look { pace: self.clone(), key: key.to_owned(), wants: false }
+    pub fn look(&self, key: Item) -> Look {
+        Look { pace: self.clone(), key, wants: false }
     }
 
     /// Whether the key waits for its permit, or has one reserved.
-    pub fn holds(&self, key: &str) -> bool {
+    pub fn holds(&self, key: &Item) -> bool {
         self.0.shares.lock().holds(key)
     }
 
@@ -86,7 +91,7 @@ impl Pace {
         let another_time = shares.next_time() != before;
         drop(shares);
         for key in served {
-            self.0.queue.add(key);
+            (self.0.wake)(key);
         }
         if another_time {
             self.0.changed.notify_waiters();
@@ -98,7 +103,7 @@ impl Pace {
 /// One look at a key. When it ends without a wish to call, the key gives up its place or permit.
 pub struct Look {
     pace: Pace,
-    key: String,
+    key: Item,
     wants: bool,
 }
 

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 
 use super::limit::{Call, Limit};
-use crate::controller::provisioner::Strain;
+use crate::controller::{item::Item, provisioner::Strain};
 
 /// The calls of one kind, shared among classes.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Shares {
     under_way: usize,
     classes: BTreeMap<Arc<str>, Class>,
     /// The keys that wait or have a permit reserved.
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<Item, Place>,
     /// Counts who came when, and who was served when.
     count: u64,
 }
@@ -30,7 +30,7 @@ pub(super) struct Shares {
 struct Class {
     limit: Limit,
     /// Who waits, by when they came.
-    line: BTreeMap<u64, String>,
+    line: BTreeMap<u64, Item>,
     /// When the class was last served.
     served: u64,
 }
@@ -76,11 +76,11 @@ impl Shares {
     }
 
     /// The key wants to call for `class`: a ticket, or a place in the line.
-    pub(super) fn enter(&mut self, key: &str, class: &str, now: Instant) -> Option<Ticket> {
+    pub(super) fn enter(&mut self, key: &Item, class: &str, now: Instant) -> Option<Ticket> {
         match self.places.remove(key) {
             Some(Place::Reserved(ticket)) if &*ticket.class == class => return Some(ticket),
             Some(place) if place.class() == class => {
-                self.places.insert(key.to_owned(), place);
+                self.places.insert(key.clone(), place);
                 return None;
             }
             Some(elsewhere) => self.give_up(elsewhere, now),
@@ -95,7 +95,7 @@ impl Shares {
     }
 
     /// The key does not want to call any more.
-    pub(super) fn leave(&mut self, key: &str, now: Instant) {
+    pub(super) fn leave(&mut self, key: &Item, now: Instant) {
         if let Some(place) = self.places.remove(key) {
             self.give_up(place, now);
         }
@@ -117,7 +117,7 @@ impl Shares {
     }
 
     /// Reserves what is free for those who wait, and names them.
-    pub(super) fn serve(&mut self, now: Instant) -> Vec<String> {
+    pub(super) fn serve(&mut self, now: Instant) -> Vec<Item> {
         let mut served = Vec::new();
         while let Some(class) = self.next_class(now) {
             let Some((key, ticket)) = self.reserve(&class) else { break };
@@ -134,7 +134,7 @@ impl Shares {
     }
 
     /// Whether the key waits for a call, or has one reserved.
-    pub(super) fn holds(&self, key: &str) -> bool {
+    pub(super) fn holds(&self, key: &Item) -> bool {
         self.places.contains_key(key)
     }
 
@@ -179,11 +179,11 @@ impl Shares {
         Some(Ticket { class: Arc::clone(class), call: state.limit.begin() })
     }
 
-    fn join(&mut self, key: &str, class: Arc<str>) {
+    fn join(&mut self, key: &Item, class: Arc<str>) {
         self.count += 1;
         if let Some(state) = self.classes.get_mut(&class) {
-            state.line.insert(self.count, key.to_owned());
-            self.places.insert(key.to_owned(), Place::Waits(class, self.count));
+            state.line.insert(self.count, key.clone());
+            self.places.insert(key.clone(), Place::Waits(class, self.count));
         }
     }
 
@@ -201,7 +201,7 @@ impl Shares {
         next.map(|(name, _)| Arc::clone(name))
     }
 
-    fn reserve(&mut self, class: &Arc<str>) -> Option<(String, Ticket)> {
+    fn reserve(&mut self, class: &Arc<str>) -> Option<(Item, Ticket)> {
         let (_, key) = self.classes.get_mut(class)?.line.pop_first()?;
         Some((key, self.begin(class)?))
     }

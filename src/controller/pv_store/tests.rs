@@ -60,6 +60,7 @@ fn judged(found: Option<Value>) -> String {
     match judge(found.as_ref(), &unsaved) {
         None => "post".into(),
         Some(Attempt::Saved) => "saved".into(),
+        Some(Attempt::Leaving { volume }) => format!("{} leaves", volume.name()),
         Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
         Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
@@ -80,10 +81,7 @@ async fn what_stands_under_the_name_decides() {
     };
     assert_eq!(judged(None), "post");
     assert_eq!(judged(found("u", "h", false)), "saved");
-    assert_eq!(
-        judged(found("u", "h", true)),
-        "waiting for PersistentVolume \"pvc-u\" to go: somebody deleted it (true)"
-    );
+    assert_eq!(judged(found("u", "h", true)), "pvc-u leaves");
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
     assert_eq!(judged(found("x", "h", false)), format!("{stranger} (true)"));

@@ -6,12 +6,21 @@ use super::*;
 
 /// Enters the key and says whether it may call.
 fn enter(shares: &mut Shares, key: &str, class: &str) -> Option<Ticket> {
-    shares.enter(key, class, Instant::now())
+    shares.enter(&Item::claim(key), class, Instant::now())
 }
 
 fn end(shares: &mut Shares, ticket: &Ticket, strain: Strain) -> Vec<String> {
     shares.end(ticket, strain, false, Instant::now());
-    shares.serve(Instant::now())
+    serve(shares)
+}
+
+/// The keys of the claims that are served.
+fn serve(shares: &mut Shares) -> Vec<String> {
+    let claim = |item| match item {
+        Item::Claim(uid) => uid,
+        Item::Volume(name) => panic!("{name}"),
+    };
+    shares.serve(Instant::now()).into_iter().map(claim).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,11 +70,24 @@ async fn leaving_gives_up_a_place_or_a_permit() {
     for key in ["b", "c", "d"] {
         assert!(enter(&mut shares, key, "fast").is_none());
     }
-    shares.leave("b", Instant::now());
+    shares.leave(&Item::claim("b"), Instant::now());
     assert_eq!(end(&mut shares, &first, Strain::Bearable), ["c"]);
-    shares.leave("c", Instant::now());
-    assert_eq!(shares.serve(Instant::now()), ["d"]);
-    assert!(!shares.holds("b") && !shares.holds("c") && shares.holds("d"));
+    shares.leave(&Item::claim("c"), Instant::now());
+    assert_eq!(serve(&mut shares), ["d"]);
+    let holds = |uid| shares.holds(&Item::claim(uid));
+    assert!(!holds("b") && !holds("c") && holds("d"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_and_a_volume_of_the_same_name_are_two() {
+    let (mut shares, now) = (Shares::new(2), Instant::now());
+    let first = shares.enter(&Item::claim("a"), "fast", now).unwrap();
+    assert!(shares.enter(&Item::volume("a"), "fast", now).is_some());
+    assert!(shares.enter(&Item::volume("b"), "fast", now).is_none());
+    assert!(shares.enter(&Item::claim("b"), "fast", now).is_none());
+    shares.leave(&Item::claim("b"), now);
+    shares.end(&first, Strain::Bearable, false, now);
+    assert_eq!(shares.serve(now), [Item::volume("b")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,9 +144,9 @@ proptest! {
             now += tokio::time::Duration::from_millis(wait);
             match step {
                 Step::Enter(key, class) => {
-                    calls.extend(shares.enter(&key.to_string(), &class.to_string(), now));
+                    calls.extend(shares.enter(&Item::claim(&key.to_string()), &class.to_string(), now));
                 }
-                Step::Leave(key) => shares.leave(&key.to_string(), now),
+                Step::Leave(key) => shares.leave(&Item::claim(&key.to_string()), now),
                 Step::End(call, strain) if call < calls.len() => {
                     let ticket = calls.remove(call);
                     shares.end(&ticket, strain, false, now);
