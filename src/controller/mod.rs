@@ -66,7 +66,7 @@ use crate::{
         reflector,
         views::{Claim, StorageClass, Volume},
     },
-    metrics::Metrics,
+    metrics::{Metrics, PaceMetrics},
     mutations::{self, Mutation},
     runtime::{Clock, Random, Tasks},
     workqueue::{self, Exclusive, Limiter, Queue},
@@ -173,25 +173,10 @@ impl<P: Provisioner> Controller<P> {
             move |uid| naming.volume_name(uid).ok(),
             move |uid| closing.closed(uid),
         );
-        let (counted, gauges) = (book.clone(), metrics.controller.clone());
-        metrics.before_scrape(move || gauges.in_work(&counted.census()));
-        let pace = |call| {
-            let Queues { claims, volumes, .. } = queues.clone();
-            let wake = move |item| match item {
-                Item::Claim(uid) => claims.add(uid),
-                Item::Volume(name) => volumes.add(name),
-            };
-            Pace::new(settings.workers, wake, metrics.pace.of(call))
-        };
-        let (creates, deletes) = (pace("create"), pace("delete"));
-        let (paces, gauges) = ([creates.clone(), deletes.clone()], metrics.pace.clone());
-        metrics.before_scrape(move || {
-            gauges.clear();
-            paces.iter().for_each(Pace::tell);
-        });
+        let creates = queues.pace(settings.workers, metrics.pace.of("create"));
+        let deletes = queues.pace(settings.workers, metrics.pace.of("delete"));
         let waits = Waits::default();
-        let (counted, gauges) = (waits.clone(), metrics.controller.clone());
-        metrics.before_scrape(move || gauges.awaited(&counted.census()));
+        count_at_scrapes(&metrics, &book, [&creates, &deletes], &waits);
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
@@ -563,6 +548,19 @@ impl<P: Provisioner> Controller<P> {
     }
 }
 
+/// What is in work is counted whenever somebody asks.
+fn count_at_scrapes(metrics: &Metrics, book: &ClaimBook, paces: [&Pace; 2], waits: &Waits) {
+    let (book, gauges) = (book.clone(), metrics.controller.clone());
+    metrics.before_scrape(move || gauges.in_work(&book.census()));
+    let (paces, gauges) = (paces.map(Clone::clone), metrics.pace.clone());
+    metrics.before_scrape(move || {
+        gauges.clear();
+        paces.iter().for_each(Pace::tell);
+    });
+    let (waits, gauges) = (waits.clone(), metrics.controller.clone());
+    metrics.before_scrape(move || gauges.awaited(&waits.census()));
+}
+
 impl Queues {
     fn new(settings: &Settings, metrics: &Metrics) -> Self {
         let queue = |name, limiter| Queue::new(limiter, metrics.workqueue.queue(name));
@@ -574,6 +572,16 @@ impl Queues {
             adoption: Arc::default(),
             working: Arc::default(),
         }
+    }
+
+    /// The pace of one kind of calls; whose turn it is comes back through its queue.
+    fn pace(&self, workers: usize, metrics: PaceMetrics) -> Pace {
+        let Self { claims, volumes, .. } = self.clone();
+        let wake = move |item| match item {
+            Item::Claim(uid) => claims.add(uid),
+            Item::Volume(name) => volumes.add(name),
+        };
+        Pace::new(workers, wake, metrics)
     }
 
     /// Whether no claim and no volume is ready to be worked on.
