@@ -6,6 +6,7 @@
 
 mod entry;
 mod older;
+mod volumes;
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
 use self::{
-    entry::{Entry, Interest, Obstacle, OnceGone},
+    entry::{Entry, Interest, Obstacle},
     older::Older,
 };
 use super::{
@@ -33,10 +34,9 @@ use crate::{
     kube_api::{
         cache::{Cache, Change},
         reflector::Sighting,
-        views::{Claim, View as _, Volume},
+        views::{Claim, View as _},
     },
     metrics::Census,
-    mutations::{self, Mutation},
 };
 
 /// Every claim in work. Clones share it.
@@ -234,72 +234,6 @@ impl ClaimBook {
         if news { vec![uid] } else { Vec::new() }
     }
 
-    /// Takes in a PersistentVolume that goes past, of whatever driver, and names the claim to look
-    /// at now: one whose open call it closes and whose mark can go.
-    pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
-        let mut inner = self.0.inner.lock();
-        let named = inner.by_volume.get(volume.name()).cloned();
-        let for_uid = match &named {
-            _ if !mutations::is_on(Mutation::KnownByName) => claim_uid(volume),
-            named => named.as_deref().unwrap_or_default(),
-        };
-        let take_in = |entry: &mut Entry| {
-            let was_open = entry.state.is_open();
-            entry.volume_seen(volume);
-            was_open && !entry.state.is_open() && entry.mark.is_some()
-        };
-        let closed = inner.change(for_uid, take_in).unwrap_or_default();
-        // The name is taken by a stranger: found out live, with an event, before any call.
-        let stranger = named.as_ref().filter(|uid| *uid != for_uid);
-        if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
-            entry.doubt = entry.doubt.max(Doubt::Volume);
-        }
-        closed.then(|| for_uid.to_owned())
-    }
-
-    /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
-    /// waits for the name. A claim that had this volume may get another, but nobody hurries: as
-    /// in the original, its next event or the audit brings it back.
-    pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
-        let mut inner = self.0.inner.lock();
-        let own = claim_uid(volume);
-        if let Some(returns) = inner.change(own, Entry::volume_gone) {
-            return returns.then(|| own.to_owned());
-        }
-        let uid = inner.by_volume.get(volume.name())?.clone();
-        inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
-    }
-
-    /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
-    pub fn returns(&self, volume: &Volume) {
-        self.change(claim_uid(volume), |entry| entry.once_gone = OnceGone::Returns);
-    }
-
-    /// A live read has found the PersistentVolume that was to be saved, and that it is being deleted:
-    /// its claim is looked at once it is gone. Where its end was seen meanwhile, that stands.
-    pub fn volume_leaves(&self, uid: &str, volume: &Volume) {
-        self.change(uid, |entry| {
-            if matches!(entry.state, ClaimState::Saving(_)) {
-                entry.volume_seen(volume);
-                entry.once_gone = OnceGone::Returns;
-            }
-        });
-    }
-
-    /// A list of all PersistentVolumes begins.
-    pub fn volumes_restarted(&self) {
-        self.0.inner.lock().entries.values_mut().for_each(|entry| entry.shown = false);
-    }
-
-    /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
-    /// not show, whose end was missed. Names the claims to look at for that.
-    pub fn volumes_listed(&self) -> Vec<String> {
-        let mut inner = self.0.inner.lock();
-        let missing = inner.entries.iter_mut().filter(|(_, entry)| !entry.shown);
-        let done = missing.filter(|(_, entry)| entry.state == ClaimState::Done);
-        done.filter_map(|(uid, entry)| entry.volume_gone().then(|| uid.clone())).collect()
-    }
-
     /// The key under which one actor at a time works for the claim: the name of its
     /// PersistentVolume, its UID where that makes no name; none when nothing is known of it.
     pub fn key(&self, uid: &str) -> Option<String> {
@@ -379,14 +313,6 @@ impl ClaimBook {
             if entry.doubt <= doubt {
                 entry.doubt = Doubt::None;
             }
-        });
-    }
-
-    /// A live read has found a PersistentVolume of the claim.
-    pub fn volume_found(&self, uid: &str, volume: &Volume) {
-        self.change(uid, |entry| {
-            entry.doubt = Doubt::None;
-            entry.volume_seen(volume);
         });
     }
 
@@ -589,11 +515,6 @@ impl Shared {
         let anothers = mark::read(old).is_some_and(|record| record.is_anothers(&self.identity));
         anothers || !mark::is_all_that_differs(old, new)
     }
-}
-
-/// The UID of the claim that the PersistentVolume is for; empty when it is for none.
-fn claim_uid(volume: &Volume) -> &str {
-    volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default()
 }
 
 impl Inner {

@@ -16,7 +16,7 @@ use tracing::{Instrument as _, field};
 
 use super::{
     awaited::Waits,
-    claim_book::{ClaimBook, Doubt, Glance},
+    claim_book::{ClaimBook, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
@@ -31,8 +31,8 @@ use super::{
 };
 use crate::{
     kube_api::{
-        ApiError, Client, Edit, Name,
-        views::{Claim, StorageClass, View as _, Volume},
+        Client, Edit, Name,
+        views::{Claim, StorageClass, View as _},
     },
     metrics::ControllerMetrics,
     runtime::{Random, Tasks},
@@ -44,7 +44,7 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 
 /// How long something that often passes by itself may keep a claim waiting before its user is
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
-const PATIENCE: Duration = Duration::from_millis(900);
+pub(super) const PATIENCE: Duration = Duration::from_millis(900);
 
 /// How long an open call may take before its user is told that it still does: the warning of its
 /// unknown end is news enough before.
@@ -332,7 +332,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The claim waits: its user is told once this has stood for `patience`, and again once in a while.
-    fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
+    pub(super) fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
         if self.book.tells(claim.uid(), why, patience) {
             self.events.blocked(claim, why);
         }
@@ -387,82 +387,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         let selected_node = ownership::selected_node(claim).map(str::to_owned);
         let claim = Arc::clone(claim);
         Order { claim, class, volume_name, selected_node, source: None, topology: None }
-    }
-
-    /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
-    async fn settle_doubt(&self, uid: &str, glance: &Glance, order: &Order) -> Result<(), Verdict> {
-        if glance.doubt == Doubt::None {
-            return Ok(());
-        }
-        match self.look_up(uid, glance, order).await {
-            Ok(LookUp::Clear) => {
-                self.book.looked_up(uid, glance.doubt);
-                Ok(())
-            }
-            Ok(LookUp::HasVolume(volume)) => {
-                self.book.volume_found(uid, &volume);
-                Err(Verdict::Done)
-            }
-            // The event that says so comes.
-            Ok(LookUp::Moot) => Err(Verdict::Done),
-            Ok(LookUp::NameTaken { name, owner }) => {
-                let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
-                self.tell_blocked(&order.claim, &why, Duration::ZERO);
-                self.count_failure(&order.claim);
-                Err(Verdict::Retry)
-            }
-            Err(error) => {
-                let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
-                tracing::warn!("{why}");
-                // What is forbidden stays so; other errors often pass by themselves.
-                let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
-                self.tell_blocked(&order.claim, &why, patience);
-                Err(Verdict::Retry)
-            }
-        }
-    }
-
-    async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
-        let named = match &order.volume_name {
-            Ok(name) => judge(self.find(name).await?, uid),
-            Err(_) => LookUp::Clear,
-        };
-        if matches!(named, LookUp::HasVolume(_)) {
-            return Ok(named);
-        }
-        let default_name = format!("pvc-{uid}");
-        if order.volume_name.as_ref() != Ok(&default_name) {
-            // Only the name that will be used can be in the way: a stranger's is no matter here.
-            let default = judge(self.find(&default_name).await?, uid);
-            if matches!(default, LookUp::HasVolume(_)) {
-                return Ok(default);
-            }
-        }
-        // An open call is followed to its end even when nobody wants its volume any more.
-        let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
-        if claim_in_doubt && !self.still_asks(uid, order).await? {
-            return Ok(LookUp::Moot);
-        }
-        Ok(named)
-    }
-
-    async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
-        match self.client.get::<Volume>(Name::cluster(volume)?).await {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
-        }
-    }
-
-    /// Whether the claim, read live, is still there under its UID, unbound and for this node.
-    async fn still_asks(&self, uid: &str, order: &Order) -> Result<bool, ApiError> {
-        let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
-        match self.client.get::<Claim>(name).await {
-            Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| {
-                let same_node = ownership::selected_node(&live) == order.selected_node.as_deref();
-                live.uid() == uid && live.is_unbound() && same_node
-            }),
-        }
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
@@ -627,7 +551,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    fn count_failure(&self, claim: &Claim) {
+    pub(super) fn count_failure(&self, claim: &Claim) {
         let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
         self.metrics.provision_failed(class, source_label(claim));
     }
@@ -688,35 +612,6 @@ fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
         }
         _ => Edit::Nothing,
     }
-}
-
-/// What a live look-up showed.
-#[derive(Debug)]
-enum LookUp {
-    /// Nothing is in the way.
-    Clear,
-    /// The claim has its PersistentVolume: this one.
-    HasVolume(Box<Volume>),
-    /// The claim is gone, bound, or for another node now.
-    Moot,
-    /// The PersistentVolume of that name is somebody else's.
-    NameTaken {
-        /// The name.
-        name: String,
-        /// Whose it is, in words.
-        owner: String,
-    },
-}
-
-/// What a PersistentVolume under the claim's name means for the claim.
-fn judge(found: Option<Volume>, uid: &str) -> LookUp {
-    let Some(volume) = found else { return LookUp::Clear };
-    let owner = match &volume.spec.claim_ref {
-        Some(claim) if claim.uid == uid => return LookUp::HasVolume(Box::new(volume)),
-        Some(claim) => format!("the claim {}/{}", claim.namespace, claim.name),
-        None => "no claim".to_owned(),
-    };
-    LookUp::NameTaken { name: volume.name().to_owned(), owner }
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod finalizers;
 mod handles;
 pub mod item;
 pub mod leftover;
+mod look_up;
 mod lookout;
 pub mod open_calls;
 pub mod ownership;

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::controller::provisioner::Failure;
+use crate::{controller::provisioner::Failure, kube_api::views::Volume};
 
 const DRIVER: &str = "d.example.com";
 

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::claim_book::Doubt;
 
 const DRIVER: &str = "d.example.com";
 
@@ -118,22 +119,6 @@ fn polling_grows_gently_and_stays_below_the_longest_interval() {
         assert!((3.0..4.0).contains(&delay), "{delay}");
         assert!(poll_delay(9, unit, max) <= Duration::from_secs(15));
     }
-}
-
-#[test]
-fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
-    let volume = |claim: serde_json::Value| -> Volume {
-        serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap()
-    };
-    let judged = |found| match judge(found, "u") {
-        LookUp::NameTaken { owner, .. } => owner,
-        other => format!("{other:?}").chars().take_while(|c| c.is_alphabetic()).collect(),
-    };
-    assert_eq!(judged(None), "Clear");
-    assert_eq!(judged(Some(volume(json!({"uid": "u"})))), "HasVolume");
-    let taken = judged(Some(volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))));
-    assert_eq!(taken, "the claim ns/c");
-    assert_eq!(judged(Some(volume(json!(null)))), "no claim");
 }
 
 #[test]

@@ -1,0 +1,95 @@
+//! What PersistentVolumes tell of their claims.
+//!
+//! Owns what the claim book learns from each PersistentVolume that goes past, whatever its name and
+//! driver, from its end, and from the lack of it in a whole list (safety rule 6).
+
+use super::{
+    super::claim_state::ClaimState,
+    ClaimBook, Doubt,
+    entry::{Entry, OnceGone},
+};
+use crate::{
+    kube_api::views::{View as _, Volume},
+    mutations::{self, Mutation},
+};
+
+impl ClaimBook {
+    /// Takes in a PersistentVolume that goes past, of whatever driver, and names the claim to look
+    /// at now: one whose open call it closes and whose mark can go.
+    pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
+        let mut inner = self.0.inner.lock();
+        let named = inner.by_volume.get(volume.name()).cloned();
+        let for_uid = match &named {
+            _ if !mutations::is_on(Mutation::KnownByName) => claim_uid(volume),
+            named => named.as_deref().unwrap_or_default(),
+        };
+        let take_in = |entry: &mut Entry| {
+            let was_open = entry.state.is_open();
+            entry.volume_seen(volume);
+            was_open && !entry.state.is_open() && entry.mark.is_some()
+        };
+        let closed = inner.change(for_uid, take_in).unwrap_or_default();
+        // The name is taken by a stranger: found out live, with an event, before any call.
+        let stranger = named.as_ref().filter(|uid| *uid != for_uid);
+        if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
+            entry.doubt = entry.doubt.max(Doubt::Volume);
+        }
+        closed.then(|| for_uid.to_owned())
+    }
+
+    /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
+    /// waits for the name. A claim that had this volume may get another, but nobody hurries: as
+    /// in the original, its next event or the audit brings it back.
+    pub fn volume_gone(&self, volume: &Volume) -> Option<String> {
+        let mut inner = self.0.inner.lock();
+        let own = claim_uid(volume);
+        if let Some(returns) = inner.change(own, Entry::volume_gone) {
+            return returns.then(|| own.to_owned());
+        }
+        let uid = inner.by_volume.get(volume.name())?.clone();
+        inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
+    }
+
+    /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
+    pub fn returns(&self, volume: &Volume) {
+        self.change(claim_uid(volume), |entry| entry.once_gone = OnceGone::Returns);
+    }
+
+    /// A live read has found the PersistentVolume that was to be saved, and that it is being deleted:
+    /// its claim is looked at once it is gone. Where its end was seen meanwhile, that stands.
+    pub fn volume_leaves(&self, uid: &str, volume: &Volume) {
+        self.change(uid, |entry| {
+            if matches!(entry.state, ClaimState::Saving(_)) {
+                entry.volume_seen(volume);
+                entry.once_gone = OnceGone::Returns;
+            }
+        });
+    }
+
+    /// A list of all PersistentVolumes begins.
+    pub fn volumes_restarted(&self) {
+        self.0.inner.lock().entries.values_mut().for_each(|entry| entry.shown = false);
+    }
+
+    /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
+    /// not show, whose end was missed. Names the claims to look at for that.
+    pub fn volumes_listed(&self) -> Vec<String> {
+        let mut inner = self.0.inner.lock();
+        let missing = inner.entries.iter_mut().filter(|(_, entry)| !entry.shown);
+        let done = missing.filter(|(_, entry)| entry.state == ClaimState::Done);
+        done.filter_map(|(uid, entry)| entry.volume_gone().then(|| uid.clone())).collect()
+    }
+
+    /// A live read has found a PersistentVolume of the claim.
+    pub fn volume_found(&self, uid: &str, volume: &Volume) {
+        self.change(uid, |entry| {
+            entry.doubt = Doubt::None;
+            entry.volume_seen(volume);
+        });
+    }
+}
+
+/// The UID of the claim that the PersistentVolume is for; empty when it is for none.
+fn claim_uid(volume: &Volume) -> &str {
+    volume.spec.claim_ref.as_ref().map(|claim| claim.uid.as_str()).unwrap_or_default()
+}

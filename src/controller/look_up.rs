@@ -1,0 +1,156 @@
+//! Reading live what is in doubt about a claim, before its first call (safety rule 6).
+//!
+//! Owns what is looked up, by which names, and what follows from what is found. Promises that a
+//! claim which may have its PersistentVolume is not asked for before that is known, and that its
+//! user hears what keeps it from being known. Leaves what is in doubt to `claim_book`.
+
+use std::time::Duration;
+
+use super::{
+    claim_book::{Doubt, Glance},
+    claims::{ClaimWorker, PATIENCE},
+    ownership,
+    provisioner::{Order, Provisioner},
+};
+use crate::{
+    kube_api::{
+        ApiError, Name,
+        views::{Claim, View as _, Volume},
+    },
+    workqueue::Verdict,
+};
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
+    pub(super) async fn settle_doubt(
+        &self,
+        uid: &str,
+        glance: &Glance,
+        order: &Order,
+    ) -> Result<(), Verdict> {
+        if glance.doubt == Doubt::None {
+            return Ok(());
+        }
+        match self.look_up(uid, glance, order).await {
+            Ok(LookUp::Clear) => {
+                self.book.looked_up(uid, glance.doubt);
+                Ok(())
+            }
+            Ok(LookUp::HasVolume(volume)) => {
+                self.book.volume_found(uid, &volume);
+                Err(Verdict::Done)
+            }
+            // The event that says so comes.
+            Ok(LookUp::Moot) => Err(Verdict::Done),
+            Ok(LookUp::NameTaken { name, owner }) => {
+                let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
+                self.tell_blocked(&order.claim, &why, Duration::ZERO);
+                self.count_failure(&order.claim);
+                Err(Verdict::Retry)
+            }
+            Err(error) => {
+                let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
+                tracing::warn!("{why}");
+                // What is forbidden stays so; other errors often pass by themselves.
+                let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
+                self.tell_blocked(&order.claim, &why, patience);
+                Err(Verdict::Retry)
+            }
+        }
+    }
+
+    async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
+        let named = match &order.volume_name {
+            Ok(name) => judge(self.find(name).await?, uid),
+            Err(_) => LookUp::Clear,
+        };
+        if matches!(named, LookUp::HasVolume(_)) {
+            return Ok(named);
+        }
+        let default_name = format!("pvc-{uid}");
+        if order.volume_name.as_ref() != Ok(&default_name) {
+            // Only the name that will be used can be in the way: a stranger's is no matter here.
+            let default = judge(self.find(&default_name).await?, uid);
+            if matches!(default, LookUp::HasVolume(_)) {
+                return Ok(default);
+            }
+        }
+        // An open call is followed to its end even when nobody wants its volume any more.
+        let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
+        if claim_in_doubt && !self.still_asks(uid, order).await? {
+            return Ok(LookUp::Moot);
+        }
+        Ok(named)
+    }
+
+    async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
+        match self.client.get::<Volume>(Name::cluster(volume)?).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Whether the claim, read live, is still there under its UID, unbound and for this node.
+    async fn still_asks(&self, uid: &str, order: &Order) -> Result<bool, ApiError> {
+        let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+        match self.client.get::<Claim>(name).await {
+            Err(error) if error.is_not_found() => Ok(false),
+            found => found.map(|live| {
+                let same_node = ownership::selected_node(&live) == order.selected_node.as_deref();
+                live.uid() == uid && live.is_unbound() && same_node
+            }),
+        }
+    }
+}
+
+/// What a live look-up showed.
+#[derive(Debug)]
+enum LookUp {
+    /// Nothing is in the way.
+    Clear,
+    /// The claim has its PersistentVolume: this one.
+    HasVolume(Box<Volume>),
+    /// The claim is gone, bound, or for another node now.
+    Moot,
+    /// The PersistentVolume of that name is somebody else's.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Whose it is, in words.
+        owner: String,
+    },
+}
+
+/// What a PersistentVolume under the claim's name means for the claim.
+fn judge(found: Option<Volume>, uid: &str) -> LookUp {
+    let Some(volume) = found else { return LookUp::Clear };
+    let owner = match &volume.spec.claim_ref {
+        Some(claim) if claim.uid == uid => return LookUp::HasVolume(Box::new(volume)),
+        Some(claim) => format!("the claim {}/{}", claim.namespace, claim.name),
+        None => "no claim".to_owned(),
+    };
+    LookUp::NameTaken { name: volume.name().to_owned(), owner }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_volume_under_the_claims_name_is_judged_by_whose_it_is() {
+        let volume = |claim: serde_json::Value| -> Volume {
+            serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap()
+        };
+        let judged = |found| match judge(found, "u") {
+            LookUp::NameTaken { owner, .. } => owner,
+            other => format!("{other:?}").chars().take_while(|c| c.is_alphabetic()).collect(),
+        };
+        assert_eq!(judged(None), "Clear");
+        assert_eq!(judged(Some(volume(json!({"uid": "u"})))), "HasVolume");
+        let taken = judged(Some(volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))));
+        assert_eq!(taken, "the claim ns/c");
+        assert_eq!(judged(Some(volume(json!(null)))), "no claim");
+    }
+}
