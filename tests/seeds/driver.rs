@@ -50,17 +50,15 @@ const CODES: [Code; 16] = [
 const UNFINISHED: [Code; 5] =
     [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable, Code::Aborted];
 
-/// The text of an answer that never arrives.
-const LOST: &str = "lost";
-
 /// The zone that a volume is made in: the one that is asked for first.
 fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
-    let zones = request.accessibility_requirements.iter();
-    zones
-        .filter_map(|zones| zones.preferred.first().or_else(|| zones.requisite.first()))
-        .cloned()
-        .collect()
+    let zones = request.accessibility_requirements.as_ref();
+    let first = zones.and_then(|zones| zones.preferred.first().or_else(|| zones.requisite.first()));
+    first.cloned().into_iter().collect()
 }
+
+/// The text of an answer that never arrives.
+const LOST: &str = "lost";
 
 /// One replica's driver.
 pub(crate) struct Driver(Arc<Inner>);
