@@ -1,0 +1,178 @@
+//! A connection that is lost heals, and a driver that comes back as another ends the watch.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_that_is_lost_heals_by_itself() {
+    let fake = Fake::new();
+    fake.play(CREATE, Play::answer(&volume()));
+    let driver = connect(&fake).await.unwrap();
+    for lose in [Fake::hang_up, Fake::go_away] {
+        let (dials, calls) = (fake.dials(), fake.paths().len());
+        watched(&driver, async {
+            lose(&fake);
+            sleep(Duration::from_secs(2)).await;
+            assert_eq!(fake.dials(), dials + 1);
+            assert_eq!(fake.paths()[calls..], [PROBE, INFO, PLUGIN, CONTROLLER]);
+            create(&driver).await.unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_under_way_survives_a_goaway_and_not_a_hang_up() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    fake.play(CREATE, Play::Late(Duration::from_secs(3), volume().encode_to_vec()));
+    for (lose, survives) in [(Fake::go_away as fn(&Fake), true), (Fake::hang_up, false)] {
+        let (answer, ()) = watched(&driver, async {
+            tokio::join!(create(&driver), async {
+                sleep(Duration::from_secs(1)).await;
+                lose(&fake);
+            })
+        })
+        .await;
+        match answer {
+            Ok(_) => assert!(survives),
+            Err(error) => {
+                assert!(!survives, "{error}");
+                assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+            }
+        }
+        watched(&driver, sleep(Duration::from_secs(5))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_fail_at_once_while_the_driver_is_away_and_work_once_it_is_back_and_ready() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    fake.play(CREATE, Play::answer(&volume()));
+    watched(&driver, async {
+        fake.refuse(true);
+        fake.hang_up();
+        sleep(Duration::from_secs(600)).await;
+        let start = Instant::now();
+        let error = create(&driver).await.unwrap_err();
+        assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        // Back, but not ready: no call goes through yet.
+        fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
+        fake.refuse(false);
+        sleep(Duration::from_secs(60)).await;
+        create(&driver).await.unwrap_err();
+        assert!(!fake.paths().contains(&CREATE.to_owned()));
+        fake.play(PROBE, Play::answer(&ProbeResponse::default()));
+        sleep(Duration::from_secs(2)).await;
+        create(&driver).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_comes_back_broken_is_asked_again() {
+    for path in [PROBE, INFO, PLUGIN, CONTROLLER] {
+        let fake = Fake::new();
+        let driver = connect(&fake).await.unwrap();
+        let sound = [
+            (PROBE, Play::answer(&ProbeResponse::default())),
+            (INFO, info("disk.example.com")),
+            (PLUGIN, plugin(&[service::Type::ControllerService])),
+            (CONTROLLER, controller(&[rpc::Type::CreateDeleteVolume])),
+        ];
+        watched(&driver, async {
+            fake.play(path, Play::status(13, "boom"));
+            fake.hang_up();
+            sleep(Duration::from_secs(20)).await;
+            create(&driver).await.unwrap_err();
+            for (path, play) in sound {
+                fake.play(path, play);
+            }
+            fake.play(CREATE, Play::answer(&volume()));
+            sleep(Duration::from_secs(3)).await;
+            create(&driver).await.unwrap();
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
+    for (path, play, text) in [
+        (
+            INFO,
+            info("other.example.com"),
+            "has another name: other.example.com instead of disk.example.com",
+        ),
+        (PLUGIN, plugin(&[]), "CSI driver disk.example.com has other capabilities"),
+        (CONTROLLER, controller(&[]), "CSI driver disk.example.com has other capabilities"),
+    ] {
+        let fake = Fake::new();
+        let driver = connect(&fake).await.unwrap();
+        fake.play(path, play);
+        fake.play(CREATE, Play::answer(&volume()));
+        fake.hang_up();
+        let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
+        assert!(ended.to_string().contains(text), "{ended}");
+        let error = create(&driver).await.unwrap_err();
+        assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+        assert!(!fake.paths().contains(&CREATE.to_owned()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_comes_back_on_another_node_ends_the_watch() {
+    let fake = Fake::new();
+    fake.play(NODE, node(Some(&[("zone", "z1")])));
+    let driver = connect_on_node(&fake).await.unwrap();
+    watched(&driver, async {
+        fake.hang_up();
+        sleep(Duration::from_secs(5)).await;
+    })
+    .await;
+    fake.play(NODE, node(Some(&[("zone", "z2")])));
+    fake.hang_up();
+    let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
+    assert!(matches!(ended, ConnectionEnded::OtherNode { .. }), "{ended}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn redialling_is_paced() {
+    let fake = Fake::new();
+    let driver = connect(&fake).await.unwrap();
+    watched(&driver, async {
+        fake.refuse(true);
+        fake.hang_up();
+        sleep(Duration::from_secs(100)).await;
+    })
+    .await;
+    assert!((95..=110).contains(&fake.dials()), "{}", fake.dials());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_sent_is_counted_and_says_what_grpc_go_says() {
+    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+    let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
+    let error = driver.unsendable(CREATE_VOLUME);
+    assert_eq!(
+        error.to_string(),
+        "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8"
+    );
+    assert!(!error.is_final(), "nothing was sent: what was sent before is as open as it was");
+    assert!(!fake.paths().contains(&CREATE_VOLUME.to_owned()));
+    let counted = r#"driver_name="disk.example.com",grpc_status_code="Internal",method_name="/csi.v1.Controller/CreateVolume"} 1"#;
+    assert!(metrics.text().contains(counted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_may_have_less_time_than_other_calls() {
+    let fake = Fake::new();
+    fake.play(DELETE, Play::Never);
+    let driver = connect(&fake).await.unwrap();
+    let (start, request) = (Instant::now(), DeleteVolumeRequest::default());
+    let limit = Duration::from_secs(3);
+    let error = driver.delete_volume_within(limit, request).await.unwrap_err();
+    assert_eq!((error.code(), start.elapsed()), (Code::DeadlineExceeded, limit));
+    assert_eq!(driver.timeout(), Duration::from_secs(10));
+}
