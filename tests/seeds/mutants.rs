@@ -52,12 +52,11 @@ fn check() -> ExitCode {
             continue;
         }
         let caught = seeds.into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
-        match caught {
-            Some((seed, what)) => println!("{mutation:?}: seed {seed} finds {what}"),
-            None => {
-                println!("{mutation:?}: no seed finds it; look for others with --hunt");
-                code = ExitCode::FAILURE;
-            }
+        if let Some((seed, what)) = caught {
+            println!("{mutation:?}: seed {seed} finds {what}");
+        } else {
+            println!("{mutation:?}: no seed finds it; look for others with --hunt");
+            code = ExitCode::FAILURE;
         }
     }
     code
