@@ -56,8 +56,8 @@ fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // On one thread calls that come together are noted in the order in which they came.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let cluster = || async { Cluster::of_environment(free_port()?).await };
     Ok(runtime.block_on(play_all(files, options, cluster, |played| println!("{played}"))))
 }
