@@ -331,7 +331,15 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
             false,
             &["get volumesnapshots", "watch volumesnapshots"],
         ),
-        (lacking("volumesnapshotcontents", "get"), false, &["get volumesnapshotcontents"]),
+        (
+            lacking("volumesnapshotcontents", "get"),
+            false,
+            &[
+                "get volumesnapshotcontents",
+                "watch volumesnapshotcontents",
+                "watch volumesnapshots",
+            ],
+        ),
     ] {
         let account =
             if roles == parsed(CEPH_CSI) { "ceph-csi-provisioner" } else { "csi-provisioner" };
