@@ -18,6 +18,7 @@ pub mod classes;
 mod discard;
 pub mod events;
 pub mod finalizers;
+mod freshness;
 mod handles;
 pub mod item;
 pub mod leftover;
@@ -50,6 +51,7 @@ use self::{
     claims::ClaimWorker,
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
+    freshness::Freshness,
     item::Item,
     lookout::Lookout,
     open_calls::OpenCalls,
@@ -178,9 +180,11 @@ impl<P: Provisioner> Controller<P> {
         let deletes = queues.pace(settings.workers, metrics.pace.of("delete"));
         let waits = Waits::default();
         count_at_scrapes(&metrics, &book, [&creates, &deletes], &waits);
+        let freshness = Freshness::new(Arc::clone(&clock));
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
+            freshness: freshness.clone(),
             events: ClaimEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
@@ -197,13 +201,14 @@ impl<P: Provisioner> Controller<P> {
         };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone(), in_reach, key),
+            book: VolumeBook::new(identity.clone(), book.clone(), freshness.clone(), in_reach, key),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             pace: deletes.clone(),
             store: store.clone(),
+            freshness,
             waits: waits.clone(),
             random: Arc::clone(&random),
         };
