@@ -346,12 +346,15 @@ impl Provisioner for CsiProvisioner {
         self.0.settings.naming.name(claim_uid)
     }
 
-    async fn ready(&self) {
-        if let Some(attachments) = &self.0.attachments {
-            attachments.listed().await;
-        }
+    async fn ready_to_create(&self) {
         if let Some(topology) = &self.0.topology {
             topology.listed().await;
+        }
+    }
+
+    async fn ready_to_delete(&self) {
+        if let Some(attachments) = &self.0.attachments {
+            attachments.listed().await;
         }
     }
 
