@@ -8,7 +8,8 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`options`] | the command line |
-//! | `cluster` | the embedded server or somebody's namespace; class, foreign objects, cleaning up |
+//! | `cluster` | the embedded server or somebody's namespace; class, cleaning up |
+//! | [`residents`] | what stands in the cluster from the start |
 //! | [`objects`] | claims and volumes as large as real ones |
 //! | `program`, `driver` | the measured process; what it calls |
 //! | `traffic`, `watches` | making and deleting claims; seeing how far they come |
@@ -26,6 +27,7 @@ mod program;
 pub mod progress;
 pub mod report;
 pub mod requests;
+pub mod residents;
 mod traffic;
 pub mod usage;
 mod watches;
@@ -158,7 +160,7 @@ impl Bench {
 
     /// The run, from an empty cluster to an empty cluster.
     async fn measure(&self) -> Result<Report, LoadError> {
-        self.cluster.furnish(self.options.foreign).await?;
+        self.cluster.furnish(&self.options.residents).await?;
         let mut watches = JoinSet::new();
         for watch in watches::follow(&self.cluster, &self.progress) {
             watches.spawn(watch);
@@ -324,7 +326,7 @@ impl Bench {
 
     /// Takes away what was made in somebody else's cluster.
     async fn clean_up(&self) -> Result<(), LoadError> {
-        self.cluster.clean_up().await
+        self.cluster.clean_up(&self.options.residents).await
     }
 }
 
