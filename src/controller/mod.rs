@@ -391,7 +391,7 @@ impl<P: Provisioner> Controller<P> {
     }
 
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
-    /// every volume made is saved.
+    /// every volume made is saved, or refused by the API server and recorded on its claim.
     pub async fn work(&self, stop: CancellationToken) {
         tokio::select! {
             biased;
@@ -416,7 +416,7 @@ impl<P: Provisioner> Controller<P> {
         // What the last calls made is still saved, for as long as our caller waits.
         let last_calls = async {
             calls.await;
-            self.claims.store.emptied().await;
+            self.claims.store.ended().await;
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;
