@@ -52,7 +52,7 @@ impl Patched {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Puts the protection finalizer on.
     pub(super) async fn protect(&self, volume: &Volume) -> Verdict {
-        let patched = self.patch(volume, finalizers::protect(volume.uid())).await;
+        let patched = self.patch(volume, finalizers::protect(volume)).await;
         self.unless_failed(volume, patched.and_then(Patched::done).map(drop))
     }
 

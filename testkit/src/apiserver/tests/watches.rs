@@ -244,7 +244,7 @@ async fn metadata_alone_is_watched_too() {
 
 #[tokio::test(start_paused = true)]
 async fn stream_faults_strike_after_the_events_they_let_pass() {
-    let minutes = |count| Duration::from_secs(60 * count);
+    let minutes = |count: u64| Duration::from_secs(60 * count);
     let cases = [
         (StreamFault::End { after: 1 }, "ADDED a, end"),
         (StreamFault::Cut { after: 1 }, "ADDED a, broken"),
