@@ -20,6 +20,9 @@ pub struct Report {
     pub setting: Setting,
     /// Seconds from the program's start until its first volume was saved, of a claim made before.
     pub first_volume_seconds: Option<f64>,
+    /// Seconds from a claim's creation until its volume was saved, made while the program still
+    /// listed what stood in the cluster.
+    pub first_new_volume_seconds: Option<f64>,
     /// From claims to volumes.
     pub provision: Provision,
     /// And back.
