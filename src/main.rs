@@ -28,7 +28,7 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 
 /// How often memory that is free goes back to the system: what a burst has left there is gone within
 /// a minute, and a steady load hardly notices.
-const TRIM: Duration = Duration::from_secs(20);
+const TRIM: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     if env::args().nth(1).as_deref() == Some(release_claims::NAME) {
