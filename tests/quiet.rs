@@ -169,12 +169,13 @@ const FEATURES: [Features; 6] = [
 /// where there are any.
 async fn served(features: &Features, snapshots: bool) -> Simulation {
     let simulation = Simulation::new(1);
+    let plugin = [&["CONTROLLER_SERVICE"], features.plugin].concat();
     let controller = [&["CREATE_DELETE_VOLUME"], features.controller].concat();
     simulation.script(json!({
-        "plugin_capabilities": [&["CONTROLLER_SERVICE"], features.plugin].concat(),
+        "plugin_capabilities": plugin,
         "controller_capabilities": controller,
         "node": {"node_id": "host", "topology": {ZONE: "a"}},
-        "get_capacity": [{"available_capacity": 1 << 30}],
+        "get_capacity": [{"available_capacity": (1 << 30)}],
     }));
     for object in [
         json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "host", "labels": {ZONE: "a"}}}),

@@ -325,7 +325,7 @@ async fn p99(
         }
         start.elapsed()
     };
-    let mut took = join_all((0..200).zip(numbers).map(one)).await;
+    let mut took = join_all((0..200_u64).zip(numbers).map(one)).await;
     took.sort();
     took[197]
 }
