@@ -35,8 +35,12 @@ pub trait Provisioner: Send + Sync + 'static {
     /// When the UID cannot make a name; the text tells why.
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
 
-    /// Waits until what the provisioner itself watches has been listed once.
-    fn ready(&self) -> impl Future<Output = ()> + Send;
+    /// Waits until what the provisioner itself watches, and creating volumes needs, has been listed
+    /// once.
+    fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
+
+    /// The same of what deleting volumes needs.
+    fn ready_to_delete(&self) -> impl Future<Output = ()> + Send;
 
     /// The one node that this process provisions for, where others do for the others.
     fn node(&self) -> Option<&str>;

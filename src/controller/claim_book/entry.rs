@@ -179,7 +179,7 @@ impl Entry {
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
     pub(super) fn volume_gone(&mut self) -> bool {
         if !mutations::is_on(Mutation::DoneForgotten) {
-            self.doubt = Doubt::VolumeAndClaim;
+            self.doubt = self.doubt.max(Doubt::VolumeAndClaim);
         }
         self.advance(ClaimState::volume_gone);
         std::mem::take(&mut self.once_gone) == OnceGone::Returns
