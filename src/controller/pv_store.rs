@@ -19,6 +19,7 @@ use super::{
     claim_book::{ClaimBook, Existence},
     events::{ClaimEvents, claim_key},
     finalizers,
+    freshness::Freshness,
     leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
     provisioner::{Failure, Made, Order},
@@ -44,6 +45,8 @@ pub struct PvStore {
     pub events: ClaimEvents,
     /// Counts.
     pub metrics: ControllerMetrics,
+    /// Learns from what is saved how old views are.
+    pub freshness: Freshness,
     /// One actor a volume.
     pub exclusive: Exclusive,
     /// The claims whose PersistentVolume must be tried again.
@@ -378,8 +381,12 @@ impl PvStore {
             Ok(body) => body,
             Err(error) => return Attempt::NotYet { why: error.to_string(), unclear: false },
         };
-        match self.client.create::<Volume>(None, &body).await {
-            Ok(_) => Attempt::Saved,
+        let sent = self.freshness.sending();
+        match self.client.create(None, &body).await {
+            Ok(saved) => {
+                self.freshness.created(sent, &saved);
+                Attempt::Saved
+            }
             Err(taken)
                 if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>
             {
