@@ -194,9 +194,9 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
 impl PvStore {
     /// Saves a PersistentVolume now, or keeps it for [`PvStore::sync`]. The caller holds its key.
     pub async fn save(&self, unsaved: Unsaved) {
-        let uid = unsaved.claim.uid().to_owned();
+        let (uid, unsaved) = (unsaved.claim.uid().to_owned(), Arc::new(unsaved));
         // Kept first: whatever happens to the attempt, the volume is not forgotten.
-        self.keep(&uid, unsaved.clone());
+        self.keep(&uid, Arc::clone(&unsaved));
         if self.attempt_and_tell(&uid, &unsaved).await == Verdict::Retry {
             self.queue.add_rate_limited(uid);
         }
@@ -239,8 +239,8 @@ impl PvStore {
         self.unsaved.borrow().get(uid).cloned()
     }
 
-    fn keep(&self, uid: &str, unsaved: Unsaved) {
-        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), Arc::new(unsaved))));
+    fn keep(&self, uid: &str, unsaved: Arc<Unsaved>) {
+        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), unsaved)));
     }
 
     async fn attempt_and_tell(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
@@ -268,7 +268,7 @@ impl PvStore {
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
-        self.keep(uid, waiting);
+        self.keep(uid, Arc::new(waiting));
         // A claim that is being deleted is kept for a time only.
         self.claims.add(uid.to_owned());
         Verdict::Retry
@@ -343,11 +343,7 @@ impl PvStore {
     }
 
     async fn post(&self, unsaved: &Unsaved) -> Attempt {
-        let body = match serde_json::to_value(&unsaved.volume) {
-            Ok(body) => body,
-            Err(error) => return Attempt::NotYet { why: error.to_string(), unclear: false },
-        };
-        match self.client.create::<Volume>(None, &body).await {
+        match self.client.create::<Volume>(None, &unsaved.volume).await {
             Ok(_) => Attempt::Saved,
             Err(taken)
                 if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>

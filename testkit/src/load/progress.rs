@@ -68,6 +68,11 @@ impl Progress {
         self.reached.get(&milestone).copied().unwrap_or_default()
     }
 
+    /// When the first claim came so far.
+    pub fn first(&self, milestone: Milestone) -> Option<Instant> {
+        self.claims.values().filter_map(|times| times.get(&milestone)).min().copied()
+    }
+
     /// When the last claim came so far.
     pub fn last(&self, milestone: Milestone) -> Option<Instant> {
         self.claims.values().filter_map(|times| times.get(&milestone)).max().copied()
