@@ -145,7 +145,7 @@ fn is_held_for(claim: &Claim, source: &CloneSource) -> bool {
 
 /// The size that the source claim asked for; what its volume has is not looked at.
 fn size(source: &CloneSource) -> Result<Quantity, Unusable> {
-    let Some(size) = source.spec.resources.requests.get("storage") else {
+    let Some(size) = &source.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(size).map_err(|why| Unusable::OddSize {

@@ -172,7 +172,7 @@ fn check_content<'a>(
 fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> {
     let Some(least) = snapshot.status.restore_size.as_deref() else { return Ok(()) };
     let (claim, name) = (&ask.order.claim, || snapshot.name().to_owned());
-    if !claim.spec.resources.requests.contains_key("storage") {
+    if claim.spec.resources.requests.storage.is_none() {
         return Err(Unusable::NoSizeRequested { claim: claim.name().to_owned(), snapshot: name() });
     }
     let least = Quantity::parse(least).map_err(|why| Unusable::OddSize {

@@ -5,7 +5,7 @@
 //! then the claims are bound and deleted; the program ends, and the bare client writes once more.
 //! Promises that nobody binds claims meanwhile, where the server is ours.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::ListParams};
@@ -87,6 +87,7 @@ impl Bench {
         if let Some(program) = self.program.get() {
             program.stop().await;
         }
+        self.cluster.stop_binding();
         let bare = [before, self.bare("after").await?];
         Ok(Report {
             setting,
@@ -114,7 +115,7 @@ impl Bench {
         Reading {
             cpu: Some(Cpu::default()),
             requests: Some(Requests::default()),
-            driver_calls: std::collections::BTreeMap::new(),
+            driver_calls: BTreeMap::new(),
         }
     }
 

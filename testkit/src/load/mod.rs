@@ -9,7 +9,8 @@
 //! |---|---|
 //! | [`options`] | the command line |
 //! | `server` | the API server: embedded, started from binaries, or somebody's |
-//! | `cluster` | what a run makes of it: names, class, foreign objects, cleaning up |
+//! | `cluster` | what a run makes of it: names, class, binder, cleaning up |
+//! | [`residents`] | what stands in the cluster from the start |
 //! | [`objects`] | claims and volumes as large as real ones |
 //! | `program`, `driver` | the measured process; what it calls |
 //! | [`backlog`], `bare` | a backlog, compared with a client that only writes |
@@ -32,6 +33,7 @@ mod program;
 pub mod progress;
 pub mod report;
 pub mod requests;
+pub mod residents;
 mod server;
 mod traffic;
 pub mod usage;
@@ -96,7 +98,7 @@ async fn run_on(
     let outcome = interrupts.or(bench.measure()).await;
     let cleaned = match clean {
         // Whoever asks twice means it.
-        true => interrupts.or(bench.cluster.clean_up()).await,
+        true => interrupts.or(bench.cluster.clean_up(&bench.options.residents)).await,
         false => Ok(()),
     };
     if let Some(program) = bench.program.get() {
@@ -178,7 +180,7 @@ impl Bench {
 
     /// The run, from an empty cluster to an empty cluster.
     async fn measure(&self) -> Result<Report, LoadError> {
-        self.cluster.furnish(self.options.foreign).await?;
+        self.cluster.furnish(&self.options.residents).await?;
         let mut watches = JoinSet::new();
         for watch in watches::follow(&self.cluster, &self.progress) {
             watches.spawn(watch);
