@@ -276,8 +276,6 @@ impl Cluster {
     }
 }
 
-}
-
 /// The object as a client creates it.
 pub(super) fn for_creation<K: Resource + DeserializeOwned>(object: Value) -> Result<K, LoadError> {
     Ok(serde_json::from_value(without_identity(object))?)
