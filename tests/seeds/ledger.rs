@@ -196,6 +196,17 @@ impl Ledger {
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
     }
 
+    /// Whether the call under way for this volume is the first that may have made it.
+    pub(crate) fn is_first_call(&self, name: &str) -> bool {
+        let inner = self.inner.lock();
+        inner.calls.get(name).is_some_and(|calls| calls.since == 1 && calls.abandoned.is_none())
+    }
+
+    /// Whether the claim of this volume has or had a PersistentVolume, which closes every call.
+    pub(crate) fn had_volume(&self, name: &str) -> bool {
+        self.inner.lock().volumes.values().any(|volume| may_be_of(name, &volume.claim))
+    }
+
     /// A user takes the finalizers off a claim.
     pub(crate) fn claim_stripped(&self, uid: &str) {
         self.inner.lock().stripped_claims.insert(uid.to_owned());

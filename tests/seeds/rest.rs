@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     admins::BY_HAND,
+    copying::is_guarded,
     core::{Core, DRIVER},
     ledger::{Abandoned, text},
     naming::{NAMINGS, may_be_of},
@@ -36,6 +37,14 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     }
     for claim in claims.iter().filter(|claim| !is_bound(claim)) {
         unrest.extend(unbound(core, &volumes, claim));
+    }
+    let stuck = |source: &&Value| {
+        source["metadata"]["deletionTimestamp"].is_string() && is_guarded(source)
+    };
+    let snapshots = core.api.list("VolumeSnapshot", "");
+    for source in claims.iter().chain(&snapshots).filter(stuck) {
+        let (kind, name) = (text(source, "/kind"), text(source, "/metadata/name"));
+        unrest.push(format!("the {kind} {name} is being deleted for ever as a source"));
     }
     unrest
 }
@@ -78,7 +87,7 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
 }
 
 /// Whether a leak is one that the claims' protection in use does not close.
-fn is_excused(core: &Core, name: &str) -> bool {
+pub(crate) fn is_excused(core: &Core, name: &str) -> bool {
     let stripped = core.ledger.was_stripped(name);
     core.ledger.abandoned(name).is_some_and(|how| {
         stripped || too_late(core, name) || protects_not(core.plan.protection, how)

@@ -8,12 +8,13 @@ use tokio::time::sleep;
 use super::{
     admins,
     cluster::CLAIM_IN_USE,
+    copiers,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::text,
 };
 
-const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
+pub(crate) const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
 pub(crate) const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
 
 /// Everything that makes claims possible, as it is at the start and again at the end.
@@ -32,6 +33,7 @@ pub(crate) fn provide(core: &Core) {
 /// Does what the events ask people for: a class that an open call needs comes back.
 pub(crate) fn mend(core: &Core) {
     provide(core);
+    copiers::mend(core);
     for event in core.api.list("Event", NAMESPACE) {
         let asked = text(&event, "/message").contains("restore the class");
         let name = text(&event, "/involvedObject/name");
@@ -109,7 +111,11 @@ fn delete_claim(core: &Core, dice: &Dice) {
 
 /// The class of this name says something else from now on, or is gone.
 fn replace_class(core: &Core, dice: &Dice) {
-    let name = dice.pick(&CLASSES);
+    let name: &str = *dice.pick(&CLASSES);
+    replace(core, dice, name);
+}
+
+pub(crate) fn replace(core: &Core, dice: &Dice, name: &str) {
     let gone = core.api.delete("StorageClass", "", name).is_ok();
     if gone && dice.percent(30) {
         core.ledger.tell(&format!("user: deletes the class {name}"));

@@ -19,7 +19,8 @@ use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
 use super::{
-    cluster::SELECTED_NODE, core::Core, dice::Dice, ledger::text, process::Life, storage::image_of,
+    cluster::SELECTED_NODE, copying::Source, core::Core, dice::Dice, ledger::text, process::Life,
+    storage::image_of,
 };
 
 /// Carries one process's requests.
@@ -63,13 +64,7 @@ impl Wire {
             return Fate::Served;
         }
         if core.is_forbidden(&info.verb, &info.resource) {
-            let why = "the role lacks it for now";
-            return Fate::Refused(Status::forbidden_resource(
-                &info.group,
-                &info.resource,
-                &info.name,
-                why,
-            ));
+            return self.forbidden(info, "the role lacks it for now");
         }
         if dice.percent(core.plan.hung) {
             return Fate::Hung(dice.percent(50));
@@ -88,18 +83,20 @@ impl Wire {
         Fate::Served
     }
 
+    fn forbidden(&self, info: &RequestInfo, why: &str) -> Fate {
+        if info.resource == "volumesnapshots" {
+            self.core.copying.forbidden();
+        }
+        Fate::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, why))
+    }
+
     fn refusal(&self, info: &RequestInfo) -> Fate {
         let saves = info.verb == "create" && info.resource == "persistentvolumes";
         match self.dice.within(0..8) {
             2 => Fate::Refused(Status::too_many_requests(1)),
             3 => Fate::Refused(Status::unavailable("the server is overloaded")),
             4 => Fate::Refused(Status::internal("etcdserver: leader changed")),
-            5 => Fate::Refused(Status::forbidden_resource(
-                &info.group,
-                &info.resource,
-                &info.name,
-                "no",
-            )),
+            5 => self.forbidden(info, "no"),
             6 if info.verb == "update" || info.verb == "patch" => {
                 Fate::Refused(Status::new(409, "Conflict", "the object has been modified"))
             }
@@ -156,6 +153,7 @@ impl Wire {
         self.core.observe();
         let body = request.body().clone();
         let (removed, node) = (self.removed(info), self.selected(info));
+        let source = Source::before(&self.core, info);
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
         self.core.observe();
         if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201
@@ -167,6 +165,9 @@ impl Wire {
         }
         if let Some(uid) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
             self.core.ledger.node_given_back(self.life.name(), &uid, &self.core.storage);
+        }
+        if let Some(source) = source.filter(|_| response.status() == 200) {
+            source.after(&self.core, self.life.name());
         }
         if info.verb != "watch" || response.status() != 200 {
             return Ok(response);

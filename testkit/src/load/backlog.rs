@@ -92,6 +92,7 @@ impl Bench {
         Ok(Report {
             setting,
             first_volume_seconds: first,
+            first_new_volume_seconds: None,
             drain: saved.map(|saved| Drain::new(saved, written, bare)),
             provision,
             delete,

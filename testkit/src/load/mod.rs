@@ -72,6 +72,9 @@ use self::{
 /// How often progress is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// How long after its first call of the driver the program is sure to list.
+const HEAD_START: Duration = Duration::from_millis(100);
+
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(5);
 
@@ -160,6 +163,14 @@ struct Bench {
     progress: Shared,
 }
 
+/// How long the first volumes took, in seconds, where a program was started for them.
+struct FirstVolumes {
+    /// From the start, of a claim made before.
+    stood: Option<f64>,
+    /// From its creation, of a claim made after.
+    new: Option<f64>,
+}
+
 /// What had been used at one time.
 struct Reading {
     cpu: Option<Cpu>,
@@ -191,7 +202,7 @@ impl Bench {
     /// Claims come and go while the program runs.
     async fn measure_burst(&self) -> Result<Report, LoadError> {
         self.cluster.bind();
-        let first_volume_seconds = self.warm_up().await?;
+        let first = self.warm_up().await?;
         let idle = self.memory()?;
         let traffic = self.traffic("claim", self.options.claims);
         let cost = self.half(&traffic, traffic.create(), Milestone::Bound).await?;
@@ -200,7 +211,8 @@ impl Bench {
         let delete = self.delete(&traffic).await?;
         Ok(Report {
             setting: self.setting().await?,
-            first_volume_seconds,
+            first_volume_seconds: first.stood,
+            first_new_volume_seconds: first.new,
             drain: None,
             provision,
             delete,
@@ -220,21 +232,45 @@ impl Bench {
         Ok(Setting::new(&self.options, self.cluster.server.version().await?, program))
     }
 
-    /// Starts the program while a first claim waits, and lets that claim come and go: then every
-    /// cache is filled and every connection made. Gives the seconds from the start to its volume.
-    async fn warm_up(&self) -> Result<Option<f64>, LoadError> {
-        let first = self.traffic("first", 1);
-        first.create().await?;
+    /// Starts the program while a first claim waits, makes another as soon as it runs, and lets both
+    /// come and go: then every cache is filled and every connection made.
+    async fn warm_up(&self) -> Result<FirstVolumes, LoadError> {
+        let (stood, new) = (self.traffic("first", 1), self.traffic("new", 1));
+        stood.create().await?;
         let started = Instant::now();
         self.launch()?;
-        self.reached(Milestone::Bound, first.count).await?;
-        let saved = self.progress.lock().last(Milestone::Saved);
-        first.delete().await?;
-        self.reached(Milestone::Gone, first.count).await?;
+        self.runs().await?;
+        let born = Instant::now();
+        new.create().await?;
+        self.reached(Milestone::Bound, 2).await?;
+        let since = |traffic: &Traffic, begun| {
+            let name = traffic.family.claim_name(0);
+            let saved = self.progress.lock().when(&name, Milestone::Saved)?;
+            self.program.get()?;
+            Some(rounded(saved.duration_since(begun).as_secs_f64()))
+        };
+        let first = FirstVolumes { stood: since(&stood, started), new: since(&new, born) };
+        stood.delete().await?;
+        new.delete().await?;
+        self.reached(Milestone::Gone, 2).await?;
         sleep(self.options.settle()).await;
         *self.progress.lock() = Progress::default();
-        let seconds = |saved: Instant| rounded(saved.duration_since(started).as_secs_f64());
-        Ok(saved.filter(|_| self.program.get().is_some()).map(seconds))
+        Ok(first)
+    }
+
+    /// Waits until the program has asked its driver for something, and begun to list.
+    async fn runs(&self) -> Result<(), LoadError> {
+        let Some(driver) = &self.driver else { return Ok(()) };
+        let asked = async {
+            while driver.calls().is_empty() {
+                self.program.get().map_or(Ok(()), Program::check)?;
+                sleep(GLANCE).await;
+            }
+            sleep(HEAD_START).await;
+            Ok(())
+        };
+        let in_time = timeout(self.options.timeout(), asked).await;
+        in_time.unwrap_or_else(|_| Err(self.stalled(Milestone::Asked, 2)))
     }
 
     /// Starts the program, unless the cluster's own is measured.

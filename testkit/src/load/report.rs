@@ -21,6 +21,9 @@ pub struct Report {
     pub setting: Setting,
     /// Seconds from the program's start until its first volume was saved, of a claim made before.
     pub first_volume_seconds: Option<f64>,
+    /// Seconds from a claim's creation until its volume was saved, made while the program still
+    /// listed what stood in the cluster.
+    pub first_new_volume_seconds: Option<f64>,
     /// How fast claims were served that stood before the program's start (`--backlog`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
