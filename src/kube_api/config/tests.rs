@@ -5,7 +5,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-
 use super::*;
 use crate::kube_api::testing::request;
 

@@ -240,13 +240,11 @@ impl Shared {
                 return attempt;
             }
             if let Some((object, event)) = self.take(waits) {
-                match self.judge(correlator, object, event) {
-                    Some(attempt) => return attempt,
-                    None => {
-                        waits.written(object);
-                        self.finished();
-                    }
+                if let Some(attempt) = self.judge(correlator, object, event) {
+                    return attempt;
                 }
+                waits.written(object);
+                self.finished();
             } else if let Some(due) = waits.held.next_due() {
                 // Out of time or told: either way it looks again.
                 let _ = timeout_at(due, changed).await;

@@ -51,9 +51,8 @@ mod tests {
         let server = Server::new(|_, _| Answer::status(200));
         let gate = Gate::shut(Arc::new(SystemClock));
         let service = layer(Gated(gate.clone()), server.transport.clone());
-        let send = async |method| {
-            service.send(request(method, "/api/v1/persistentvolumes/pv")).await
-        };
+        let send =
+            async |method| service.send(request(method, "/api/v1/persistentvolumes/pv")).await;
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             assert!(send(method.clone()).await.unwrap_err().is::<GateShut>(), "{method}");
         }

@@ -70,7 +70,7 @@ impl Bench {
         let traffic = self.traffic("claim", self.options.claims);
         traffic.create().await?;
         sleep(self.options.settle()).await;
-        let nothing = self.nothing();
+        let nothing = Self::nothing();
         let (events, start) = (self.events().await?, Instant::now());
         self.launch()?;
         self.reached(Milestone::Saved, traffic.count).await?;
@@ -112,7 +112,7 @@ impl Bench {
     }
 
     /// What had been used before the program was started.
-    fn nothing(&self) -> Reading {
+    fn nothing() -> Reading {
         Reading {
             cpu: Some(Cpu::default()),
             requests: Some(Requests::default()),
@@ -151,7 +151,8 @@ impl Bench {
 
     /// How many events stand in the namespace.
     async fn events(&self) -> Result<usize, LoadError> {
-        let events: Api<Event> = Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let events: Api<Event> =
+            Api::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
         let page = events.list_metadata(&ListParams::default().limit(1)).await?;
         let more = page.metadata.remaining_item_count.unwrap_or_default();
         Ok(page.items.len() + usize::try_from(more).unwrap_or_default())

@@ -58,7 +58,8 @@ impl Bare {
     }
 
     async fn write_one(&self, number: usize) -> Result<(), LoadError> {
-        self.tell(number, "Provisioning", "External provisioner is provisioning volume for").await?;
+        self.tell(number, "Provisioning", "External provisioner is provisioning volume for")
+            .await?;
         let volume = for_creation(volume(&self.family, number))?;
         self.volumes().create(&PostParams::default(), &volume).await?;
         self.tell(number, "ProvisioningSucceeded", "Successfully provisioned volume for").await

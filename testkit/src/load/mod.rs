@@ -99,10 +99,11 @@ async fn run_on(
 ) -> Result<Report, LoadError> {
     let bench = interrupts.or(Bench::open(options, Arc::clone(server))).await?;
     let outcome = interrupts.or(bench.measure()).await;
-    let cleaned = match clean {
+    let cleaned = if clean {
         // Whoever asks twice means it.
-        true => interrupts.or(bench.cluster.clean_up(&bench.options.residents)).await,
-        false => Ok(()),
+        interrupts.or(bench.cluster.clean_up(&bench.options.residents)).await
+    } else {
+        Ok(())
     };
     if let Some(program) = bench.program.get() {
         program.stop().await;

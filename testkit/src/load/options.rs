@@ -57,7 +57,12 @@ pub struct Options {
     #[arg(long, value_name = "PROGRAM", conflicts_with = "class")]
     pub against: Option<PathBuf>,
     /// One more argument for the program of `--against` alone; may be repeated.
-    #[arg(long = "against-argument", value_name = "ARGUMENT", requires = "against", allow_hyphen_values = true)]
+    #[arg(
+        long = "against-argument",
+        value_name = "ARGUMENT",
+        requires = "against",
+        allow_hyphen_values = true
+    )]
     pub against_arguments: Vec<String>,
     /// How often both programs have their turn.
     #[arg(long, default_value_t = 3, value_name = "ROUNDS", value_parser = value_parser!(u32).range(1..=100))]

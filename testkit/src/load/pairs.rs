@@ -78,7 +78,8 @@ pub async fn run(options: Options) -> Result<Pairs, LoadError> {
     let both = [program(&options), other(&options)];
     let mut rounds = Vec::new();
     for round in 0..options.rounds {
-        let mut run = async |side: &Options| run_on(side.clone(), &server, true, &mut interrupts).await;
+        let mut run =
+            async |side: &Options| run_on(side.clone(), &server, true, &mut interrupts).await;
         let [program, other] = &both;
         rounds.push(if round % 2 == 0 {
             let first = run(program).await?;
@@ -185,7 +186,8 @@ mod tests {
     #[test]
     fn the_other_program_gets_the_common_arguments_and_its_own() {
         use clap::Parser as _;
-        let words = ["load", "--program", "a", "--against", "b", "--against-argument", "--x", "--", "-v=1"];
+        let words =
+            ["load", "--program", "a", "--against", "b", "--against-argument", "--x", "--", "-v=1"];
         let options = Options::try_parse_from(words).unwrap();
         let (program, other) = (program(&options), other(&options));
         assert_eq!(program.program.unwrap().to_str(), Some("a"));
