@@ -1,8 +1,8 @@
 //! The cluster that a run works in: an embedded one of its own, or a namespace of somebody's.
 //!
-//! Owns what stands around claims there (class, foreign objects) and, in somebody else's cluster,
-//! taking everything away again. Promises to touch there only what carries the run's label or
-//! name. Leaves the run's claims to `traffic`.
+//! Owns the class and, in somebody else's cluster, taking everything away again. Promises to touch
+//! there only what carries the run's label or name. Leaves the run's claims to `traffic`, and what
+//! stands around them to `residents`.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -11,22 +11,20 @@ use k8s_openapi::api::{
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    Api, Client, Config, Resource,
+    api::{DeleteParams, ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use tokio::{
-    task::{JoinSet, yield_now},
-    time::sleep,
-};
+use serde_json::Value;
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     error::LoadError,
-    objects::{Family, IN_USE},
+    objects::Family,
     options::Options,
     requests::Requests,
+    residents::{OTHERS, Residents, remove},
     watches::claim_of,
 };
 use crate::{
@@ -122,7 +120,7 @@ pub(super) struct Cluster {
     /// How the measured program finds it.
     pub(super) kubeconfig: PathBuf,
     served: Option<Served>,
-    _binder: JoinSet<()>,
+    binder: JoinSet<()>,
     /// Last, so that the server has ended before its files go.
     pub(super) directory: TemporaryDirectory,
 }
@@ -145,7 +143,13 @@ impl Cluster {
         let names = Names::new();
         let mut binder = JoinSet::new();
         if served.is_some() || options.binder {
-            binder.spawn(binder::run(client.clone(), binder::Settings::default()));
+            binder.spawn(binder::run(
+                client.clone(),
+                binder::Settings {
+                    selector: Some(OTHERS.to_owned()),
+                    ..binder::Settings::default()
+                },
+            ));
         }
         let cluster = Self {
             class: Class::find(options.class.as_deref(), &names, &client).await?,
@@ -154,7 +158,7 @@ impl Cluster {
             namespace,
             kubeconfig,
             served,
-            _binder: binder,
+            binder,
             directory,
         };
         cluster.check_namespace().await?;
@@ -182,20 +186,11 @@ impl Cluster {
         }
     }
 
-    /// Somebody else's claims and volumes, which nobody has any work with.
-    fn foreign(&self) -> Family {
-        Family {
-            driver: "foreign.csi.example.com".to_owned(),
-            class: "foreign".to_owned(),
-            ..self.family("foreign")
-        }
-    }
-
     pub(super) fn claims(&self) -> Api<PersistentVolumeClaim> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn volumes(&self) -> Api<PersistentVolume> {
+    pub(super) fn volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
     }
 
@@ -213,52 +208,38 @@ impl Cluster {
 
     // === Before ===
 
-    /// Makes the run's class, unless it uses the cluster's own, and the foreign objects.
-    pub(super) async fn furnish(&self, foreign: usize) -> Result<(), LoadError> {
+    /// Makes the run's class, unless it uses the cluster's own, and the residents.
+    pub(super) async fn furnish(&self, residents: &Residents) -> Result<(), LoadError> {
         if self.class.is_ours {
             let class = self.family("").storage_class(0);
             let classes: Api<StorageClass> = Api::all(self.client.clone());
             classes.create(&PostParams::default(), &for_creation(class)?).await?;
         }
-        let family = self.foreign();
-        for number in 0..foreign {
-            match &self.served {
-                Some(served) => {
-                    preload(served, &family, number)?;
-                    // Whoever interrupts a long preload is heard.
-                    yield_now().await;
-                }
-                None => self.create_pair(&family, number).await?,
-            }
-        }
-        Ok(())
+        residents.settle(self).await
     }
 
-    async fn create_pair(&self, family: &Family, number: usize) -> Result<(), LoadError> {
-        let parameters = PostParams::default();
-        let claim = for_creation(family.bound_claim(number))?;
-        let claim: PersistentVolumeClaim = self.claims().create(&parameters, &claim).await?;
-        let uid = claim.uid().unwrap_or_default();
-        let mut volume: PersistentVolume = for_creation(family.volume(number, &uid, IN_USE))?;
-        if let Some(spec) = &mut volume.spec {
-            spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
-        }
-        self.volumes().create(&parameters, &volume).await?;
-        Ok(())
+    /// The embedded server, where it is one.
+    pub(super) fn served(&self) -> Option<&Served> {
+        self.served.as_ref()
+    }
+
+    /// Whether claims are bound by this process.
+    pub(super) fn binds(&self) -> bool {
+        !self.binder.is_empty()
     }
 
     // === After ===
 
     /// Takes away what the run has made in somebody else's cluster; the provisioner must still be
     /// there. Events are left to the server, which drops them by itself.
-    pub(super) async fn clean_up(&self) -> Result<(), LoadError> {
+    pub(super) async fn clean_up(&self, residents: &Residents) -> Result<(), LoadError> {
         if self.served.is_some() {
             return Ok(());
         }
+        residents.leave(self).await?;
         let ours = ListParams::default().labels(&self.names.selector());
         let claims = self.empty_of_claims(&ours).await;
         let volumes = self.last_volumes().await;
-        self.volumes().delete_collection(&DeleteParams::default(), &ours).await?;
         if self.class.is_ours {
             let classes: Api<StorageClass> = Api::all(self.client.clone());
             classes.delete_collection(&DeleteParams::default(), &ours).await?;
@@ -282,7 +263,7 @@ impl Cluster {
         Err(self.left_behind(left, "PersistentVolumeClaims"))
     }
 
-    fn left_behind(&self, left: usize, kind: &'static str) -> LoadError {
+    pub(super) fn left_behind(&self, left: usize, kind: &'static str) -> LoadError {
         LoadError::LeftBehind { left, kind, prefix: self.names.prefix() }
     }
 
@@ -301,21 +282,20 @@ impl Cluster {
             return Err(self.left_behind(left.len(), "PersistentVolumes"));
         }
         for volume in left {
-            self.remove(&volume).await?;
+            remove(&self.volumes(), &volume).await?;
         }
         Ok(())
     }
 
     /// The names of the PersistentVolumes for the run's claims that a provisioner has made.
     async fn volumes_of_claims(&self) -> Result<Vec<String>, LoadError> {
-        let (mut names, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        let mut page = ListParams::default().labels(OTHERS).limit(PAGE);
+        let mut names = Vec::new();
         let prefix = self.names.prefix();
         loop {
             let volumes = self.volumes().list(&page).await?;
             let ours = volumes.items.iter().filter(|volume| {
-                // Foreign volumes of the run carry its label and nobody deletes them.
                 claim_of(volume, &self.namespace).is_some_and(|claim| claim.starts_with(&prefix))
-                    && !volume.labels().contains_key(LABEL)
             });
             names.extend(ours.map(kube::ResourceExt::name_any));
             match volumes.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -324,36 +304,12 @@ impl Cluster {
             }
         }
     }
-
-    async fn remove(&self, volume: &str) -> Result<(), LoadError> {
-        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        match self.volumes().patch(volume, &PatchParams::default(), &bare).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        match self.volumes().delete(volume, &DeleteParams::default()).await {
-            Err(error) if !matches!(&error, kube::Error::Api(s) if s.is_not_found()) => {
-                Err(error.into())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 async fn client(kubeconfig: &PathBuf) -> Result<Client, LoadError> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
-}
-
-/// Puts a claim and its volume into the embedded server, status and all.
-fn preload(served: &Served, family: &Family, number: usize) -> Result<(), LoadError> {
-    let create = |object: &Value| served.api().create(object).map_err(LoadError::Refused);
-    let claim = create(&without_identity(family.bound_claim(number)))?;
-    let uid = claim.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    create(&without_identity(family.volume(number, uid, IN_USE)))?;
-    Ok(())
 }
 
 /// The object as a client creates it.

@@ -8,7 +8,8 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`options`] | the command line |
-//! | `cluster` | the embedded server or somebody's namespace; class, foreign objects, cleaning up |
+//! | `cluster` | the embedded server or somebody's namespace; class, cleaning up |
+//! | [`residents`] | what stands in the cluster from the start |
 //! | [`objects`] | claims and volumes as large as real ones |
 //! | `program`, `driver` | the measured process; what it calls |
 //! | `traffic`, `watches` | making and deleting claims; seeing how far they come |
@@ -26,6 +27,7 @@ mod program;
 pub mod progress;
 pub mod report;
 pub mod requests;
+pub mod residents;
 mod traffic;
 pub mod usage;
 mod watches;
@@ -56,6 +58,9 @@ use self::{
 
 /// How often progress is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// How long after its first call of the driver the program is sure to list.
+const HEAD_START: Duration = Duration::from_millis(100);
 
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(5);
@@ -127,6 +132,14 @@ struct Bench {
     progress: Shared,
 }
 
+/// How long the first volumes took, in seconds, where a program was started for them.
+struct FirstVolumes {
+    /// From the start, of a claim made before.
+    stood: Option<f64>,
+    /// From its creation, of a claim made after.
+    new: Option<f64>,
+}
+
 /// What had been used at one time.
 struct Reading {
     cpu: Option<Cpu>,
@@ -147,12 +160,12 @@ impl Bench {
 
     /// The run, from an empty cluster to an empty cluster.
     async fn measure(&self) -> Result<Report, LoadError> {
-        self.cluster.furnish(self.options.foreign).await?;
+        self.cluster.furnish(&self.options.residents).await?;
         let mut watches = JoinSet::new();
         for watch in watches::follow(&self.cluster, &self.progress) {
             watches.spawn(watch);
         }
-        let first_volume_seconds = self.warm_up().await?;
+        let first = self.warm_up().await?;
         let idle = self.memory()?;
         let traffic = self.traffic("claim", self.options.claims);
         let cost = self.half(&traffic, traffic.create(), Milestone::Bound).await?;
@@ -163,7 +176,8 @@ impl Bench {
         let program = self.program.get().map(|program| program.path().display().to_string());
         Ok(Report {
             setting: Setting::new(&self.options, self.cluster.version().await?, program),
-            first_volume_seconds,
+            first_volume_seconds: first.stood,
+            first_new_volume_seconds: first.new,
             provision,
             delete,
             memory: MemoryUse::of(idle, provisioned, self.memory()?),
@@ -171,21 +185,45 @@ impl Bench {
         })
     }
 
-    /// Starts the program while a first claim waits, and lets that claim come and go: then every
-    /// cache is filled and every connection made. Gives the seconds from the start to its volume.
-    async fn warm_up(&self) -> Result<Option<f64>, LoadError> {
-        let first = self.traffic("first", 1);
-        first.create().await?;
+    /// Starts the program while a first claim waits, makes another as soon as it runs, and lets both
+    /// come and go: then every cache is filled and every connection made.
+    async fn warm_up(&self) -> Result<FirstVolumes, LoadError> {
+        let (stood, new) = (self.traffic("first", 1), self.traffic("new", 1));
+        stood.create().await?;
         let started = Instant::now();
         self.launch()?;
-        self.reached(Milestone::Bound, first.count).await?;
-        let saved = self.progress.lock().last(Milestone::Saved);
-        first.delete().await?;
-        self.reached(Milestone::Gone, first.count).await?;
+        self.runs().await?;
+        let born = Instant::now();
+        new.create().await?;
+        self.reached(Milestone::Bound, 2).await?;
+        let since = |traffic: &Traffic, begun| {
+            let name = traffic.family.claim_name(0);
+            let saved = self.progress.lock().when(&name, Milestone::Saved)?;
+            self.program.get()?;
+            Some(rounded(saved.duration_since(begun).as_secs_f64()))
+        };
+        let first = FirstVolumes { stood: since(&stood, started), new: since(&new, born) };
+        stood.delete().await?;
+        new.delete().await?;
+        self.reached(Milestone::Gone, 2).await?;
         sleep(self.options.settle()).await;
         *self.progress.lock() = Progress::default();
-        let seconds = |saved: Instant| rounded(saved.duration_since(started).as_secs_f64());
-        Ok(saved.filter(|_| self.program.get().is_some()).map(seconds))
+        Ok(first)
+    }
+
+    /// Waits until the program has asked its driver for something, and begun to list.
+    async fn runs(&self) -> Result<(), LoadError> {
+        let Some(driver) = &self.driver else { return Ok(()) };
+        let asked = async {
+            while driver.calls().is_empty() {
+                self.program.get().map_or(Ok(()), Program::check)?;
+                sleep(GLANCE).await;
+            }
+            sleep(HEAD_START).await;
+            Ok(())
+        };
+        let in_time = timeout(self.options.timeout(), asked).await;
+        in_time.unwrap_or_else(|_| Err(self.stalled(Milestone::Asked, 2)))
     }
 
     /// Starts the program, unless the cluster's own is measured.
@@ -288,7 +326,7 @@ impl Bench {
 
     /// Takes away what was made in somebody else's cluster.
     async fn clean_up(&self) -> Result<(), LoadError> {
-        self.cluster.clean_up().await
+        self.cluster.clean_up(&self.options.residents).await
     }
 }
 

@@ -4,6 +4,8 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum, value_parser};
 
+use super::residents::Residents;
+
 /// Provisions and deletes claims, and prints one line of JSON that says how that went.
 ///
 /// Without `--kubeconfig` it starts an API server in memory, binds claims as
@@ -20,9 +22,9 @@ pub struct Options {
     /// How many requests that create or delete claims run at once.
     #[arg(long, default_value_t = 32, value_parser = at_least_1)]
     pub concurrency: usize,
-    /// Claims and volumes of somebody else that stand in the cluster from the start, in pairs.
-    #[arg(long, default_value_t = 0)]
-    pub foreign: usize,
+    /// What stands in the cluster from the start.
+    #[command(flatten)]
+    pub residents: Residents,
     /// Where the driver keeps its volumes.
     #[arg(long, value_enum, default_value_t = Store::Memory)]
     pub driver: Store,
@@ -124,7 +126,10 @@ mod tests {
     #[test]
     fn without_options_a_thousand_claims_go_to_the_embedded_server() {
         let options = parse("").unwrap();
-        assert_eq!((options.claims, options.rate, options.foreign), (1000, None, 0));
+        assert_eq!(
+            (options.claims, options.rate, options.residents),
+            (1000, None, Residents::default())
+        );
         assert!(options.kubeconfig.is_none() && options.program.is_none());
     }
 

@@ -9,6 +9,7 @@ use super::{
     options::Options,
     progress::{Milestone, Progress},
     requests::Requests,
+    residents::Residents,
     usage::{Cpu, Memory},
 };
 
@@ -19,6 +20,9 @@ pub struct Report {
     pub setting: Setting,
     /// Seconds from the program's start until its first volume was saved, of a claim made before.
     pub first_volume_seconds: Option<f64>,
+    /// Seconds from a claim's creation until its volume was saved, made while the program still
+    /// listed what stood in the cluster.
+    pub first_new_volume_seconds: Option<f64>,
     /// From claims to volumes.
     pub provision: Provision,
     /// And back.
@@ -44,8 +48,9 @@ pub struct Setting {
     pub rate: Option<f64>,
     /// Requests for claims at once.
     pub concurrency: usize,
-    /// Pairs of somebody else's claim and volume.
-    pub foreign: usize,
+    /// What stood in the cluster from the start.
+    #[serde(flatten)]
+    pub residents: Residents,
     /// Where the driver keeps volumes.
     pub driver: Option<&'static str>,
     /// What the driver waits before it answers.
@@ -63,7 +68,7 @@ impl Setting {
             claims: options.claims,
             rate: options.rate,
             concurrency: options.concurrency,
-            foreign: options.foreign,
+            residents: options.residents,
             driver: ours.then(|| options.driver.name()),
             driver_latency_ms: ours.then_some(options.driver_latency),
         }
@@ -165,6 +170,8 @@ pub struct MemoryUse {
     pub provisioned: Memory,
     /// After all was deleted, with nothing to do.
     pub end: Memory,
+    /// The most that was resident until the first volume had come and gone.
+    pub start_peak_rss_kib: u64,
     /// The most that was ever resident.
     pub peak_rss_kib: u64,
 }
@@ -177,7 +184,8 @@ impl MemoryUse {
         end: Option<Memory>,
     ) -> Option<Self> {
         let (idle, provisioned, end) = (idle?, provisioned?, end?);
-        Some(Self { idle, provisioned, end, peak_rss_kib: end.peak_kib })
+        let (start_peak_rss_kib, peak_rss_kib) = (idle.peak_kib, end.peak_kib);
+        Some(Self { idle, provisioned, end, start_peak_rss_kib, peak_rss_kib })
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{
@@ -124,7 +125,8 @@ pub async fn play(
     Ok((verdict, outcome))
 }
 
-/// Plays all `files`, each on a cluster that `cluster` makes for it, and tells of each as it ends.
+/// Plays all `files`, each on a cluster that `cluster` makes, and tells of each as it ends. Clusters
+/// that can be played on again are.
 pub async fn play_all<F>(
     files: &[PathBuf],
     options: &Options,
@@ -134,15 +136,10 @@ pub async fn play_all<F>(
 where
     F: Future<Output = Result<Cluster, ClusterError>>,
 {
-    let cluster = &cluster;
+    let clusters = &Clusters { make: cluster, idle: Mutex::default() };
     let plays = files.iter().map(|file| async move {
         let began = Instant::now();
-        // A cluster is made when its turn comes, and is gone with the end of the play.
-        let result = match cluster().await {
-            Ok(cluster) => play(file, &cluster, options).await,
-            Err(error) => Err(error.into()),
-        };
-        let (verdict, outcome) = match result {
+        let (verdict, outcome) = match clusters.play(file, options).await {
             Ok((verdict, outcome)) => (verdict, Some(outcome)),
             Err(error) => (Verdict::Broken(error), None),
         };
@@ -156,6 +153,34 @@ where
         told(&played);
     }
     summary
+}
+
+/// Where scenarios are played.
+struct Clusters<M> {
+    make: M,
+    /// Those that a scenario was played on and that can be played on again.
+    idle: Mutex<Vec<Cluster>>,
+}
+
+impl<M, F> Clusters<M>
+where
+    M: Fn() -> F,
+    F: Future<Output = Result<Cluster, ClusterError>>,
+{
+    /// Plays on an idle cluster, else on a new one, which is made when its turn has come. One that
+    /// a play broke off on is not used again.
+    async fn play(&self, file: &Path, options: &Options) -> Result<(Verdict, Outcome), PlayError> {
+        let idle = self.idle.lock().pop();
+        let cluster = match idle {
+            Some(cluster) => cluster,
+            None => (self.make)().await?,
+        };
+        let played = play(file, &cluster, options).await?;
+        if cluster.serves_again() {
+            self.idle.lock().push(cluster);
+        }
+        Ok(played)
+    }
 }
 
 impl fmt::Display for Played {

@@ -19,6 +19,16 @@ enum ListRule {
     Keyed(&'static str),
 }
 
+impl ListRule {
+    /// The member that tells elements apart; `None` where they are told apart by themselves.
+    fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Keyed(key) => Some(key),
+            Self::Atomic | Self::Set => None,
+        }
+    }
+}
+
 fn rule(kind: &Kind, field: &str) -> ListRule {
     if kind.custom {
         // Schemaless: only the metadata's lists are known (server-side apply gets here).
@@ -84,6 +94,7 @@ fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> 
         _ => {}
     }
     retain_keys(target, patch);
+    let orders = orders(target, patch);
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
             delete_from_set(target, list, value);
@@ -91,12 +102,25 @@ fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> 
             merge_member(kind, target, name, value)?;
         }
     }
-    for (name, order) in patch {
-        if let Some(list) = name.strip_prefix("$setElementOrder/") {
-            set_order(kind, target, list, order);
+    for (name, order, before) in orders {
+        if let Some(Value::Array(list)) = target.get_mut(name) {
+            arrange(list, order, &before, rule(kind, name).key());
         }
     }
     Ok(())
+}
+
+/// What `$setElementOrder` asks for: of which list, in which order, and the list as it was.
+fn orders<'p>(
+    target: &Map<String, Value>,
+    patch: &'p Map<String, Value>,
+) -> Vec<(&'p str, &'p [Value], Vec<Value>)> {
+    let order = |(name, order): (&'p String, &'p Value)| {
+        let list = name.strip_prefix("$setElementOrder/")?;
+        let before = target.get(list).map(|list| tree::items(list, &[]).to_vec());
+        Some((list, tree::items(order, &[]), before.unwrap_or_default()))
+    };
+    patch.iter().filter_map(order).collect()
 }
 
 fn merge_member(
@@ -130,16 +154,18 @@ fn merge_list(kind: &Kind, name: &str, target: &mut Value, patch: &[Value]) -> R
         *target = Value::Array(Vec::new());
         return merge_list(kind, name, target, patch);
     };
+    let before = list.clone();
     match rule {
         ListRule::Atomic => *list = patch.to_vec(),
         ListRule::Set => {
-            for value in patch {
-                if !list.contains(value) {
-                    list.push(value.clone());
-                }
-            }
+            let new = patch.iter().filter(|value| !before.contains(value));
+            list.extend(new.cloned());
+            arrange(list, patch, &before, None);
         }
-        ListRule::Keyed(key) => merge_keyed(kind, key, list, patch)?,
+        ListRule::Keyed(key) => {
+            merge_keyed(kind, key, list, patch)?;
+            arrange(list, patch, &before, Some(key));
+        }
     }
     Ok(())
 }
@@ -190,26 +216,30 @@ fn delete_from_set(target: &mut Map<String, Value>, list: &str, values: &Value) 
     }
 }
 
-/// Puts the elements the order names into that order; all others keep their places' order behind.
-fn set_order(kind: &Kind, target: &mut Map<String, Value>, name: &str, order: &Value) {
-    let order = tree::items(order, &[]);
-    let key = match rule(kind, name) {
-        ListRule::Keyed(key) => Some(key),
-        _ => None,
+/// Puts the elements that `order` names into that order. The others go between them as they stood
+/// in the list `before`; what was not in that list comes ahead of them.
+fn arrange(list: &mut Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) {
+    let id = |element: &Value| match key {
+        Some(key) => element.get(key).cloned(),
+        None => Some(element.clone()),
     };
-    let id = |element: &Value| {
-        key.map_or_else(|| Some(element.clone()), |key| element.get(key).cloned())
+    let place = |among: &[Value], element: &Value| {
+        let wanted = id(element);
+        among.iter().position(|one| id(one) == wanted)
     };
-    let place = |element: &Value| {
-        let id = id(element);
-        order
-            .iter()
-            .position(|one| key.map_or(Some(one), |key| one.get(key)) == id.as_ref())
-            .unwrap_or(usize::MAX)
-    };
-    if let Some(Value::Array(list)) = target.get_mut(name) {
-        list.sort_by_key(place);
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        list.drain(..).partition(|element| place(order, element).is_some());
+    named.sort_by_key(|element| place(order, element));
+    let mut others = others.into_iter().peekable();
+    for element in named {
+        let was = place(before, &element);
+        let earlier = |other: &Value| was.is_some() && place(before, other) < was;
+        while let Some(other) = others.next_if(earlier) {
+            list.push(other);
+        }
+        list.push(element);
     }
+    list.extend(others);
 }
 
 #[cfg(test)]
@@ -233,12 +263,27 @@ mod tests {
         let finalizers = |patch: Value| {
             merged("PersistentVolume", &object, &json!({"metadata": patch}))["metadata"]["finalizers"].clone()
         };
-        assert_eq!(finalizers(json!({"finalizers": ["c", "a"]})), json!(["a", "b", "c"]));
+        assert_eq!(finalizers(json!({"finalizers": ["c", "a"]})), json!(["c", "a", "b"]));
         assert_eq!(finalizers(json!({"$deleteFromPrimitiveList/finalizers": ["a"]})), json!(["b"]));
-        assert_eq!(
-            finalizers(json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]})),
-            json!(["c", "b", "a"])
-        );
+        for (patch, order) in [
+            (json!({"finalizers": ["c"]}), json!(["c", "a", "b"])),
+            (json!({"$setElementOrder/finalizers": ["b", "a"]}), json!(["b", "a"])),
+            (
+                json!({"$setElementOrder/finalizers": ["a", "b", "c"], "finalizers": ["c"]}),
+                json!(["a", "b", "c"]),
+            ),
+            // Whoever did not know of `a`.
+            (
+                json!({"$setElementOrder/finalizers": ["b", "c"], "finalizers": ["c"]}),
+                json!(["a", "b", "c"]),
+            ),
+            (
+                json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]}),
+                json!(["c", "a", "b"]),
+            ),
+        ] {
+            assert_eq!(finalizers(patch.clone()), order, "{patch}");
+        }
         assert_eq!(finalizers(json!({"finalizers": null})), Value::Null);
     }
 
@@ -250,7 +295,7 @@ mod tests {
         };
         assert_eq!(
             conditions(json!([{"type": "A", "status": "True"}, {"type": "C"}])),
-            json!([{"type": "A", "status": "True"}, {"type": "B", "status": "True"}, {"type": "C"}])
+            json!([{"type": "A", "status": "True"}, {"type": "C"}, {"type": "B", "status": "True"}])
         );
         assert_eq!(
             conditions(json!([{"type": "B", "$patch": "delete"}])),
