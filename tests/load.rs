@@ -58,9 +58,13 @@ fn costs_what_it_must(line: &Value) {
 
 #[tokio::test]
 async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
-    let line = line(&["--foreign", "30", "--driver", "disk"]).await;
+    let residents = ["--foreign", "30", "--bound", "10", "--archived", "5"];
+    let line = line(&[&residents[..], &["--driver", "disk"]].concat()).await;
     assert_eq!(line.pointer("/setting/claims"), Some(&json!(CLAIMS)));
-    assert_eq!(line.pointer("/setting/foreign"), Some(&json!(30)));
+    for (residents, count) in [("foreign", 30), ("bound", 10), ("archived", 5), ("attachments", 0)]
+    {
+        assert_eq!(line.pointer(&format!("/setting/{residents}")), Some(&json!(count)));
+    }
     assert_eq!(line.pointer("/setting/driver"), Some(&json!("disk")));
     costs_what_it_must(&line);
     for pace in ["/provision/bound", "/provision/saved", "/delete/gone"] {
@@ -85,7 +89,8 @@ async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
     }
     let memory = |field: &str| number(&line, &format!("/memory/{field}"));
     assert!(memory("idle/anonymous_kib") < memory("idle/rss_kib"));
-    assert!(memory("peak_rss_kib") >= memory("end/rss_kib").max(memory("idle/rss_kib")));
+    assert!(memory("peak_rss_kib") >= memory("end/rss_kib").max(memory("start_peak_rss_kib")));
+    assert!(memory("start_peak_rss_kib") >= memory("idle/rss_kib"));
 }
 
 /// A cluster that the bench knows only by a kubeconfig.
@@ -128,15 +133,17 @@ async fn in_somebodys_cluster_the_programs_own_counts_are_told_and_nothing_is_le
     let somebodys = Somebodys::cluster().await;
     let kubeconfig = somebodys.0.layout().kubeconfig("admin");
     let cluster = ["--kubeconfig", kubeconfig.to_str().unwrap(), "--namespace", "theirs"];
-    let line = line(&[&cluster[..], &["--binder", "--foreign", "5"]].concat()).await;
+    // With attachments the driver attaches: everything that is watched at all is watched.
+    let residents = ["--foreign", "5", "--bound", "4", "--archived", "3", "--attachments", "6"];
+    let line = line(&[&cluster[..], &["--binder"], &residents].concat()).await;
     costs_what_it_must(&line);
     assert_eq!(line.pointer("/provision/api/bytes_read"), Some(&Value::Null));
-    // The run's claims and the two before them.
+    // The run's claims and the two before them; the residents' volumes.
     let writes = somebodys.writes();
-    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 2 + 5)));
+    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 2 + 12)));
     assert_eq!(writes.get("create events"), Some(&(2 * (CLAIMS + 2))));
-    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 2)));
-    for kind in ["PersistentVolumeClaim", "PersistentVolume", "StorageClass"] {
+    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 2 + 12)));
+    for kind in ["PersistentVolumeClaim", "PersistentVolume", "VolumeAttachment", "StorageClass"] {
         assert_eq!(somebodys.0.api().count(kind), 0, "{kind}");
     }
 }

@@ -155,11 +155,11 @@ fn loads() -> Vec<Load> {
             "DELETED",
             |n| volume(&ours(), n, RELEASED),
         ),
-        Load::listed("our claims, waiting", claims, 4_500, |n| ours().waiting_claim(n)),
+        Load::listed("our claims, waiting", claims, 2_800, |n| ours().waiting_claim(n)),
         Load::listed("our volumes, to be deleted", volumes, 3_000, |n| {
             volume(&ours(), n, RELEASED)
         }),
-        Load::listed("attachments", "volumeattachments", 300, |n| foreign().attachment(n)),
+        Load::listed("attachments", "volumeattachments", 48, |n| foreign().attachment(n)),
         Load::listed("nodes, in three zones", "nodes", 200, |n| nodes::node(n, false)),
         Load::listed("nodes, a place each", "nodes", 350, |n| nodes::node(n, true)),
         Load::changing(
