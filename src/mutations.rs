@@ -27,7 +27,7 @@ pub enum Mutation {
     DoneForgotten,
     /// That the claim had a PersistentVolume is never forgotten.
     DoneForEver,
-    /// PersistentVolumes are listed without waiting for the claims.
+    /// PersistentVolumes that are listed before their claims are not compared with them.
     VolumesListedFirst,
     /// A claim's PersistentVolume is known by its name alone.
     KnownByName,
@@ -41,13 +41,15 @@ pub enum Mutation {
     NodeGivenBackOpen,
     /// What another attacher has attached may be deleted.
     AttachmentsByAttacher,
+    /// Pending claims of other drivers hold no source.
+    OthersHoldNothing,
     /// The Lease is released while calls are in flight.
     ReleaseInFlight,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::MarkedLate,
         Self::LocalStatusIsFinal,
         Self::FinalClosesOpenCall,
@@ -64,6 +66,7 @@ impl Mutation {
         Self::DeleteWithoutUid,
         Self::NodeGivenBackOpen,
         Self::AttachmentsByAttacher,
+        Self::OthersHoldNothing,
         Self::ReleaseInFlight,
     ];
 }

@@ -75,6 +75,7 @@ async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
         is_latency(&line, latency);
     }
     assert!(number(&line, "/first_volume_seconds") > 0.0);
+    assert!(number(&line, "/first_new_volume_seconds") > 0.0);
     for half in ["provision", "delete"] {
         let cpu = number(&line, &format!("/{half}/cpu/user_seconds"));
         assert!((0.0..60.0).contains(&cpu), "{half}: {cpu} s");
@@ -130,11 +131,11 @@ async fn in_somebodys_cluster_the_programs_own_counts_are_told_and_nothing_is_le
     let line = line(&[&cluster[..], &["--binder", "--foreign", "5"]].concat()).await;
     costs_what_it_must(&line);
     assert_eq!(line.pointer("/provision/api/bytes_read"), Some(&Value::Null));
-    // The run's claims and the one before them.
+    // The run's claims and the two before them.
     let writes = somebodys.writes();
-    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 1 + 5)));
-    assert_eq!(writes.get("create events"), Some(&(2 * (CLAIMS + 1))));
-    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 1)));
+    assert_eq!(writes.get("create persistentvolumes"), Some(&(CLAIMS + 2 + 5)));
+    assert_eq!(writes.get("create events"), Some(&(2 * (CLAIMS + 2))));
+    assert_eq!(writes.get("delete persistentvolumes"), Some(&(CLAIMS + 2)));
     for kind in ["PersistentVolumeClaim", "PersistentVolume", "StorageClass"] {
         assert_eq!(somebodys.0.api().count(kind), 0, "{kind}");
     }

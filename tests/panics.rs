@@ -55,7 +55,9 @@ impl Provisioner for Panicking {
         Ok(format!("pvc-{claim_uid}"))
     }
 
-    async fn ready(&self) {}
+    async fn ready_to_create(&self) {}
+
+    async fn ready_to_delete(&self) {}
 
     fn node(&self) -> Option<&str> {
         None

@@ -5,6 +5,7 @@
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
 mod entry;
+mod first_lists;
 mod older;
 mod volumes;
 
@@ -21,6 +22,7 @@ use tokio::time::{Duration, Instant};
 
 use self::{
     entry::{Entry, Interest, Obstacle},
+    first_lists::FirstLists,
     older::Older,
 };
 use super::{
@@ -28,7 +30,7 @@ use super::{
     leftover::Leftover,
     open_calls::{Record, mark},
     ownership::Identity,
-    provisioner::{NotAsked, Order, Outcome, Strain},
+    provisioner::{NotAsked, Order, Outcome},
 };
 use crate::{
     kube_api::{
@@ -67,6 +69,7 @@ struct Inner {
     by_volume: BTreeMap<String, String>,
     /// Claims that are not ours, or not yet, and were there before we worked.
     older: Older,
+    first_lists: FirstLists,
 }
 
 /// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
@@ -94,6 +97,12 @@ pub enum Doubt {
     Volume,
     /// The same, and whether the claim is still unbound.
     VolumeAndClaim,
+    /// The same, and whether it has a PersistentVolume of whatever name: one has gone past that may
+    /// be its.
+    AnyVolume,
+    /// Whether it has a PersistentVolume of whatever name: what only the list of all of them tells,
+    /// which is not whole yet. There is no call before.
+    Unlisted,
 }
 
 /// One claim as a worker finds it.
@@ -182,6 +191,7 @@ impl ClaimBook {
             Sighting::Complete => {
                 let vanished = inner.claims.complete();
                 inner.older.complete();
+                inner.first_lists.claims_whole();
                 vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
             }
         }
@@ -218,7 +228,7 @@ impl ClaimBook {
             inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
         }
         let working = inner.working;
-        inner.change(&uid, |entry| {
+        let changed = inner.change(&uid, |entry| {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
             }
@@ -229,9 +239,11 @@ impl ClaimBook {
             if entered && working {
                 entry.take_up_record();
             }
+            entry.doubt
         });
         // What we write ourselves is no reason to ask a driver sooner than we would.
-        if news { vec![uid] } else { Vec::new() }
+        let waits = changed == Some(Doubt::Unlisted);
+        if news && !waits { vec![uid] } else { Vec::new() }
     }
 
     /// The key under which one actor at a time works for the claim: the name of its
@@ -478,7 +490,7 @@ impl ClaimBook {
 
     /// Whether the claim's user is to be warned that a call had this kind of unknown end: once
     /// while its end is asked after.
-    pub fn warns(&self, uid: &str, kind: Strain) -> bool {
+    pub fn warns(&self, uid: &str, kind: &'static str) -> bool {
         self.change(uid, |entry| entry.warned.insert(kind)).unwrap_or(true)
     }
 
@@ -526,6 +538,7 @@ impl Inner {
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
             older: Older::default(),
+            first_lists: FirstLists::default(),
         }
     }
 
@@ -539,7 +552,10 @@ impl Inner {
     fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
         // A name that does not hold the whole UID may be another claim's as well.
         let unique = volume_name.as_deref().is_some_and(|name| name.contains(uid));
-        let doubt = if born_under_our_eyes && unique { Doubt::None } else { Doubt::Volume };
+        let doubt = match self.first_lists.doubt(uid, born_under_our_eyes) {
+            Doubt::None if !unique => Doubt::Volume,
+            doubt => doubt,
+        };
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }

@@ -16,7 +16,7 @@ use tracing::{Instrument as _, field};
 
 use super::{
     awaited::Waits,
-    claim_book::{ClaimBook, Glance},
+    claim_book::{ClaimBook, Doubt, Glance},
     claim_state::{Demand, Next},
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
@@ -112,7 +112,8 @@ fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) 
     if let (Some(order), Some(leftover)) = (&glance.order, &glance.leftover) {
         return Plan::Discard(Box::new(order.clone()), leftover.clone());
     }
-    if !glance.may_call {
+    // Once all PersistentVolumes are listed it comes back.
+    if !glance.may_call || glance.doubt == Doubt::Unlisted {
         return Plan::Drop;
     }
     // An open call is followed to its end, whatever has become of claim and class.
@@ -473,7 +474,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             biased;
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
-                futures::future::join(call, self.open_calls.protect(uid, order)).await.0
+                futures::future::join(call, self.open_calls.protect_at_last(uid, order)).await.0
             }
         }
     }
@@ -515,9 +516,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
             }
-            Outcome::Background(failure)
-                if !self.book.warns(order.claim.uid(), failure.strain()) =>
-            {
+            Outcome::Background(failure) if !self.book.warns(order.claim.uid(), failure.kind()) => {
                 self.tell_still_open(order, failure);
             }
             Outcome::Final(failure)

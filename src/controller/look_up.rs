@@ -4,7 +4,7 @@
 //! claim which may have its PersistentVolume is not asked for before that is known, and that its
 //! user hears what keeps it from being known. Leaves what is in doubt to `claim_book`.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use super::{
     claim_book::{Doubt, Glance},
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     kube_api::{
-        ApiError, Name,
+        ApiError, Name, Scope,
         views::{Claim, View as _, Volume},
     },
     workqueue::Verdict,
@@ -60,6 +60,11 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
+        if glance.doubt == Doubt::AnyVolume
+            && let Some(volume) = self.find_among_all(uid).await?
+        {
+            return Ok(LookUp::HasVolume(Box::new(volume)));
+        }
         let named = match &order.volume_name {
             Ok(name) => judge(self.find(name).await?, uid),
             Err(_) => LookUp::Clear,
@@ -76,11 +81,26 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
         }
         // An open call is followed to its end even when nobody wants its volume any more.
-        let claim_in_doubt = glance.doubt == Doubt::VolumeAndClaim && glance.order.is_none();
+        let claim_in_doubt = glance.doubt >= Doubt::VolumeAndClaim && glance.order.is_none();
         if claim_in_doubt && !self.still_asks(uid, order).await? {
             return Ok(LookUp::Moot);
         }
         Ok(named)
+    }
+
+    /// A PersistentVolume for the claim, of whatever name. One that went past before the claim was
+    /// known may be its, which is rare: usually look-ups by name find it.
+    async fn find_among_all(&self, uid: &str) -> Result<Option<Volume>, ApiError> {
+        let mut found = None;
+        let look = |volume: Volume| {
+            if volume.spec.claim_ref.as_ref().is_none_or(|claim| claim.uid != uid) {
+                return ControlFlow::Continue(());
+            }
+            found = Some(volume);
+            ControlFlow::Break(())
+        };
+        self.client.list(&Scope::all(), look).await?;
+        Ok(found)
     }
 
     async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {

@@ -6,8 +6,9 @@
 //! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
 //! due. `ownership` says whose either is, `pace` keeps to as many calls at once as the driver bears.
 //!
-//! Owns starting and stopping all of that ([`Controller`]). Promises that claims are listed
-//! before volumes (safety rule 6), that no work starts before what it needs is listed, and that
+//! Owns starting and stopping all of that ([`Controller`]). Promises that no work starts before what
+//! it needs is listed: for a claim born under our eyes the classes and what the provisioner needs,
+//! for one that stood the volumes as well (safety rule 6), for a deletion everything; and that
 //! [`Controller::work`] ends only when nothing is in hand any more and all that was made is saved.
 
 pub mod awaited;
@@ -18,6 +19,7 @@ pub mod classes;
 mod discard;
 pub mod events;
 pub mod finalizers;
+mod freshness;
 mod handles;
 pub mod item;
 pub mod leftover;
@@ -50,6 +52,7 @@ use self::{
     claims::ClaimWorker,
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
+    freshness::Freshness,
     item::Item,
     lookout::Lookout,
     open_calls::OpenCalls,
@@ -68,7 +71,6 @@ use crate::{
         views::{Claim, StorageClass, Volume},
     },
     metrics::{Metrics, PaceMetrics},
-    mutations::{self, Mutation},
     runtime::{Clock, Random, Tasks},
     workqueue::{self, Exclusive, Limiter, Queue},
 };
@@ -178,9 +180,11 @@ impl<P: Provisioner> Controller<P> {
         let deletes = queues.pace(settings.workers, metrics.pace.of("delete"));
         let waits = Waits::default();
         count_at_scrapes(&metrics, &book, [&creates, &deletes], &waits);
+        let freshness = Freshness::new(Arc::clone(&clock));
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
+            freshness: freshness.clone(),
             events: ClaimEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
@@ -197,13 +201,14 @@ impl<P: Provisioner> Controller<P> {
         };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone(), in_reach, key),
+            book: VolumeBook::new(identity.clone(), book.clone(), freshness.clone(), in_reach, key),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             pace: deletes.clone(),
             store: store.clone(),
+            freshness,
             waits: waits.clone(),
             random: Arc::clone(&random),
         };
@@ -303,8 +308,10 @@ impl<P: Provisioner> Controller<P> {
                 synced.send_replace(true);
             }
         };
-        self.tasks
-            .vital("watch of PersistentVolumeClaims", self.reflector::<Claim>().run(observer));
+        // New claims are served while the old ones are listed, however many these are.
+        let settings = reflector::Settings { overlapped: true, ..reflector::Settings::default() };
+        let reflector = self.reflector_as::<Claim>(settings);
+        self.tasks.vital("watch of PersistentVolumeClaims", reflector.run(observer));
     }
 
     fn watch_volumes(&self) {
@@ -326,26 +333,16 @@ impl<P: Provisioner> Controller<P> {
                 synced.send_replace(true);
             }
         };
-        let mut claims_listed = self.synced.claims.subscribe();
-        let reflector = self.reflector::<Volume>();
-        self.tasks.vital("watch of PersistentVolumes", async move {
-            // Every volume that goes past is compared with our claims: those must be known first.
-            let unordered = mutations::is_on(Mutation::VolumesListedFirst);
-            if unordered || claims_listed.wait_for(|listed| *listed).await.is_ok() {
-                reflector.run(observer).await;
-            }
-        });
+        self.tasks.vital("watch of PersistentVolumes", self.reflector::<Volume>().run(observer));
     }
 
     fn reflector<V: View>(&self) -> Reflector<V> {
+        self.reflector_as(reflector::Settings::default())
+    }
+
+    fn reflector_as<V: View>(&self, settings: reflector::Settings) -> Reflector<V> {
         let random = Arc::clone(&self.random);
-        Reflector::new(
-            &self.client,
-            Scope::all(),
-            reflector::Settings::default(),
-            random,
-            &self.metrics,
-        )
+        Reflector::new(&self.client, Scope::all(), settings, random, &self.metrics)
     }
 
     /// Wakes a volume by name: what kept it from being deleted may be over.
@@ -394,17 +391,17 @@ impl<P: Provisioner> Controller<P> {
     }
 
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
-    /// every volume made is saved.
+    /// every volume made is saved, or refused by the API server and recorded on its claim.
     pub async fn work(&self, stop: CancellationToken) {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.listed() => {}
+            () = self.may_create() => {}
         }
         self.claims.book.start_working();
         self.queues.working.store(true, Ordering::Relaxed);
         self.wake_all();
-        let calls = futures::future::join(self.work_claims(), self.work_volumes());
+        let calls = futures::future::join(self.work_claims(), self.work_volumes(&stop));
         let saving = self.work_unsaved();
         tokio::pin!(calls, saving);
         tokio::select! {
@@ -419,19 +416,25 @@ impl<P: Provisioner> Controller<P> {
         // What the last calls made is still saved, for as long as our caller waits.
         let last_calls = async {
             calls.await;
-            self.claims.store.emptied().await;
+            self.claims.store.ended().await;
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;
     }
 
-    /// Waits until everything has been listed once.
-    async fn listed(&self) {
+    /// Waits until volumes can be made for claims that nothing else keeps waiting.
+    async fn may_create(&self) {
+        self.classes_listed().await;
+        self.claims.provisioner.ready_to_create().await;
+    }
+
+    /// Waits until everything has been listed once: nothing is deleted before.
+    async fn may_delete(&self) {
         for synced in [&self.synced.classes, &self.synced.claims, &self.synced.volumes] {
             // The sender lives as long as `self`.
             let _ = synced.subscribe().wait_for(|listed| *listed).await;
         }
-        self.claims.provisioner.ready().await;
+        self.claims.provisioner.ready_to_delete().await;
     }
 
     async fn work_claims(&self) {
@@ -453,7 +456,12 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    async fn work_volumes(&self) {
+    async fn work_volumes(&self, stop: &CancellationToken) {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = self.may_delete() => {}
+        }
         let worker = Arc::clone(&self.volumes);
         let dead = Arc::clone(&worker);
         let handler = move |name: String| {
@@ -493,6 +501,7 @@ impl<P: Provisioner> Controller<P> {
     /// Puts the protection finalizer on volumes that lack it: at the first start these may be all
     /// there are, and nobody waits for it. So it comes after all other work, and slowly.
     async fn adopt(&self) {
+        self.may_delete().await;
         loop {
             for name in self.volumes.book.to_adopt() {
                 while !self.queues.are_idle() {

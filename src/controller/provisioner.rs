@@ -35,8 +35,12 @@ pub trait Provisioner: Send + Sync + 'static {
     /// When the UID cannot make a name; the text tells why.
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
 
-    /// Waits until what the provisioner itself watches has been listed once.
-    fn ready(&self) -> impl Future<Output = ()> + Send;
+    /// Waits until what the provisioner itself watches, and creating volumes needs, has been listed
+    /// once.
+    fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
+
+    /// The same of what deleting volumes needs.
+    fn ready_to_delete(&self) -> impl Future<Output = ()> + Send;
 
     /// The one node that this process provisions for, where others do for the others.
     fn node(&self) -> Option<&str>;
@@ -243,6 +247,7 @@ pub struct Failure {
     /// there under other terms, or would not say at all.
     inconclusive: bool,
     strain: Strain,
+    kind: &'static str,
     awaited: Vec<Awaited>,
 }
 
@@ -253,6 +258,7 @@ impl Failure {
             message: message.to_string(),
             inconclusive: false,
             strain: Strain::Unknown,
+            kind: "",
             awaited: Vec::new(),
         }
     }
@@ -286,9 +292,20 @@ impl Failure {
         Self { strain, ..self }
     }
 
+    /// The same, of a kind that is told from others by this word.
+    #[must_use]
+    pub fn of_kind(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
+    }
+
     /// What the end of the call says of the driver's load.
     pub fn strain(&self) -> Strain {
         self.strain
+    }
+
+    /// The word for failures of this kind; empty where there is none.
+    pub fn kind(&self) -> &'static str {
+        self.kind
     }
 
     /// Whether the failure says nothing about an earlier call.

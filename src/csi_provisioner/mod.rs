@@ -202,7 +202,14 @@ impl CsiProvisioner {
     /// Guards the request's source, last of all: what is refused or waits holds none.
     async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotAsked> {
         if let Some(source) = &request.prepared.source {
-            self.guard(order, source).await?;
+            match self.guard(order, source).await {
+                Err(went @ (Unprotected::Gone(_) | Unprotected::Leaving(_))) => {
+                    // Right after it was looked at. Another look says so in the usual words.
+                    self.check(order).await?;
+                    return Err(Failure::new(went).into());
+                }
+                guarded => guarded.map_err(Failure::new)?,
+            }
         }
         order.source.clone_from(&request.prepared.source);
         Ok(request)
@@ -276,7 +283,7 @@ impl CsiProvisioner {
 
     /// Guards the source of a call that is about to begin. One that is open is followed also where
     /// its source is gone by now: the driver may have made the volume.
-    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Failure> {
+    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Unprotected> {
         let (uid, named) = (order.claim.uid(), named_source(source.source()));
         let source_uid = &source.source().uid;
         let guarded = match source {
@@ -286,7 +293,7 @@ impl CsiProvisioner {
         };
         match guarded {
             Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if order.source.is_some() => Ok(()),
-            guarded => guarded.map_err(Failure::new),
+            guarded => guarded,
         }
     }
 
@@ -354,12 +361,15 @@ impl Provisioner for CsiProvisioner {
         self.0.settings.naming.name(claim_uid)
     }
 
-    async fn ready(&self) {
-        if let Some(attachments) = &self.0.attachments {
-            attachments.listed().await;
-        }
+    async fn ready_to_create(&self) {
         if let Some(topology) = &self.0.topology {
             topology.listed().await;
+        }
+    }
+
+    async fn ready_to_delete(&self) {
+        if let Some(attachments) = &self.0.attachments {
+            attachments.listed().await;
         }
     }
 

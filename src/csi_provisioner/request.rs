@@ -144,7 +144,7 @@ pub(super) fn draft(
 
 /// The size that the claim asks for; zero when it asks for none.
 fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
-    let Some(storage) = claim.spec.resources.requests.get("storage") else {
+    let Some(storage) = &claim.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(storage).map_err(|why| {

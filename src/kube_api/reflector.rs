@@ -1,6 +1,7 @@
 //! Shows all objects of a kind and every change to them, for ever.
 //!
-//! Owns what kube's watcher lacks: streamed lists with a fall-back to paged ones, recovery from a
+//! Owns what kube's watcher lacks: streamed lists with a fall-back to paged ones, paged ones that
+//! changes do not wait for (`overlapped`), recovery from a
 //! version the server has forgotten, waits after errors, and objects that cannot be read. Promises
 //! that sightings come in the server's order, that a list is either told whole
 //! ([`Sighting::Complete`]) or begun anew, that a broken connection is resumed where it broke and
@@ -9,6 +10,7 @@
 
 mod backoff;
 mod listing;
+mod overlapped;
 mod teller;
 mod tolerant;
 
@@ -29,6 +31,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::{
     backoff::Backoff,
     listing::{Progress, Step, Strategy},
+    overlapped::overlapped,
     teller::Teller,
     tolerant::Tolerant,
 };
@@ -40,11 +43,12 @@ use crate::{metrics::Metrics, runtime::Random};
 pub enum Sighting<V> {
     /// A new full list begins.
     Restarted,
-    /// An object in the list.
+    /// An object that stood when the list began.
     Listed(V),
     /// The list is whole: what was kept and not seen since [`Sighting::Restarted`] has vanished.
     Complete,
-    /// An object is new or has changed.
+    /// An object is new or has changed. Before the list is whole ([`Settings::overlapped`]) it was
+    /// born since that began.
     Applied(V),
     /// An object was deleted; this is its last state.
     Deleted(V),
@@ -98,16 +102,21 @@ pub struct Settings {
     pub list_quiet: Duration,
     /// A streamed list must be whole after this time.
     pub list_whole: Duration,
+    /// Whether changes are shown while the list runs, which comes in pages then. Only without
+    /// selectors.
+    pub overlapped: bool,
 }
 
 impl Default for Settings {
-    /// 500 objects a page; 240 s, which load balancers put up with; 5 s; 60 s.
+    /// 500 objects a page; 240 s, which load balancers put up with; 5 s; 60 s; changes come after
+    /// the list.
     fn default() -> Self {
         Self {
             page_size: 500,
             watch_timeout: Duration::from_secs(240),
             list_quiet: Duration::from_secs(5),
             list_whole: Duration::from_secs(60),
+            overlapped: false,
         }
     }
 }
@@ -149,8 +158,11 @@ impl<V: View> Reflector<V> {
 
     /// Shows `observer` everything. Never returns; whoever drops the future ends the watch.
     pub async fn run(self, observer: impl Observer<V>) {
-        let mut strategy =
-            if self.client.streams_lists() { Strategy::Streamed } else { Strategy::Paged };
+        let mut strategy = match (self.settings.overlapped, self.client.streams_lists()) {
+            (true, _) => Strategy::Overlapped,
+            (false, true) => Strategy::Streamed,
+            (false, false) => Strategy::Paged,
+        };
         let kube = self.client.kube();
         let api = match &self.scope.namespace {
             // kube takes it for a part of the path as it is.
@@ -176,7 +188,7 @@ impl<V: View> Reflector<V> {
         config.field_selector.clone_from(&self.scope.fields);
         match strategy {
             Strategy::Streamed => config.streaming_lists(),
-            Strategy::Paged => config,
+            Strategy::Paged | Strategy::Overlapped => config,
         }
     }
 }
@@ -192,7 +204,10 @@ struct Run<V, O> {
 impl<V: View, O: Observer<V>> Run<V, O> {
     /// Follows one watcher until it must be replaced; says how the next one is to list.
     async fn follow(&mut self, api: Api<Tolerant<V>>, strategy: Strategy) -> Strategy {
-        let mut events = watcher(api, self.reflector.watcher_config(strategy)).boxed();
+        let mut events = match strategy {
+            Strategy::Overlapped => overlapped(api, self.reflector.settings).boxed(),
+            _ => watcher(api, self.reflector.watcher_config(strategy)).boxed(),
+        };
         let mut progress = Progress::new(strategy, Instant::now());
         loop {
             match self.step(&mut events, &mut progress).await {

@@ -9,7 +9,7 @@ use super::{
         claim_state::{ClaimState, Demand, Next},
         open_calls::Record,
         ownership::PROVISIONED_BY,
-        provisioner::{Order, Strain},
+        provisioner::Order,
     },
     Doubt, Existence,
 };
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     /// How often in a row the open call was asked after.
     pub(super) polls: u32,
     /// Of which kinds of unknown end its user was warned since then.
-    pub(super) warned: BTreeSet<Strain>,
+    pub(super) warned: BTreeSet<&'static str>,
     /// What it waits for beside the driver.
     pub(super) obstacle: Option<Obstacle>,
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
@@ -179,7 +179,7 @@ impl Entry {
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
     pub(super) fn volume_gone(&mut self) -> bool {
         if !mutations::is_on(Mutation::DoneForgotten) {
-            self.doubt = Doubt::VolumeAndClaim;
+            self.doubt = self.doubt.max(Doubt::VolumeAndClaim);
         }
         self.advance(ClaimState::volume_gone);
         std::mem::take(&mut self.once_gone) == OnceGone::Returns

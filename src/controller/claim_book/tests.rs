@@ -12,7 +12,9 @@ fn book() -> ClaimBook {
 fn book_of(node: Option<&str>) -> ClaimBook {
     let node = node.map(str::to_owned);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
-    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
+    let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
+    book.volumes_listed();
+    book
 }
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
@@ -113,10 +115,33 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
     assert!(book.0.inner.lock().older.known.is_empty(), "nothing is kept of who is ours or gone");
 }
 
+/// Before all PersistentVolumes are listed, one of another name may be any standing claim's.
+#[test]
+fn until_the_volumes_are_listed_new_claims_are_looked_up_and_old_ones_wait() {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
+    book.observe(Sighting::Restarted);
+    assert!(book.observe(Sighting::Listed(claim("standby"))).is_empty(), "nobody looks at it yet");
+    book.start_working();
+    assert!(book.observe(Sighting::Listed(claim("listed"))).is_empty());
+    assert_eq!(book.observe(Sighting::Applied(claim("born"))), ["born"]);
+    book.volume_passes(&volume("of-any-name", "listed"));
+    let known = |uid| book.glance(uid).map(|glance| (glance.doubt, glance.may_call)).unwrap();
+    assert_eq!(known("standby"), (Doubt::Unlisted, true));
+    assert_eq!(known("born"), (Doubt::Volume, true));
+    assert_eq!(book.volumes_listed(), ["listed", "standby"]);
+    assert_eq!(known("standby"), (Doubt::Volume, true));
+    assert_eq!(known("listed"), (Doubt::Volume, false));
+    book.observe(Sighting::Applied(claim("later")));
+    assert_eq!(known("later"), (Doubt::None, true));
+    assert!(book.volumes_listed().is_empty(), "and no later list wakes anybody");
+}
+
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
+    book.volumes_listed();
     book.start_working();
     book.observe(Sighting::Applied(claim("0a1b")));
     assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);

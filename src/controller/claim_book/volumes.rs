@@ -5,7 +5,7 @@
 
 use super::{
     super::claim_state::ClaimState,
-    ClaimBook, Doubt,
+    ClaimBook, Doubt, Inner,
     entry::{Entry, OnceGone},
 };
 use crate::{
@@ -28,13 +28,23 @@ impl ClaimBook {
             entry.volume_seen(volume);
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
-        let closed = inner.change(for_uid, take_in).unwrap_or_default();
+        let closed = inner.change(for_uid, take_in);
+        if closed.is_none() && self.is_named_otherwise(for_uid, volume) {
+            inner.first_lists.passes_unknown(for_uid);
+        }
         // The name is taken by a stranger: found out live, with an event, before any call.
         let stranger = named.as_ref().filter(|uid| *uid != for_uid);
         if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
             entry.doubt = entry.doubt.max(Doubt::Volume);
         }
-        closed.then(|| for_uid.to_owned())
+        closed.unwrap_or_default().then(|| for_uid.to_owned())
+    }
+
+    /// Whether the PersistentVolume is for the claim `uid` under a name that look-ups do not try.
+    fn is_named_otherwise(&self, uid: &str, volume: &Volume) -> bool {
+        let default = volume.name().strip_prefix("pvc-").is_some_and(|named| named == uid);
+        let own = || (self.0.volume_name)(uid).is_some_and(|name| name == volume.name());
+        !uid.is_empty() && !default && !own()
     }
 
     /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
@@ -72,12 +82,22 @@ impl ClaimBook {
     }
 
     /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
-    /// not show, whose end was missed. Names the claims to look at for that.
+    /// not show, whose end was missed. Names the claims to look at for that, and those that have
+    /// waited for the list.
     pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let missing = inner.entries.iter_mut().filter(|(_, entry)| !entry.shown);
-        let done = missing.filter(|(_, entry)| entry.state == ClaimState::Done);
-        done.filter_map(|(uid, entry)| entry.volume_gone().then(|| uid.clone())).collect()
+        let Inner { entries, first_lists, .. } = &mut *inner;
+        first_lists.volumes_whole();
+        let looked_at = entries.iter_mut().filter_map(|(uid, entry)| {
+            let waited = entry.doubt == Doubt::Unlisted;
+            if waited {
+                entry.doubt = first_lists.doubt(uid, false);
+            }
+            let missing = !entry.shown && entry.state == ClaimState::Done;
+            let returns = missing && entry.volume_gone();
+            (waited || returns).then(|| uid.clone())
+        });
+        looked_at.collect()
     }
 
     /// A live read has found a PersistentVolume of the claim.

@@ -47,6 +47,13 @@ fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
 }
 
 #[test]
+fn while_a_volume_of_any_name_may_turn_up_nothing_is_done() {
+    let waits = Glance { doubt: Doubt::Unlisted, ..glance(claim(None)) };
+    assert_eq!(planned(&waits, Some(class(DRIVER, "Immediate"))), "drop");
+    assert_eq!(planned(&waits, None), "drop");
+}
+
+#[test]
 fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     let immediate = class(DRIVER, "Immediate");
     let late = class(DRIVER, "WaitForFirstConsumer");

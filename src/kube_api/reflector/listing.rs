@@ -15,6 +15,8 @@ pub(super) enum Strategy {
     Streamed,
     /// In pages of a list.
     Paged,
+    /// The same, with the changes that come meanwhile.
+    Overlapped,
 }
 
 /// What to do about an error or a silence.
@@ -100,7 +102,7 @@ impl Progress {
     pub(super) fn failed(&mut self, error: &watcher::Error, now: Instant) -> Step {
         match (self.strategy, &mut self.phase) {
             (Strategy::Streamed, Phase::Listing { .. }) => Step::Page,
-            (Strategy::Paged, Phase::Listing { .. }) => Step::Recover,
+            (Strategy::Paged | Strategy::Overlapped, Phase::Listing { .. }) => Step::Recover,
             (_, Phase::Watching { .. }) if restarts(error) => {
                 self.phase = Phase::Listing { began: now, told: false };
                 Step::Recover
@@ -124,7 +126,7 @@ fn is_refusal(error: &watcher::Error) -> bool {
 
 /// The version is too old for the server, told as the answer to the request: the watcher would
 /// ask for that version for ever.
-fn is_refused_as_gone(error: &watcher::Error) -> bool {
+pub(super) fn is_refused_as_gone(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => status.code == 410,
         _ => false,
@@ -132,7 +134,7 @@ fn is_refused_as_gone(error: &watcher::Error) -> bool {
 }
 
 /// The watcher begins a new list by itself after this error.
-fn restarts(error: &watcher::Error) -> bool {
+pub(super) fn restarts(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchError(status) => status.code == 410,
         watcher::Error::NoResourceVersion => true,

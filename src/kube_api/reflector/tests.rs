@@ -1,5 +1,7 @@
 //! The reflector against a scripted API server, under paused time.
 
+mod overlapped;
+
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -21,19 +23,37 @@ async fn reflect(
     seconds: u64,
     script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
 ) -> Run {
+    reflect_with(Settings::default(), seconds, script).await
+}
+
+async fn reflect_with(
+    settings: Settings,
+    seconds: u64,
+    script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
+) -> Run {
     let server = Server::new(script);
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
     let lanes =
         Lanes::new(server.transport.clone(), LaneSettings::default(), gate, random(), &metrics);
     let shown = Shown::default();
-    reflect_on(&lanes.objects, seconds, &shown, &metrics).await;
+    reflect_as(settings, &lanes.objects, seconds, &shown, &metrics).await;
     let shown = shown.lock().clone();
     Run { server, metrics, shown, client: lanes.objects }
 }
 
 async fn reflect_on(client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
-    let settings = Settings { page_size: 2, ..Settings::default() };
+    reflect_as(Settings::default(), client, seconds, shown, metrics).await;
+}
+
+async fn reflect_as(
+    settings: Settings,
+    client: &Client,
+    seconds: u64,
+    shown: &Shown,
+    metrics: &Metrics,
+) {
+    let settings = Settings { page_size: 2, ..settings };
     let reflector = Reflector::<Claim>::new(client, Scope::all(), settings, random(), metrics);
     let (shown, start) = (Arc::clone(shown), Instant::now());
     let observer = move |sighting| shown.lock().push((start.elapsed().as_secs(), word(&sighting)));

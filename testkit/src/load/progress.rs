@@ -68,6 +68,16 @@ impl Progress {
         self.reached.get(&milestone).copied().unwrap_or_default()
     }
 
+    /// When the claim `name` came so far.
+    pub fn when(&self, name: &str, milestone: Milestone) -> Option<Instant> {
+        self.claims.get(name)?.get(&milestone).copied()
+    }
+
+    /// When the first claim came so far.
+    pub fn first(&self, milestone: Milestone) -> Option<Instant> {
+        self.claims.values().filter_map(|times| times.get(&milestone)).min().copied()
+    }
+
     /// When the last claim came so far.
     pub fn last(&self, milestone: Milestone) -> Option<Instant> {
         self.claims.values().filter_map(|times| times.get(&milestone)).max().copied()
@@ -103,6 +113,8 @@ mod tests {
         progress.reached("stranger", Bound, at(start, 1));
         assert_eq!((progress.count(Asked), progress.count(Bound), progress.count(Gone)), (1, 1, 0));
         assert_eq!(progress.took(Asked, Bound), [Duration::from_millis(5)]);
+        assert_eq!(progress.when("a", Bound), Some(at(start, 5)));
+        assert_eq!((progress.when("a", Gone), progress.when("stranger", Bound)), (None, None));
     }
 
     #[test]

@@ -1,0 +1,359 @@
+//! A list in pages, and the changes that come while it runs.
+//!
+//! Owns what is told of an object that both a page and the watch show: all pages are of one version,
+//! that of the first, and the watch begins at it. Promises that an object is never told older than
+//! it was told before, and that one which was born since ([`Event::Apply`]) is told apart from one
+//! that stood and has changed, which is told as a part of the list ([`Event::InitApply`]), however
+//! early. Where the watch fails while pages come, changes wait for the last of them. A stand-in for
+//! kube's watcher, with its events and errors; not for scopes by labels or fields, where objects
+//! also come and go without being born.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration, vec};
+
+use futures::{
+    FutureExt as _, Stream, StreamExt as _, TryStreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+use kube::{
+    Api, Resource as _,
+    api::{ListParams, ObjectList, WatchEvent, WatchParams},
+    runtime::watcher::{self, Event},
+};
+use tokio::time::timeout;
+
+use super::{
+    Settings,
+    listing::{is_refused_as_gone, restarts},
+    tolerant::Tolerant,
+};
+use crate::kube_api::views::View;
+
+/// How much longer than the server keeps a watch open it may be silent.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// Lists all objects, tells of changes meanwhile and afterwards, and begins anew when the server has
+/// forgotten the version. Never ends.
+pub(super) fn overlapped<V: View>(
+    api: Api<Tolerant<V>>,
+    settings: Settings,
+) -> impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Send {
+    let source = Arc::new(Source { api, settings });
+    let overlapped = Overlapped { source, stage: Stage::Outside };
+    stream::unfold(overlapped, |mut overlapped| async move {
+        let told = overlapped.next().await;
+        Some((told, overlapped))
+    })
+}
+
+/// Where the objects are.
+struct Source<V: View> {
+    api: Api<Tolerant<V>>,
+    settings: Settings,
+}
+
+/// A page on its way.
+type Fetch<V> = BoxFuture<'static, kube::Result<ObjectList<Tolerant<V>>>>;
+
+/// One watch, from the request to its end.
+type Watch<V> = BoxStream<'static, watcher::Result<WatchEvent<Tolerant<V>>>>;
+
+impl<V: View> Source<V> {
+    fn fetch(self: &Arc<Self>, next: Option<String>) -> Fetch<V> {
+        let source = Arc::clone(self);
+        let mut page = ListParams::default().limit(self.settings.page_size);
+        page.continue_token = next;
+        async move { source.api.list(&page).await }.boxed()
+    }
+
+    fn watch(self: &Arc<Self>, version: &str) -> Watch<V> {
+        let (source, version) = (Arc::clone(self), version.to_owned());
+        let seconds = u32::try_from(self.settings.watch_timeout.as_secs()).unwrap_or(u32::MAX);
+        let params = WatchParams::default().timeout(seconds);
+        let begun = async move {
+            let events = source.api.watch(&params, &version).await;
+            let events = events.map_err(watcher::Error::WatchStartFailed)?;
+            Ok(events.map_err(watcher::Error::WatchFailed))
+        };
+        stream::once(begun).try_flatten().boxed()
+    }
+}
+
+/// The list and what follows it.
+struct Overlapped<V: View> {
+    source: Arc<Source<V>>,
+    stage: Stage<V>,
+}
+
+enum Stage<V: View> {
+    /// Nothing is asked for yet.
+    Outside,
+    /// Pages come; changes, too, from the first page on.
+    Listing(Listing<V>),
+    /// All pages have come.
+    Watching(Changes<V>),
+}
+
+impl<V: View> Overlapped<V> {
+    async fn next(&mut self) -> watcher::Result<Event<Tolerant<V>>> {
+        loop {
+            if let Some(told) = self.step().await.transpose() {
+                if told.as_ref().is_err_and(|error| self.begins_anew_after(error)) {
+                    self.stage = Stage::Outside;
+                }
+                return told;
+            }
+        }
+    }
+
+    async fn step(&mut self) -> watcher::Result<Option<Event<Tolerant<V>>>> {
+        match &mut self.stage {
+            Stage::Outside => {
+                self.stage = Stage::Listing(Listing::new(Arc::clone(&self.source)));
+                Ok(Some(Event::Init))
+            }
+            Stage::Listing(listing) => match listing.step().await? {
+                Listed::More(told) => Ok(told),
+                Listed::Whole(changes) => {
+                    self.stage = Stage::Watching(changes);
+                    Ok(Some(Event::InitDone))
+                }
+            },
+            Stage::Watching(changes) => Ok(Some(match changes.next().await? {
+                Change::Born(object) | Change::Changed(object) => Event::Apply(object),
+                Change::Gone(object) => Event::Delete(object),
+            })),
+        }
+    }
+
+    /// A list that fails is not gone on with; a watch is, unless its version is lost.
+    fn begins_anew_after(&self, error: &watcher::Error) -> bool {
+        matches!(self.stage, Stage::Listing(_)) || restarts(error)
+    }
+}
+
+// === the list ===
+
+/// A list under way.
+struct Listing<V: View> {
+    source: Arc<Source<V>>,
+    /// What of the newest page is not told yet.
+    page: vec::IntoIter<Tolerant<V>>,
+    /// The next page; none after the last.
+    next: Option<Fetch<V>>,
+    /// None before the first page, whose version they begin at.
+    changes: Option<Changes<V>>,
+    touched: Touched,
+}
+
+/// What came of a step of a list.
+enum Listed<V: View> {
+    /// It goes on; something may be told.
+    More(Option<Event<Tolerant<V>>>),
+    /// Everything is told; this is what follows.
+    Whole(Changes<V>),
+}
+
+/// What comes next.
+enum Came<V: View> {
+    Page(kube::Result<ObjectList<Tolerant<V>>>),
+    Change(watcher::Result<Change<V>>),
+}
+
+impl<V: View> Listing<V> {
+    fn new(source: Arc<Source<V>>) -> Self {
+        let next = Some(source.fetch(None));
+        let page = Vec::new().into_iter();
+        Self { source, page, next, changes: None, touched: Touched::default() }
+    }
+
+    async fn step(&mut self) -> watcher::Result<Listed<V>> {
+        if let Some(object) = self.page.next() {
+            let told = !self.touched.knows(&object);
+            return Ok(Listed::More(told.then_some(Event::InitApply(object))));
+        }
+        let Some(next) = &mut self.next else {
+            let changes = self.changes.take().ok_or(watcher::Error::NoResourceVersion)?;
+            return Ok(Listed::Whole(changes.go_on()));
+        };
+        let came = tokio::select! {
+            biased;
+            page = next => Came::Page(page),
+            change = Changes::next_of(&mut self.changes) => Came::Change(change),
+        };
+        match came {
+            Came::Page(page) => self.turn(page)?,
+            Came::Change(Ok(change)) => return Ok(Listed::More(Some(self.touched.tell(change)))),
+            Came::Change(Err(error)) => self.interrupted(error)?,
+        }
+        Ok(Listed::More(None))
+    }
+
+    /// Takes in a page.
+    fn turn(&mut self, page: kube::Result<ObjectList<Tolerant<V>>>) -> watcher::Result<()> {
+        let page = page.map_err(watcher::Error::InitialListFailed)?;
+        let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+        if self.changes.is_none() {
+            let version = version.ok_or(watcher::Error::NoResourceVersion)?;
+            self.changes = Some(Changes::new(Arc::clone(&self.source), version));
+        }
+        let next = page.metadata.continue_.filter(|next| !next.is_empty());
+        self.next = next.map(|next| self.source.fetch(Some(next)));
+        self.page = page.items.into_iter();
+        Ok(())
+    }
+
+    /// The watch failed: the list goes on alone, unless what it changes into is lost.
+    fn interrupted(&mut self, error: watcher::Error) -> watcher::Result<()> {
+        if restarts(&error) || is_refused_as_gone(&error) {
+            return Err(error);
+        }
+        if let Some(changes) = &mut self.changes {
+            changes.link = Link::Resting;
+        }
+        Ok(())
+    }
+}
+
+/// The objects that a watch has shown while the list runs, by UID.
+#[derive(Default)]
+struct Touched(BTreeMap<String, Touch>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    /// Not in the list: it came after.
+    Born,
+    /// In the list, in an older state, or gone by now.
+    Stood,
+}
+
+impl Touched {
+    /// Whether a newer state of the object than its page's was told already.
+    fn knows<V: View>(&self, object: &Tolerant<V>) -> bool {
+        object.meta().uid.as_ref().is_some_and(|uid| self.0.contains_key(uid))
+    }
+
+    fn tell<V: View>(&mut self, change: Change<V>) -> Event<Tolerant<V>> {
+        match change {
+            Change::Born(object) => {
+                self.touch(&object, Touch::Born);
+                Event::Apply(object)
+            }
+            Change::Changed(object) => match self.touch(&object, Touch::Stood) {
+                Touch::Born => Event::Apply(object),
+                Touch::Stood => Event::InitApply(object),
+            },
+            Change::Gone(object) => {
+                self.touch(&object, Touch::Stood);
+                Event::Delete(object)
+            }
+        }
+    }
+
+    /// Notes the object, and gives what was noted first.
+    fn touch<V: View>(&mut self, object: &Tolerant<V>, touch: Touch) -> Touch {
+        let Some(uid) = &object.meta().uid else { return touch };
+        *self.0.entry(uid.clone()).or_insert(touch)
+    }
+}
+
+// === the watch ===
+
+/// A change to an object.
+enum Change<V> {
+    Born(Tolerant<V>),
+    Changed(Tolerant<V>),
+    Gone(Tolerant<V>),
+}
+
+/// All changes since a version, one watch after the other.
+struct Changes<V: View> {
+    source: Arc<Source<V>>,
+    /// What was told is of this version and older.
+    version: String,
+    link: Link<V>,
+}
+
+enum Link<V: View> {
+    /// There is no watch; the next look begins one.
+    Down,
+    /// There is a watch.
+    Up(Watch<V>),
+    /// There is none, and none is begun.
+    Resting,
+}
+
+impl<V: View> Changes<V> {
+    fn new(source: Arc<Source<V>>, version: String) -> Self {
+        Self { source, version, link: Link::Down }
+    }
+
+    /// Ends a rest.
+    fn go_on(self) -> Self {
+        let link = if let Link::Resting = self.link { Link::Down } else { self.link };
+        Self { link, ..self }
+    }
+
+    /// The next change, where there is something to wait for. Nothing is lost when it is dropped.
+    async fn next_of(changes: &mut Option<Self>) -> watcher::Result<Change<V>> {
+        match changes {
+            Some(changes) => changes.next().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next change. Nothing is lost when it is dropped.
+    async fn next(&mut self) -> watcher::Result<Change<V>> {
+        let dead = self.source.settings.watch_timeout + MARGIN;
+        loop {
+            match &mut self.link {
+                Link::Resting => std::future::pending().await,
+                Link::Down => self.link = Link::Up(self.source.watch(&self.version)),
+                Link::Up(watch) => match timeout(dead, watch.next()).await {
+                    Ok(Some(event)) => {
+                        if let Some(change) = self.heard(event).transpose() {
+                            return change;
+                        }
+                    }
+                    // Ended, or dead.
+                    Ok(None) | Err(_) => self.link = Link::Down,
+                },
+            }
+        }
+    }
+
+    fn heard(
+        &mut self,
+        event: watcher::Result<WatchEvent<Tolerant<V>>>,
+    ) -> watcher::Result<Option<Change<V>>> {
+        let change = match event {
+            Ok(WatchEvent::Added(object)) => Change::Born(object),
+            Ok(WatchEvent::Modified(object)) => Change::Changed(object),
+            Ok(WatchEvent::Deleted(object)) => Change::Gone(object),
+            Ok(WatchEvent::Bookmark(bookmark)) => {
+                self.version = bookmark.metadata.resource_version;
+                return Ok(None);
+            }
+            Ok(WatchEvent::Error(status)) => {
+                self.link = Link::Down;
+                return Err(watcher::Error::WatchError(status.boxed()));
+            }
+            Err(error) => {
+                self.link = Link::Down;
+                return Err(error);
+            }
+        };
+        let version = change.object().meta().resource_version.as_ref();
+        let version = version.filter(|version| !version.is_empty());
+        version.ok_or(watcher::Error::NoResourceVersion)?.clone_into(&mut self.version);
+        Ok(Some(change))
+    }
+}
+
+impl<V> Change<V> {
+    fn object(&self) -> &Tolerant<V> {
+        match self {
+            Self::Born(object) | Self::Changed(object) | Self::Gone(object) => object,
+        }
+    }
+}

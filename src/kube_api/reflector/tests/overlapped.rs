@@ -1,0 +1,340 @@
+//! Lists that changes do not wait for.
+
+use std::collections::BTreeMap;
+
+use proptest::{collection::vec, prelude::*, strategy::Strategy};
+
+use super::*;
+
+/// Shows changes while the list runs.
+const OVERLAPPED: Settings = Settings {
+    page_size: 500,
+    watch_timeout: Duration::from_secs(240),
+    list_quiet: Duration::from_secs(5),
+    list_whole: Duration::from_secs(60),
+    overlapped: true,
+};
+
+/// Lists `a`, then `b` seconds later, and says `watch` meanwhile.
+fn slow_list(watch: Answer) -> impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static {
+    move |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a"], "next"),
+        "page next" => page(&["b"], "").after(10),
+        _ => watch.clone(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_born_while_the_list_runs_is_shown_at_once() {
+    let born = Answer::watch().event(1, "ADDED", &claim("new", 21)).event(
+        1,
+        "MODIFIED",
+        &claim("new", 22),
+    );
+    let run = reflect_with(OVERLAPPED, 100, slow_list(born)).await;
+    assert_eq!(
+        run.words(),
+        ["restarted", "listed a", "applied new", "applied new", "listed b", "complete"]
+    );
+    assert_eq!(run.shown.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 0, 1, 2, 10, 10]);
+    assert_eq!(run.asked(), ["page", "page next", "watch 20"], "one watch from the first page on");
+    assert_eq!(query(&run.server.seen()[2].url, "allowWatchBookmarks"), "true");
+    assert_eq!(query(&run.server.seen()[2].url, "timeoutSeconds"), "240");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stood_and_changes_while_the_list_runs_is_part_of_the_list_and_shown_once() {
+    let changes = Answer::watch()
+        .event(1, "MODIFIED", &claim("b", 21))
+        .event(1, "MODIFIED", &claim("b", 22))
+        .event(20, "MODIFIED", &claim("b", 23));
+    let run = reflect_with(OVERLAPPED, 100, slow_list(changes)).await;
+    assert_eq!(
+        run.words(),
+        ["restarted", "listed a", "listed b", "listed b", "complete", "applied b"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deleted_while_the_list_runs_does_not_come_back_with_its_page() {
+    let changes = Answer::watch()
+        .event(1, "DELETED", &claim("b", 21))
+        .event(1, "ADDED", &claim("short", 22))
+        .event(1, "DELETED", &claim("short", 23));
+    let run = reflect_with(OVERLAPPED, 100, slow_list(changes)).await;
+    assert_eq!(
+        run.words(),
+        ["restarted", "listed a", "deleted b", "applied short", "deleted short", "complete"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_while_the_list_runs_is_resumed_where_it_ended() {
+    let run = reflect_with(OVERLAPPED, 100, |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a"], "next"),
+        "page next" => page(&["b"], "").after(10),
+        "watch 20" => Answer::watch().event(1, "ADDED", &claim("new", 21)).end(End::Closed),
+        _ => Answer::watch().event(1, "ADDED", &claim("newer", 22)),
+    })
+    .await;
+    assert_eq!(
+        run.words(),
+        ["restarted", "listed a", "applied new", "applied newer", "listed b", "complete"]
+    );
+    assert_eq!(run.asked(), ["page", "page next", "watch 20", "watch 21"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_while_the_list_runs_goes_on_after_it() {
+    for failure in [
+        Answer::watch().end(End::Broken),
+        Answer::none(),
+        Answer::watch().event(0, "ERROR", &status(500, "InternalError")),
+    ] {
+        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+            match (number, asked(&seen.url).as_str()) {
+                (_, "page") => page(&["a"], "next"),
+                (_, "page next") => page(&["b"], "").after(10),
+                (2, _) => failure.clone(),
+                _ => Answer::watch().event(0, "ADDED", &claim("new", 21)),
+            }
+        })
+        .await;
+        assert_eq!(run.words(), ["restarted", "listed a", "listed b", "complete", "applied new"]);
+        assert_eq!(run.asked(), ["page", "page next", "watch 20", "watch 20"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_forgotten_while_the_list_runs_begins_it_anew() {
+    let refused = || Answer::refusal(410, "Expired", "too old resource version");
+    let in_band = || Answer::watch().event(0, "ERROR", &status(410, "Expired"));
+    for forgotten in [refused(), in_band()] {
+        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+            match (number, asked(&seen.url).as_str()) {
+                (_, "page") => page(&["a"], "next"),
+                (1, _) => page(&["b"], "").after(10),
+                (2, _) => forgotten.clone(),
+                (_, "page next") => page(&["c"], ""),
+                _ => Answer::watch(),
+            }
+        })
+        .await;
+        assert_eq!(
+            run.words(),
+            ["restarted", "listed a", "restarted", "listed a", "listed c", "complete"]
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_fails_begins_the_list_anew() {
+    for failure in
+        [Answer::status(500), Answer::refusal(410, "Expired", "continue"), Answer::none()]
+    {
+        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+            match (number, asked(&seen.url).as_str()) {
+                (_, "page") => page(&["a"], "next"),
+                (1, _) => failure.clone().after(1),
+                (_, "page next") => page(&["b"], ""),
+                _ => Answer::watch(),
+            }
+        })
+        .await;
+        assert_eq!(run.words(), [&["restarted", "listed a"][..], &PAGED].concat());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_forgotten_after_the_list_costs_a_list() {
+    let at_start = Answer::refusal(410, "Expired", "too old resource version");
+    let in_band = Answer::watch().event(0, "ERROR", &status(410, "Expired"));
+    for forgotten in [at_start, in_band] {
+        let run = reflect_with(OVERLAPPED, 20, move |number, seen| {
+            match (number, asked(&seen.url).as_str()) {
+                (0, _) => page(&["a"], ""),
+                (1, _) => Answer::watch().event(1, "MODIFIED", &claim("a", 21)).end(End::Closed),
+                (2, _) => forgotten.clone(),
+                (_, "page") => page(&["b"], ""),
+                _ => Answer::watch(),
+            }
+        })
+        .await;
+        assert_eq!(
+            run.words(),
+            ["restarted", "listed a", "complete", "applied a", "restarted", "listed b", "complete"]
+        );
+        assert_eq!(run.asked()[..4], ["page", "watch 20", "watch 21", "page"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_watch_the_list_is_whole_nevertheless() {
+    let run = reflect_with(OVERLAPPED, 60, |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a"], "next"),
+        "page next" => page(&["b"], "").after(1),
+        _ => Answer::refusal(403, "Forbidden", "cannot watch"),
+    })
+    .await;
+    assert_eq!(run.words()[..4], PAGED);
+    assert_eq!(run.shown[3].0, 1, "no page waits for the watch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_watch_is_noticed_and_quiet_ones_cost_no_list() {
+    let run = reflect_with(OVERLAPPED, 300, |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a"], ""),
+        _ => Answer::watch(),
+    })
+    .await;
+    assert_eq!(run.asked(), ["page", "watch 20", "watch 20"]);
+    assert_eq!(run.server.times(), [0, 0, 245]);
+}
+
+/// What happens on the server while it lists: to the object of this number.
+#[derive(Debug, Clone, Copy)]
+struct Deed {
+    object: u8,
+    deletes: bool,
+    /// How many pages have been sent before.
+    page: usize,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    (0..8_u8, any::<bool>(), 0..4_usize).prop_map(|(object, deletes, page)| Deed {
+        object,
+        deletes,
+        page,
+    })
+}
+
+/// A server's objects by number, each with UID and version, and what happened to them.
+#[derive(Default)]
+struct History {
+    now: BTreeMap<u8, Value>,
+    version: u64,
+    /// Events, with the number of pages that were sent before.
+    events: Vec<(usize, &'static str, Value)>,
+}
+
+impl History {
+    fn carry_out(&mut self, deed: Deed) {
+        self.version += 1;
+        let version = json!(self.version.to_string());
+        let event = match (deed.deletes, self.now.remove(&deed.object)) {
+            (true, None) => return,
+            (true, Some(mut gone)) => {
+                gone["metadata"]["resourceVersion"] = version;
+                ("DELETED", gone)
+            }
+            (false, Some(mut object)) => {
+                object["metadata"]["resourceVersion"] = version;
+                self.now.insert(deed.object, object.clone());
+                ("MODIFIED", object)
+            }
+            (false, None) => {
+                let mut object = claim(&format!("o{}", deed.object), self.version);
+                object["metadata"]["uid"] = json!(format!("o{}-{}", deed.object, self.version));
+                self.now.insert(deed.object, object.clone());
+                ("ADDED", object)
+            }
+        };
+        self.events.push((deed.page, event.0, event.1));
+    }
+}
+
+/// What was seen of objects: version by UID.
+type Versions = BTreeMap<String, u64>;
+
+fn version_of(claim: &Claim) -> u64 {
+    claim.metadata.resource_version.as_deref().unwrap().parse().unwrap()
+}
+
+/// Shows a list of objects numbered below eight, of which `stand`, with `deeds` meanwhile; checks
+/// what is told on the way, and gives what was told in the end.
+async fn told(stand: Vec<bool>, mut deeds: Vec<Deed>) -> (Versions, Versions) {
+    let mut history = History { version: 100, ..History::default() };
+    for (number, _) in (0..8).zip(stand).filter(|(_, stands)| *stands) {
+        history.carry_out(Deed { object: number, deletes: false, page: 0 });
+    }
+    let (listed, begin) = (history.now.clone(), history.version);
+    history.events.clear();
+    deeds.sort_by_key(|deed| deed.page);
+    deeds.into_iter().for_each(|deed| history.carry_out(deed));
+    let truth = history.now.values().map(|object| {
+        let object: Claim = serde_json::from_value(object.clone()).unwrap();
+        (object.uid().to_owned(), version_of(&object))
+    });
+    let truth: Versions = truth.collect();
+    let pages: Vec<Vec<Value>> =
+        listed.values().cloned().collect::<Vec<_>>().chunks(2).map(<[Value]>::to_vec).collect();
+    // A page comes each ten seconds, the deeds after the page of their number.
+    let mut watch = (Answer::watch(), 0);
+    for (page, kind, object) in &history.events {
+        let at = 10 * (*page as u64) + 5;
+        watch = (watch.0.event(at - watch.1.min(at), kind, object), at);
+    }
+    let (sender, seen_uids) = (Arc::new(Mutex::new(Vec::new())), listed.clone());
+    let sink = Arc::clone(&sender);
+    let server = Server::new(move |_, seen| match query(&seen.url, "watch") {
+        "true" => watch.0.clone(),
+        _ => {
+            let number: usize = query(&seen.url, "continue").parse().unwrap_or_default();
+            let next =
+                if number + 1 < pages.len() { (number + 1).to_string() } else { String::new() };
+            let items = pages.get(number).cloned().unwrap_or_default();
+            Answer::json(200, &json!({"metadata": {"resourceVersion": begin.to_string(), "continue": next}, "items": items}))
+                .after(if number == 0 { 0 } else { 10 })
+        }
+    });
+    let metrics = Metrics::new().unwrap();
+    let gate = Gate::open(Arc::new(SystemClock));
+    let lanes = Lanes::new(server.transport, LaneSettings::default(), gate, random(), &metrics);
+    let settings = Settings { page_size: 2, ..OVERLAPPED };
+    let reflector =
+        Reflector::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
+    let observer = move |sighting| sink.lock().push(sighting);
+    let _ = tokio::time::timeout(Duration::from_secs(100), reflector.run(observer)).await;
+    let stood: Vec<String> =
+        seen_uids.values().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned()).collect();
+    let mut known = Versions::new();
+    let mut whole = false;
+    for sighting in std::mem::take(&mut *sender.lock()) {
+        match sighting {
+            Sighting::Listed(it) => {
+                assert!(stood.contains(&it.uid().to_owned()), "a part of the list stood in it");
+                assert!(!whole);
+                let older = known.insert(it.uid().to_owned(), version_of(&it));
+                assert!(older.is_none_or(|older| older < version_of(&it)), "never told older");
+            }
+            Sighting::Applied(it) => {
+                assert!(whole || !stood.contains(&it.uid().to_owned()), "born since");
+                let older = known.insert(it.uid().to_owned(), version_of(&it));
+                assert!(older.is_none_or(|older| older < version_of(&it)), "never told older");
+            }
+            Sighting::Deleted(it) => drop(known.remove(it.uid())),
+            Sighting::Complete => whole = true,
+            Sighting::Restarted => assert!(known.is_empty(), "one list"),
+            Sighting::Unreadable { name, .. } => panic!("{name} can be read"),
+        }
+    }
+    assert!(whole);
+    (known, truth)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Whatever happens while the list runs, whoever follows what is told ends with the truth, and
+    /// on the way knows who was born and hears of nobody's past.
+    #[test]
+    fn pages_and_changes_lead_to_the_truth(
+        stand in vec(any::<bool>(), 8),
+        deeds in vec(deed(), 0..24),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all().start_paused(true).build().unwrap();
+        let (known, truth) = runtime.block_on(told(stand, deeds));
+        prop_assert_eq!(known, truth);
+    }
+}

@@ -1,0 +1,205 @@
+//! The first moments, in simulated time: what is served while everything that stands in the cluster
+//! is still being listed, and what waits for the lists.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::apiserver::faults::{Effect, Rule, StreamFault};
+use tokio::time::{Instant, sleep};
+use world::{Process, Simulation, claim, stranger};
+
+/// How long a new claim may wait for its call, whatever stands in the cluster.
+const AT_ONCE: Duration = Duration::from_millis(300);
+
+/// How long each of the slow answers takes.
+const SLOW: Duration = Duration::from_secs(20);
+
+/// More than a page of claims.
+const CLAIMS: usize = 501;
+
+/// A cluster full of others' claims, of which the second page takes its time, and so does the list of
+/// PersistentVolumes after it.
+fn slow_cluster() -> Simulation {
+    let simulation = Simulation::new(1);
+    for number in 0..CLAIMS {
+        let mut claim = claim(&format!("a-{number:03}"));
+        claim["metadata"]["annotations"] = json!({});
+        claim["spec"]["volumeName"] = json!(format!("pv-{number}"));
+        simulation.api.create(&claim).unwrap();
+    }
+    let pages = Rule::on("list", "persistentvolumeclaims", Effect::Delay(SLOW));
+    simulation.faults().add(Rule { skip: 1, ..pages.times(1) });
+    simulation.faults().add(Rule::on("watch", "persistentvolumes", Effect::Delay(SLOW)).times(1));
+    simulation
+}
+
+/// Without and with an election.
+const STARTS: [fn(&Simulation) -> Process; 2] =
+    [Simulation::start, |simulation| simulation.start_elected("a")];
+
+/// Makes a claim as its user does, and annotates it as kube-controller-manager does.
+async fn claim_in_two_steps(simulation: &Simulation, name: &str) -> String {
+    let mut bare = claim(name);
+    let annotated = json!({"metadata": {"annotations": bare["metadata"]["annotations"].take()}});
+    bare["metadata"]["annotations"] = json!({});
+    let uid = simulation.api.create(&bare).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    sleep(Duration::from_millis(30)).await;
+    simulation.api.merge("PersistentVolumeClaim", "sc", name, &annotated).unwrap();
+    uid
+}
+
+async fn asked(simulation: &Simulation, calls: usize) -> Duration {
+    let start = Instant::now();
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == calls).await;
+    start.elapsed()
+}
+
+fn touch(simulation: &Simulation, claim: &str) {
+    let label = json!({"metadata": {"labels": {"touched": "yes"}}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", claim, &label).unwrap();
+}
+
+fn volume_named(name: &str, owner: &str) -> Value {
+    let mut volume = stranger(owner, owner, "handle");
+    volume["metadata"]["name"] = json!(name);
+    volume
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_born_while_the_lists_run_is_served_at_once() {
+    for start in STARTS {
+        let simulation = slow_cluster();
+        start(&simulation);
+        sleep(Duration::from_secs(2)).await;
+        let uid = claim_in_two_steps(&simulation, "b-new").await;
+        assert!(asked(&simulation, 1).await < AT_ONCE);
+        simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "looked up live");
+        assert_eq!(simulation.api_requests("watch", "persistentvolumes"), 0, "not listed yet");
+
+        // A claim that is gone before the lists are whole is none that vanished, nor one that stands.
+        simulation.create_claim("b-short");
+        assert!(asked(&simulation, 2).await < AT_ONCE);
+        simulation.delete_claim("b-short");
+        sleep(3 * SLOW).await;
+        simulation.create_claim("b-later");
+        assert!(asked(&simulation, 3).await < AT_ONCE);
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 3, "and nobody twice");
+        assert_eq!(simulation.volumes().len(), 3);
+    }
+}
+
+/// What is for it may have any name, which no look-up tells.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
+    for page in ["a-first", "b-second"] {
+        let simulation = slow_cluster();
+        let uid = simulation.create_claim(page);
+        simulation.start();
+        sleep(Duration::from_secs(2)).await;
+        // Seen as an event before its page, or after it, it is no new one for that.
+        touch(&simulation, page);
+        sleep(2 * SLOW - Duration::from_secs(3)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{page}");
+        simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 1, "{page}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_volume_is_listed_late_is_not_asked_for_again() {
+    for name in ["old-name", "pvc"] {
+        let simulation = slow_cluster();
+        let uid = simulation.create_claim("b-stood");
+        let name = if name == "pvc" { format!("pvc-{uid}") } else { name.to_owned() };
+        simulation.api.create(&volume_named(&name, &uid)).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(2)).await;
+        touch(&simulation, "b-stood");
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{name}");
+    }
+}
+
+/// Somebody has made it between the claim's birth and our look.
+#[tokio::test(start_paused = true)]
+async fn a_claim_born_with_its_volume_is_not_asked_for() {
+    let simulation = slow_cluster();
+    simulation.start();
+    sleep(Duration::from_secs(2)).await;
+    let uid = simulation.create_claim("b-new");
+    simulation.api.create(&volume_named(&format!("pvc-{uid}"), &uid)).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_deleted_in_mid_call_while_the_lists_run_leaves_no_volume_behind() {
+    let simulation = slow_cluster();
+    simulation.script(json!({"create_volume": [{"delay_ms": 2000}]}));
+    simulation.start();
+    sleep(Duration::from_secs(2)).await;
+    let uid = simulation.create_claim("b-new");
+    asked(&simulation, 1).await;
+    simulation.delete_claim("b-new");
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    assert_eq!(simulation.api_requests("watch", "persistentvolumes"), 0, "not listed yet");
+    simulation.release(&uid);
+    simulation.until("the volume is gone", |s| s.left_at_driver().is_empty()).await;
+    simulation.until("its object is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// Nothing is deleted before all is known that could speak against it.
+#[tokio::test(start_paused = true)]
+async fn deletions_wait_for_the_lists() {
+    let simulation = slow_cluster();
+    let mut volume = volume_named("released", "nobody");
+    volume["metadata"]["annotations"] = json!({"pv.kubernetes.io/provisioned-by": world::DRIVER});
+    simulation.api.create(&volume).unwrap();
+    simulation.phase("released", "Released");
+    simulation.start();
+    sleep(2 * SLOW - Duration::from_secs(1)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_list_of_claims_keeps_nobody_waiting() {
+    let simulation = slow_cluster();
+    simulation.start();
+    sleep(3 * SLOW).await;
+    // The watch expires; its list is as slow as the first.
+    let pages = Rule::on("list", "persistentvolumeclaims", Effect::Delay(SLOW));
+    simulation.faults().add(Rule { skip: 1, ..pages.times(1) });
+    let expires = Effect::Stream(StreamFault::Expire { after: 0 });
+    simulation.faults().add(Rule::on("watch", "persistentvolumeclaims", expires).times(1));
+    simulation.api.watches().cut(Some("persistentvolumeclaims"));
+    sleep(Duration::from_secs(4)).await;
+    let lists = simulation.api_requests("list", "persistentvolumeclaims");
+    let uid = simulation.create_claim("b-new");
+    assert!(asked(&simulation, 1).await < AT_ONCE);
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.api_requests("list", "persistentvolumeclaims"), lists, "it still lists");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_the_lists() {
+    let simulation = slow_cluster();
+    let process = simulation.start();
+    sleep(Duration::from_secs(2)).await;
+    process.stop();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(process.outcome(), Some(Ok(())));
+}
