@@ -291,8 +291,8 @@ async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
     let delay = |verb, plural, time| {
         simulation.faults().add(Rule::on(verb, plural, Effect::Delay(time)));
     };
-    // 32 at once: 320 a second; events one by one: 500 a second.
-    delay("create", "persistentvolumes", Duration::from_millis(100));
+    // 32 at once: 200 a second. Events, were they to go one by one: 500 a second.
+    delay("create", "persistentvolumes", Duration::from_millis(160));
     delay("create", "events", Duration::from_millis(2));
     simulation.start_elected("leader");
     sleep(Duration::from_secs(60)).await;
@@ -303,15 +303,15 @@ async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
     let saved = simulation.api.count("PersistentVolume");
     assert!((3000..CLAIMS).contains(&saved), "{saved} saved");
     let events = simulation.api_requests("create", "events");
-    // Those of the volumes saved by now, and of the claims that are under way.
-    assert!(events >= 2 * saved, "{events} events, {saved} saved");
+    // Those of the volumes saved by now, but for the last moment's.
+    assert!(events + 100 >= 2 * saved, "{events} events, {saved} saved");
     until_saved(&simulation, CLAIMS).await;
     let took = simulation.api.now().duration_since(start).as_secs();
-    assert!(took < 40, "{took} s");
+    assert!(took < 60, "{took} s");
     let renewals = simulation.api.requests().matching("update", "leases");
     let times: Vec<_> = renewals.iter().map(|renewal| renewal.received).collect();
     let longest = times.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64());
-    assert!(times.len() >= 6 && longest.fold(0.0, f64::max) < 6.0, "{times:?}");
+    assert!(times.len() >= 9 && longest.fold(0.0, f64::max) < 6.0, "{times:?}");
     sleep(Duration::from_secs(60)).await;
     all_are_told(&simulation, CLAIMS);
 }
