@@ -86,6 +86,43 @@ mod follows {
         comes(&simulation, all(&["slow"], &["a", "b"], "2Gi")).await;
     }
 
+    /// As in the original, also where the driver was not asked: what a claim or its class say is
+    /// refused for good, and the room is looked at anew. What is only out of reach changes nothing.
+    #[tokio::test(start_paused = true)]
+    async fn claims_that_are_refused() {
+        let simulation = running().await;
+        add_class(&simulation, "slow");
+        let class = |name: &str, parameters: Value| {
+            let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+                "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer", "parameters": parameters});
+            simulation.api.create(&class).unwrap();
+        };
+        class("odd", json!({"csi.storage.k8s.io/unheard-of": "x"}));
+        let secret = "csi.storage.k8s.io/provisioner-secret";
+        class(
+            "locked",
+            json!({format!("{secret}-name"): "none", format!("{secret}-namespace"): "sc"}),
+        );
+        let classes = ["fast", "locked", "odd", "slow"];
+        comes(&simulation, all(&classes, &["a", "b"], "1Gi")).await;
+        room(&simulation, 2);
+        let add = |name: &str, class: &str, key: &str, value: Value| {
+            let mut claim = world::claim(name);
+            claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
+            claim["spec"]["storageClassName"] = json!(class);
+            claim["spec"][key] = value;
+            simulation.api.create(&claim).unwrap();
+        };
+        add("locked", "locked", "volumeMode", json!("Filesystem"));
+        add("odd", "odd", "volumeMode", json!("Filesystem"));
+        add("picky", "slow", "selector", json!({"matchLabels": {"tier": "gold"}}));
+        sleep(Duration::from_secs(10)).await;
+        let mut expected = all(&["odd", "slow"], &["a", "b"], "2Gi");
+        expected.extend(all(&["fast", "locked"], &["a", "b"], "1Gi"));
+        assert_eq!(published(&simulation), expected);
+        assert_eq!(simulation.calls("CreateVolume"), 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn classes_that_bind_at_once_where_they_are_wanted() {
         let simulation = cluster(1);

@@ -154,6 +154,25 @@ pub enum NotAsked {
     Reschedule(Failure),
 }
 
+impl NotAsked {
+    /// The same; a failed check ended the attempt, in the original's sense.
+    #[must_use]
+    pub fn finished(self) -> Self {
+        match self {
+            Self::Failed(failure) => Self::Failed(failure.finished()),
+            other => other,
+        }
+    }
+
+    /// Whether the attempt ended by it, in the original's sense: other claims may stand better now.
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Ignored { .. } | Self::Reschedule(_) => true,
+            Self::Failed(failure) => failure.is_finished(),
+        }
+    }
+}
+
 impl From<Failure> for NotAsked {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
@@ -248,6 +267,7 @@ pub struct Failure {
     inconclusive: bool,
     strain: Strain,
     kind: &'static str,
+    finished: bool,
     awaited: Vec<Awaited>,
 }
 
@@ -259,6 +279,7 @@ impl Failure {
             inconclusive: false,
             strain: Strain::Unknown,
             kind: "",
+            finished: false,
             awaited: Vec::new(),
         }
     }
@@ -296,6 +317,18 @@ impl Failure {
     #[must_use]
     pub fn of_kind(self, kind: &'static str) -> Self {
         Self { kind, ..self }
+    }
+
+    /// A failure that ends the attempt, in the original's sense: what was asked for is refused,
+    /// not just out of reach for now.
+    #[must_use]
+    pub fn finished(self) -> Self {
+        Self { finished: true, ..self }
+    }
+
+    /// Whether the attempt ended by it, in the original's sense.
+    pub fn is_finished(&self) -> bool {
+        self.finished
     }
 
     /// What the end of the call says of the driver's load.

@@ -251,7 +251,9 @@ impl PvStore {
     /// record that leads that one to it.
     pub async fn ended(&self) {
         self.unsaved.send_modify(|all| {
-            all.values_mut().for_each(|unsaved| Arc::make_mut(unsaved).setback.refused = false);
+            for unsaved in all.values_mut() {
+                Arc::make_mut(unsaved).setback.refused = false;
+            }
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
         let recorded = |uid: &str| self.book.standing(uid).is_some_and(|standing| standing.marked);

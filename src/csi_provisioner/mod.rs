@@ -186,7 +186,8 @@ impl CsiProvisioner {
     /// Checks the order and makes its request. Nothing is written: a node asks for free space with it.
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         let named = self.source(order).await?;
-        let (mut translated, migration) = self.0.settings.order_for_driver(order)?;
+        let (mut translated, migration) =
+            self.0.settings.order_for_driver(order).map_err(Failure::finished)?;
         let (reads, settings, topology) =
             (&self.0.reads, &self.0.settings, self.0.topology.as_ref());
         let prepared =
@@ -270,7 +271,7 @@ impl CsiProvisioner {
     async fn source(&self, order: &Order) -> Result<Option<Copyable>, NotAsked> {
         let named = data_source::identify(&self.0.reads.client, &self.0.settings, order).await;
         named.map_err(|why| match why {
-            NotUsed::Failed(failure) => NotAsked::Failed(failure),
+            NotUsed::Failed(failure) => NotAsked::Failed(failure.finished()),
             NotUsed::LeftToPopulator { kind } => {
                 self.0.events.left_to_populator(&order.claim);
                 let reason = format!(
@@ -400,7 +401,7 @@ impl Provisioner for CsiProvisioner {
             refused => refused,
         };
         // As in the original: not after what another attempt may find otherwise.
-        if matches!(&prepared, Err(refused) if !matches!(refused, NotAsked::Failed(_))) {
+        if prepared.as_ref().is_err_and(NotAsked::is_finished) {
             self.0.refresher.failed(order.class.name());
         }
         prepared

@@ -69,7 +69,8 @@ pub(super) async fn prepare(
     order: &mut Order,
     named: Option<&Copyable>,
 ) -> Result<Prepared, NotAsked> {
-    let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
+    let mut prepared =
+        draft(settings, order, named.map(|named| named.kind)).map_err(NotAsked::finished)?;
     if let Some(named) = named {
         let source =
             data_source::resolve(&reads.client, settings, order, &prepared.size, named).await?;
@@ -91,7 +92,8 @@ pub(super) async fn prepare(
     prepared.read.extend(prepared.secret.source().cloned());
     let given = &order.class.parameters;
     prepared.request.parameters =
-        parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))?;
+        parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))
+            .map_err(Failure::finished)?;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
@@ -199,7 +201,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver_name
     ));
-    Err(foreign.awaiting([awaited.as_seen(&class.metadata)]))
+    Err(foreign.finished().awaiting([awaited.as_seen(&class.metadata)]))
 }
 
 #[cfg(test)]
