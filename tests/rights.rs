@@ -318,8 +318,7 @@ async fn a_restore_needs_to_read_and_should_protect_its_snapshot() {
     for (roles, made, missed) in [
         (parsed(OURS), true, &[][..]),
         (parsed(CEPH_CSI), true, &[]),
-        // As in the original's manifest: asked for, not tried.
-        (update(parsed(OURS)), true, &[]),
+        (update(parsed(OURS)), true, &["patch volumesnapshots"]),
         (
             lacking("volumesnapshots", "patch"),
             true,

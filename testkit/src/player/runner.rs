@@ -151,14 +151,23 @@ where
         Played { name, verdict, outcome, took: began.elapsed() }
     });
     let mut summary = Summary::default();
-    let ended = pin!(told_to_end());
-    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1)).take_until(ended);
-    while let Some(played) = plays.next().await {
-        summary.count(&played.verdict);
-        told(&played);
+    let mut ended = pin!(told_to_end());
+    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut ended => {
+                // What is cut short has not passed.
+                summary.failed += 1;
+                break;
+            }
+            played = plays.next() => {
+                let Some(played) = played else { break };
+                summary.count(&played.verdict);
+                told(&played);
+            }
+        }
     }
-    // What is cut short has not passed.
-    summary.failed += usize::from(plays.is_stopped());
     summary
 }
 
@@ -226,5 +235,24 @@ impl fmt::Display for Summary {
         let Self { same, ruled, failed } = self;
         writeln!(f, "{same} same, {ruled} different by ruling, {failed} failed")?;
         write!(f, "{} passed, {failed} failed", same + ruled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_that_ends_by_itself_was_not_cut_short() {
+        let options = Options { binary: PathBuf::new(), conformance: PathBuf::new(), jobs: 1 };
+        for files in [&[][..], &["a.yaml".into(), "b.yaml".into()]] {
+            let summary = play_all(files, &options, || async { nowhere() }, |_| {}).await;
+            assert_eq!(summary, Summary { failed: files.len(), ..Summary::default() });
+        }
+    }
+
+    fn nowhere() -> Result<Cluster, ClusterError> {
+        let what = "no cluster".to_owned();
+        Err(ClusterError::Io { what, source: std::io::Error::other("none") })
     }
 }
