@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{ledger::Ledger, storage::image_of};
+use super::{ledger::Ledger, naming::may_be_of, storage::image_of};
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -57,10 +57,7 @@ impl Calls {
         let now = Instant::now();
         let mut inner = self.0.lock();
         let clash = inner.waited_for.values().any(|call| {
-            call.what != what
-                && call.process == process
-                && call.image == image
-                && call.until > now
+            call.what != what && call.process == process && call.image == image && call.until > now
         });
         if clash {
             ledger.wrong(&format!("{process} makes and deletes {image} at the same time"));
@@ -73,11 +70,10 @@ impl Calls {
         Waited(self, number)
     }
 
-    /// The volumes that are being asked for, for so long still.
-    pub(crate) fn asked_for(&self, time: Duration) -> Vec<String> {
-        let soon = Instant::now() + time;
+    /// The name of the volume that is being asked for for the claim with this UID.
+    pub(crate) fn asked_for(&self, uid: &str) -> Option<String> {
         let inner = self.0.lock();
-        let asked = inner.waited_for.values().filter(|call| call.what == What::Create);
-        asked.filter(|call| call.until > soon).map(|call| call.image.clone()).collect()
+        let mut asked = inner.waited_for.values().filter(|call| call.what == What::Create);
+        asked.find(|call| may_be_of(&call.image, uid)).map(|call| call.image.clone())
     }
 }

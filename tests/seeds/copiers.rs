@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    cluster::CLAIM_IN_USE,
     core::{Core, NAMESPACE},
     dice::Dice,
     ledger::text,
-    users::{CLAIMS, CLASSES},
+    users::{self, CLAIMS, CLASSES},
 };
 
 /// The claims that are copies.
@@ -63,12 +62,8 @@ fn copy(core: &Core, dice: &Dice) {
         json!({"kind": "PersistentVolumeClaim", "name": of})
     };
     let (name, class) = (dice.pick(&COPIES), dice.pick(&CLASSES));
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": [CLAIM_IN_USE]},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class, "dataSource": reference,
-                 "resources": {"requests": {"storage": "1Gi"}}},
-    });
+    let mut claim = users::claim(name, class);
+    claim["spec"]["dataSource"] = reference.clone();
     if let Ok(made) = core.api.create(&claim) {
         let (of, uid) = (text(&reference, "/name"), text(&made, "/metadata/uid"));
         core.ledger.tell(&format!("copier: creates {name} of {of}, class {class}, {uid}"));

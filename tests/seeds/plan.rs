@@ -117,7 +117,7 @@ impl Plan {
             topology: dice.percent(35),
             restless: dice.percent(25),
             // What came later has dice of its own: seeds without it stay as they were.
-            coincidences: Dice::new(seed, "whether coincidences").percent(15),
+            coincidences: Dice::new(seed, "whether coincidences").percent(20),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
         }

@@ -64,13 +64,10 @@ async fn live(core: &Arc<Core>) {
         core.spawn(copiers::run(Arc::clone(core)));
         core.spawn(neighbour::run(Arc::clone(core)));
     }
-    if core.plan.coincidences {
-        core.spawn(coincidences::run(Arc::clone(core)));
-    }
     if core.plan.weather {
         core.spawn(weather::run(Arc::clone(core)));
     }
-    users::run(Arc::clone(core)).await;
+    futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
     users::provide(core);
     admins::clear_names(core);

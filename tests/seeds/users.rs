@@ -1,7 +1,5 @@
 //! Users and administrators: they make claims, change their minds, and meddle.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -11,7 +9,7 @@ use super::{
     copiers,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
-    ledger::text,
+    ledger::{is_recorded, text},
 };
 
 pub(crate) const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
@@ -39,7 +37,7 @@ pub(crate) fn mend(core: &Core) {
         let name = text(&event, "/involvedObject/name");
         let Some(claim) = core.api.get("PersistentVolumeClaim", NAMESPACE, name) else { continue };
         let current = claim["metadata"]["uid"] == event["involvedObject"]["uid"];
-        if !asked || !current || !text(&claim, "/spec/volumeName").is_empty() {
+        if !asked || !current || !is_recorded(&claim) {
             continue;
         }
         let name = text(&claim, "/spec/storageClassName");
@@ -53,12 +51,12 @@ pub(crate) fn mend(core: &Core) {
 }
 
 /// Does so many things, then lets it be.
-pub(crate) async fn run(core: Arc<Core>) {
+pub(crate) async fn run(core: &Core) {
     let dice = Dice::new(core.seed, "users");
     for _ in 0..core.plan.acts {
         sleep(dice.stretch(20..core.plan.pause)).await;
         core.observe();
-        act(&core, &dice);
+        act(core, &dice);
         core.observe();
     }
 }
@@ -82,16 +80,19 @@ fn act(core: &Core, dice: &Dice) {
 
 fn create_claim(core: &Core, dice: &Dice) {
     let (name, class) = (dice.pick(&CLAIMS), dice.pick(&CLASSES));
-    let claim = json!({
+    if let Ok(made) = core.api.create(&claim(name, class)) {
+        core.ledger
+            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
+    }
+}
+
+pub(crate) fn claim(name: &str, class: &str) -> Value {
+    json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": [CLAIM_IN_USE]},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
                  "resources": {"requests": {"storage": "1Gi"}}},
-    });
-    if let Ok(made) = core.api.create(&claim) {
-        core.ledger
-            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
-    }
+    })
 }
 
 fn delete_claim(core: &Core, dice: &Dice) {
