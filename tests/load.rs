@@ -9,18 +9,21 @@ use clap::Parser as _;
 use serde_json::{Value, json};
 use testkit::{
     apiserver::serve::{Served, Settings},
-    load::{self, options::Options},
+    load::{self, options::Options, pairs},
 };
 
 const CLAIMS: u64 = 20;
 
-/// Runs the bench on this package's program; its line.
-async fn line(arguments: &[&str]) -> Value {
+/// What to run on this package's program.
+fn options(arguments: &[&str]) -> Options {
     let program = ["load", "--program", env!("CARGO_BIN_EXE_csi-provisioner")];
     let few = ["--claims", "20", "--settle", "1"];
-    let words = [&program[..], &few, arguments].concat();
-    let options = Options::try_parse_from(words).unwrap();
-    let report = load::run(options).await.unwrap_or_else(|error| panic!("{error}"));
+    Options::try_parse_from([&program[..], &few, arguments].concat()).unwrap()
+}
+
+/// Runs the bench on this package's program; its line.
+async fn line(arguments: &[&str]) -> Value {
+    let report = load::run(options(arguments)).await.unwrap_or_else(|error| panic!("{error}"));
     serde_json::to_value(report).unwrap()
 }
 
@@ -91,6 +94,44 @@ async fn the_line_of_a_run_on_the_embedded_server_is_whole_and_true() {
     assert!(memory("idle/anonymous_kib") < memory("idle/rss_kib"));
     assert!(memory("peak_rss_kib") >= memory("end/rss_kib").max(memory("start_peak_rss_kib")));
     assert!(memory("start_peak_rss_kib") >= memory("idle/rss_kib"));
+}
+
+#[tokio::test]
+async fn a_backlog_is_served_with_all_its_events_beside_a_bare_client() {
+    let line = line(&["--backlog"]).await;
+    for pace in ["saved", "written", "bare/0", "bare/1"] {
+        is_pace(&line, &format!("/drain/{pace}"));
+    }
+    assert_eq!(line.pointer("/drain/events"), Some(&json!(2 * CLAIMS)));
+    assert!(number(&line, "/drain/saved/seconds") <= number(&line, "/drain/written/seconds"));
+    assert!(number(&line, "/drain/written_to_bare") > 0.0);
+    let calls = |half: &str, what: &str| line.pointer(&format!("/{half}/api/calls/{what}")).cloned();
+    // The bare client's writes are not the program's.
+    assert_eq!(calls("provision", "create persistentvolumes"), Some(json!(CLAIMS)));
+    assert_eq!(calls("provision", "create events"), Some(json!(2 * CLAIMS)));
+    assert_eq!(calls("delete", "delete persistentvolumes"), Some(json!(CLAIMS)));
+    assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
+}
+
+#[tokio::test]
+async fn two_programs_do_the_same_work_in_turn() {
+    let other = ["--against", env!("CARGO_BIN_EXE_csi-provisioner"), "--rounds", "2"];
+    let arguments = ["--against-argument", "--worker-threads=50"];
+    let options = options(&[&other[..], &arguments].concat());
+    let pairs = pairs::run(options).await.unwrap_or_else(|error| panic!("{error}"));
+    let line = serde_json::to_value(pairs).unwrap();
+    for round in [0, 1] {
+        for side in [0, 1] {
+            let run = line.pointer(&format!("/rounds/{round}/{side}")).unwrap();
+            costs_what_it_must(run);
+            let arguments = if side == 1 { json!(["--worker-threads=50"]) } else { json!([]) };
+            assert_eq!(run.pointer("/setting/arguments"), Some(&arguments));
+        }
+    }
+    for side in ["program", "against"] {
+        assert!(number(&line, &format!("/{side}/provision/total_ms")) > 0.0);
+    }
+    assert!(number(&line, "/ratio/provision") > 0.0);
 }
 
 /// A cluster that the bench knows only by a kubeconfig.

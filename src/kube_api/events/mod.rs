@@ -147,7 +147,7 @@ impl Serialize for Event {
         }
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Object<'a> {
+        struct Body<'a> {
             kind: &'static str,
             api_version: &'static str,
             metadata: Metadata<'a>,
@@ -163,7 +163,7 @@ impl Serialize for Event {
             reporting_component: &'a str,
             reporting_instance: &'static str,
         }
-        Object {
+        Body {
             kind: "Event",
             api_version: "v1",
             metadata: Metadata { name: &self.name, namespace: self.namespace() },
