@@ -41,13 +41,15 @@ pub enum Mutation {
     NodeGivenBackOpen,
     /// What another attacher has attached may be deleted.
     AttachmentsByAttacher,
+    /// Pending claims of other drivers hold no source.
+    OthersHoldNothing,
     /// The Lease is released while calls are in flight.
     ReleaseInFlight,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::MarkedLate,
         Self::LocalStatusIsFinal,
         Self::FinalClosesOpenCall,
@@ -64,6 +66,7 @@ impl Mutation {
         Self::DeleteWithoutUid,
         Self::NodeGivenBackOpen,
         Self::AttachmentsByAttacher,
+        Self::OthersHoldNothing,
         Self::ReleaseInFlight,
     ];
 }

@@ -29,7 +29,7 @@ use serde_json::Value;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use testkit::{
     driver::{self, Script, Scripted},
-    load::objects::{Family, IN_USE, Standing},
+    load::objects::{ARCHIVED, Family, IN_USE, Standing},
 };
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -125,7 +125,6 @@ fn volume(family: &Family, number: usize, standing: Standing) -> Value {
 }
 
 const RELEASED: Standing = Standing { phase: "Released", policy: "Delete" };
-const ARCHIVED: Standing = Standing { phase: "Released", policy: "Retain" };
 
 /// Everything that a cluster can be full of.
 fn loads() -> Vec<Load> {

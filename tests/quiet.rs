@@ -9,10 +9,10 @@ mod world;
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use serde_json::json;
-use testkit::apiserver::{ApiServer, Options, User, resources::ServerVersion};
+use serde_json::{Value, json};
+use testkit::apiserver::{ApiServer, Options, User, resources::ServerVersion, serve::manifests};
 use tokio::time::sleep;
-use world::Simulation;
+use world::{DRIVER, Simulation, claim};
 
 /// A watch is renewed every four minutes, after a moment's wait.
 const RENEWALS: RangeInclusive<usize> = 14..=15;
@@ -23,12 +23,18 @@ const LEASE_RENEWALS: RangeInclusive<usize> = 700..=721;
 /// Every five minutes is looked for what a crash left on snapshots.
 const SWEEPS: RangeInclusive<usize> = 10..=13;
 
-/// The requests of one hour, as how many of each `verb resource`.
+/// The requests of one hour, as how many of each `verb resource`, in which the driver is left in
+/// peace.
 async fn one_hour(simulation: &Simulation) -> BTreeMap<String, usize> {
-    simulation.api.requests().clear();
     let calls = simulation.driver.journal().calls().len();
+    let counts = requests_of_one_hour(simulation).await;
+    assert_eq!(simulation.driver.journal().calls().len(), calls);
+    counts
+}
+
+async fn requests_of_one_hour(simulation: &Simulation) -> BTreeMap<String, usize> {
+    simulation.api.requests().clear();
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(simulation.driver.journal().calls().len(), calls, "the driver is left in peace");
     let mut counts = BTreeMap::new();
     for request in simulation.api.requests().all() {
         let lists = request.info.verb == "list" || request.info.uri.contains("sendInitialEvents");
@@ -100,4 +106,113 @@ async fn an_idle_standby_writes_nothing() {
     assert!(SWEEPS.contains(&sweeps), "only the leader's: {sweeps}");
     let total: usize = counts.values().sum();
     assert!(total <= 2 * 3 * RENEWALS.end(), "{counts:?}");
+}
+
+/// What a driver can do and is asked for, and what is watched because of it, beside classes, claims
+/// and volumes.
+struct Features {
+    what: &'static str,
+    plugin: &'static [&'static str],
+    controller: &'static [&'static str],
+    flags: &'static [&'static str],
+    watched: &'static [&'static str],
+}
+
+const TOPOLOGY: &str = "VOLUME_ACCESSIBILITY_CONSTRAINTS";
+const ZONE: &str = "disk.example.com/zone";
+
+const FEATURES: [Features; 6] = [
+    Features { what: "none", plugin: &[], controller: &[], flags: &[], watched: &[] },
+    Features {
+        what: "topology",
+        plugin: &[TOPOLOGY],
+        controller: &[],
+        flags: &[],
+        watched: &["csinodes", "nodes"],
+    },
+    Features {
+        what: "capacity",
+        plugin: &[TOPOLOGY],
+        controller: &["GET_CAPACITY"],
+        flags: &[
+            "--enable-capacity",
+            "--capacity-ownerref-level=-1",
+            "--capacity-for-immediate-binding",
+            "--capacity-poll-interval=2h",
+        ],
+        watched: &["csinodes", "nodes", "csistoragecapacities"],
+    },
+    Features {
+        what: "attachments and attributes",
+        plugin: &[],
+        controller: &["PUBLISH_UNPUBLISH_VOLUME", "MODIFY_VOLUME"],
+        flags: &[],
+        watched: &["volumeattachments"],
+    },
+    Features {
+        what: "sources",
+        plugin: &[],
+        controller: &["CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME"],
+        flags: &[],
+        watched: &[],
+    },
+    Features {
+        what: "node deployment",
+        plugin: &[TOPOLOGY],
+        controller: &[],
+        flags: &["--node-deployment"],
+        watched: &[],
+    },
+];
+
+/// A cluster with a node, where a driver with these features has served a claim; with snapshots,
+/// where there are any.
+async fn served(features: &Features, snapshots: bool) -> Simulation {
+    let simulation = Simulation::new(1);
+    let plugin = [&["CONTROLLER_SERVICE"], features.plugin].concat();
+    let controller = [&["CREATE_DELETE_VOLUME"], features.controller].concat();
+    simulation.script(json!({
+        "plugin_capabilities": plugin,
+        "controller_capabilities": controller,
+        "node": {"node_id": "host", "topology": {ZONE: "a"}},
+        "get_capacity": [{"available_capacity": (1 << 30)}],
+    }));
+    for object in [
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "host", "labels": {ZONE: "a"}}}),
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "host"},
+               "spec": {"drivers": [{"name": DRIVER, "nodeID": "host", "topologyKeys": [ZONE]}]}}),
+    ] {
+        simulation.api.create(&object).unwrap();
+    }
+    let kinds: &[Value] = &manifests::parse(include_str!("conformance/cluster/crds.yaml")).unwrap();
+    for kind in kinds.iter().filter(|_| snapshots) {
+        simulation.api.create(kind).unwrap();
+    }
+    simulation.start_with(features.flags);
+    let mut claim = claim("data");
+    claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("host");
+    simulation.api.create(&claim).unwrap();
+    simulation.until("the volume is saved", |s| s.volumes().len() == 1).await;
+    sleep(Duration::from_secs(300)).await;
+    simulation
+}
+
+/// Whatever a driver can do: what is watched is watched on, and nothing is listed or read again.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_listed_again_whatever_a_driver_can_do() {
+    for features in &FEATURES {
+        for snapshots in [false, true] {
+            let simulation = served(features, snapshots).await;
+            let mut counts = requests_of_one_hour(&simulation).await;
+            let what = format!("{}, snapshots: {snapshots}", features.what);
+            let always = ["storageclasses", "persistentvolumeclaims", "persistentvolumes"];
+            for kind in always.iter().chain(features.watched) {
+                let watches = counts.remove(&format!("watch {kind}")).unwrap_or_default();
+                assert!(RENEWALS.contains(&watches), "{what}: {watches} watches of {kind}");
+            }
+            let sweeps = counts.remove("list volumesnapshots").unwrap_or_default();
+            assert!(sweeps <= *SWEEPS.end(), "{what}: {sweeps} sweeps");
+            assert_eq!(counts, BTreeMap::new(), "{what}");
+        }
+    }
 }

@@ -13,8 +13,16 @@
 mod admins;
 #[path = "seeds/attacher.rs"]
 mod attacher;
+#[path = "seeds/calls.rs"]
+mod calls;
 #[path = "seeds/cluster.rs"]
 mod cluster;
+#[path = "seeds/coincidences.rs"]
+mod coincidences;
+#[path = "seeds/copiers.rs"]
+mod copiers;
+#[path = "seeds/copying.rs"]
+mod copying;
 #[path = "seeds/core.rs"]
 mod core;
 #[path = "seeds/dice.rs"]
@@ -30,6 +38,8 @@ mod ledger;
 mod mutants;
 #[path = "seeds/naming.rs"]
 mod naming;
+#[path = "seeds/neighbour.rs"]
+mod neighbour;
 #[path = "seeds/original.rs"]
 mod original;
 #[path = "seeds/plan.rs"]
@@ -40,6 +50,8 @@ mod process;
 mod rest;
 #[path = "seeds/run.rs"]
 mod run;
+#[path = "seeds/snapshotter.rs"]
+mod snapshotter;
 #[path = "seeds/storage.rs"]
 mod storage;
 #[path = "seeds/suspects.rs"]

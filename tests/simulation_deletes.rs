@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::apiserver::{
-    faults::{Effect, Rule},
+    faults::{Effect, Rule, StreamFault},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
@@ -216,6 +216,38 @@ mod newest_view {
         assert!(exists(&simulation, "pv"));
     }
 
+    /// A watch that stands still shows late what was so long before.
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_was_held_up_is_not_believed() {
+        let replaced = |s: &Simulation| {
+            let bare = json!({"metadata": {"finalizers": []}});
+            s.api.merge("PersistentVolume", "", "pv", &bare).unwrap();
+            s.api.delete("PersistentVolume", "", "pv").unwrap();
+            s.api.create(&volume("pv", "h")).unwrap();
+        };
+        let retained = |s: &Simulation| {
+            let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+            s.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+        };
+        for happens in [retained as fn(&Simulation), replaced] {
+            let simulation = Simulation::new(1);
+            simulation.api.create(&volume("pv", "h")).unwrap();
+            simulation.start();
+            sleep(Duration::from_secs(1)).await;
+            let late = StreamFault::Drag { after: 0, by: Duration::from_secs(60) };
+            let late = Rule::on("watch", "persistentvolumes", Effect::Stream(late));
+            simulation.faults().add(late.times(1));
+            simulation.api.watches().cut(Some("persistentvolumes"));
+            sleep(Duration::from_secs(10)).await; // it is watched again
+            simulation.phase("pv", "Released");
+            sleep(Duration::from_secs(30)).await;
+            happens(&simulation);
+            sleep(Duration::from_secs(600)).await;
+            assert_eq!(simulation.calls("DeleteVolume"), 0);
+            assert!(exists(&simulation, "pv"));
+        }
+    }
+
     /// A secret that can't be read is told and tried again; one that is missing is passed over, as
     /// in the original.
     #[tokio::test(start_paused = true)]
@@ -373,6 +405,57 @@ mod other_writers {
             assert_eq!(left, json!([OTHERS]), "{what}");
             assert_eq!(simulation.calls("DeleteVolume"), 1, "{what}");
         }
+    }
+}
+
+/// How many requests deletions cost: a look at the volume, unless what is written tells that the
+/// view of it is new.
+mod costs {
+    use super::*;
+
+    /// Deletes so many volumes, one released after each `pause`: the requests `get`, `delete` and
+    /// `patch` for PersistentVolumes and the DeleteVolume calls.
+    async fn of(count: usize, pause: Duration) -> [usize; 4] {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"delete_volume": [{"delay_ms": 100}]}));
+        let name = |number: usize| format!("pv-{number}");
+        for number in 0..count {
+            simulation.api.create(&volume(&name(number), &name(number))).unwrap();
+        }
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        for number in 0..count {
+            simulation.phase(&name(number), "Released");
+            if !pause.is_zero() {
+                sleep(pause).await;
+            }
+        }
+        simulation.until("all are gone", |s| s.volumes().is_empty()).await;
+        let requests = |verb| simulation.api_requests(verb, "persistentvolumes");
+        let calls = simulation.calls("DeleteVolume");
+        [requests("get"), requests("delete"), requests("patch"), calls]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_one_costs_a_look() {
+        assert_eq!(of(1, Duration::ZERO).await, [1, 1, 1, 1]);
+        let minute = Duration::from_secs(60);
+        assert_eq!(of(3, minute).await, [3, 3, 3, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_row_the_first_is_looked_at() {
+        let [looks, rest @ ..] = of(500, Duration::from_millis(20)).await;
+        assert_eq!(rest, [500; 3]);
+        assert!(looks <= 10, "{looks}");
+    }
+
+    /// All begin at once, up to as many as there are workers: those have nothing to go by.
+    #[tokio::test(start_paused = true)]
+    async fn at_once_those_that_begin_together_are_looked_at() {
+        let [looks, rest @ ..] = of(500, Duration::ZERO).await;
+        assert_eq!(rest, [500; 3]);
+        assert!(looks <= 100, "{looks}");
     }
 }
 

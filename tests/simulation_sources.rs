@@ -88,6 +88,27 @@ async fn a_snapshot_is_restored_and_a_claim_cloned_by_what_the_driver_knows_them
     );
 }
 
+/// It was there when it was looked at, and not any more when it was to be guarded.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_that_goes_under_a_restore_is_told_of_like_any_that_is_missing() {
+    let simulation = cluster();
+    sources::create_snapshot(&simulation, "snap");
+    simulation.start();
+    let late = Effect::Delay(Duration::from_secs(2));
+    simulation.faults().add(Rule::on("patch", "volumesnapshots", late).times(1));
+    sources::create_restore(&simulation, "restored", "snap");
+    sleep(Duration::from_secs(1)).await;
+    force_snapshot_away(&simulation, "snap");
+    simulation.until("it is told", |s| s.has_event("restored", "ProvisioningFailed")).await;
+    let told = simulation.api.list("Event", sources::NAMESPACE);
+    let missing = "error getting handle for DataSource Type VolumeSnapshot by Name snap: error \
+                   getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io \
+                   \"snap\" not found";
+    let failed = told.iter().filter(|event| event["reason"] == "ProvisioningFailed");
+    assert!(failed.clone().all(|event| event["message"] == missing), "{told:?}");
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+}
+
 /// However long it took, and however far the back-off has grown.
 #[tokio::test(start_paused = true)]
 async fn a_clone_is_made_within_a_second_of_its_source_being_bound() {

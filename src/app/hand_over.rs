@@ -78,7 +78,10 @@ impl Program<'_> {
         tokio::pin!(work);
         tokio::select! {
             biased;
-            () = &mut work => return self.gate.retire(),
+            () = &mut work => {
+                self.tell_unsaved();
+                return self.gate.retire();
+            }
             () = overdue => {}
         }
         let in_flight = self.gate.retire();
@@ -124,12 +127,15 @@ impl Program<'_> {
                 "Calls still run at the end of --shutdown-timeout and are cut; the Lease is left to run out"
             );
         }
+        self.tell_unsaved();
+    }
+
+    fn tell_unsaved(&self) {
         let unsaved = self.controller.unsaved();
         if !unsaved.is_empty() {
             tracing::warn!(
                 claims = ?unsaved,
-                ?patience,
-                "PersistentVolumes could not be saved within --shutdown-timeout; the next leader asks the driver for them again"
+                "PersistentVolumes could not be saved; the next leader asks the driver for them again"
             );
         }
     }

@@ -34,7 +34,7 @@ use crate::{
     capacity::Publisher,
     controller::{self, Controller, awaited::Awaited, classes::Classes, events::ClaimEvents},
     csi::{Connector, Driver, proto::controller_service_capability::rpc::Type as Rpc},
-    csi_provisioner::{self, Attachments, CsiProvisioner, EVENT_COMPONENT, Topology},
+    csi_provisioner::{self, Attachments, CsiProvisioner, EVENT_COMPONENT, Reads, Topology},
     flags::Flags,
     http::{self, Routes},
     kube_api::{
@@ -197,6 +197,7 @@ impl<'a> Program<'a> {
         let provisioner = CsiProvisioner::new(csi_provisioner::Parts {
             driver: driver.clone(),
             client: lanes.objects.clone(),
+            reads: Reads::new(lanes.objects.clone(), tasks),
             classes: classes.clone(),
             attachments: attachments.clone(),
             topology,

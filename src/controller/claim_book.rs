@@ -30,7 +30,7 @@ use super::{
     leftover::Leftover,
     open_calls::{Record, mark},
     ownership::Identity,
-    provisioner::{NotAsked, Order, Outcome, Strain},
+    provisioner::{NotAsked, Order, Outcome},
 };
 use crate::{
     kube_api::{
@@ -490,7 +490,7 @@ impl ClaimBook {
 
     /// Whether the claim's user is to be warned that a call had this kind of unknown end: once
     /// while its end is asked after.
-    pub fn warns(&self, uid: &str, kind: Strain) -> bool {
+    pub fn warns(&self, uid: &str, kind: &'static str) -> bool {
         self.change(uid, |entry| entry.warned.insert(kind)).unwrap_or(true)
     }
 

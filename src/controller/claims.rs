@@ -474,7 +474,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             biased;
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
-                futures::future::join(call, self.open_calls.protect(uid, order)).await.0
+                futures::future::join(call, self.open_calls.protect_at_last(uid, order)).await.0
             }
         }
     }
@@ -516,9 +516,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
             }
-            Outcome::Background(failure)
-                if !self.book.warns(order.claim.uid(), failure.strain()) =>
-            {
+            Outcome::Background(failure) if !self.book.warns(order.claim.uid(), failure.kind()) => {
                 self.tell_still_open(order, failure);
             }
             Outcome::Final(failure)

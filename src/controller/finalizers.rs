@@ -51,9 +51,14 @@ fn is_claimed(volume: &Volume) -> bool {
     volume.spec.claim_ref.as_ref().is_some_and(|claim| !claim.uid.is_empty())
 }
 
-/// The strategic merge patch that puts the protection finalizer on the volume with this UID.
-pub fn protect(uid: &str) -> Value {
-    json!({"metadata": {"uid": uid, "finalizers": [PROTECTION]}})
+/// The strategic merge patch that puts the protection finalizer on the volume, behind those that it
+/// was seen with: an API server puts what comes without an order first.
+pub fn protect(volume: &Volume) -> Value {
+    let seen = volume.metadata.finalizers.iter().flatten().map(String::as_str);
+    let order: Vec<&str> = seen.chain([PROTECTION]).collect();
+    json!({"metadata": {
+        "uid": volume.uid(), "finalizers": [PROTECTION], "$setElementOrder/finalizers": order,
+    }})
 }
 
 /// The strategic merge patch that takes it off, and leaves what others put beside it meanwhile.
@@ -137,7 +142,14 @@ mod tests {
 
     #[test]
     fn patches_name_the_uid_and_touch_only_our_finalizer() {
-        assert_eq!(protect("u"), json!({"metadata": {"uid": "u", "finalizers": [PROTECTION]}}));
+        let held: Volume =
+            serde_json::from_value(json!({"metadata": {"uid": "u", "finalizers": ["other"]}}))
+                .unwrap();
+        let on = json!({"metadata": {
+            "uid": "u", "finalizers": [PROTECTION],
+            "$setElementOrder/finalizers": ["other", PROTECTION],
+        }});
+        assert_eq!(protect(&held), on);
         let off = unprotect("u");
         assert_eq!(off["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([PROTECTION]));
         assert_eq!(off["metadata"].get("finalizers"), None);

@@ -19,6 +19,7 @@ pub mod classes;
 mod discard;
 pub mod events;
 pub mod finalizers;
+mod freshness;
 mod handles;
 pub mod item;
 pub mod leftover;
@@ -51,6 +52,7 @@ use self::{
     claims::ClaimWorker,
     classes::Classes,
     events::{ClaimEvents, VolumeEvents},
+    freshness::Freshness,
     item::Item,
     lookout::Lookout,
     open_calls::OpenCalls,
@@ -179,9 +181,11 @@ impl<P: Provisioner> Controller<P> {
         let deletes = queues.pace(settings.workers, metrics.pace.of("delete"));
         let waits = Waits::default();
         count_at_scrapes(&metrics, &book, [&creates, &deletes], &waits);
+        let freshness = Freshness::new(Arc::clone(&clock));
         let store = PvStore {
             client: client.clone(),
             book: book.clone(),
+            freshness: freshness.clone(),
             events: ClaimEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
@@ -198,13 +202,14 @@ impl<P: Provisioner> Controller<P> {
         };
         let volumes = VolumeWorker {
             provisioner: Arc::clone(&provisioner),
-            book: VolumeBook::new(identity.clone(), book.clone(), in_reach, key),
+            book: VolumeBook::new(identity.clone(), book.clone(), freshness.clone(), in_reach, key),
             client: client.clone(),
             events: VolumeEvents::new(events.clone()),
             metrics: metrics.controller.clone(),
             exclusive: exclusive.clone(),
             pace: deletes.clone(),
             store: store.clone(),
+            freshness,
             waits: waits.clone(),
             random: Arc::clone(&random),
         };
@@ -379,7 +384,7 @@ impl<P: Provisioner> Controller<P> {
     }
 
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
-    /// every volume made is saved.
+    /// every volume made is saved, or refused by the API server and recorded on its claim.
     pub async fn work(&self, stop: CancellationToken) {
         tokio::select! {
             biased;
@@ -404,7 +409,7 @@ impl<P: Provisioner> Controller<P> {
         // What the last calls made is still saved, for as long as our caller waits.
         let last_calls = async {
             calls.await;
-            self.claims.store.emptied().await;
+            self.claims.store.ended().await;
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;

@@ -247,6 +247,7 @@ pub struct Failure {
     /// there under other terms, or would not say at all.
     inconclusive: bool,
     strain: Strain,
+    kind: &'static str,
     awaited: Vec<Awaited>,
 }
 
@@ -257,6 +258,7 @@ impl Failure {
             message: message.to_string(),
             inconclusive: false,
             strain: Strain::Unknown,
+            kind: "",
             awaited: Vec::new(),
         }
     }
@@ -290,9 +292,20 @@ impl Failure {
         Self { strain, ..self }
     }
 
+    /// The same, of a kind that is told from others by this word.
+    #[must_use]
+    pub fn of_kind(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
+    }
+
     /// What the end of the call says of the driver's load.
     pub fn strain(&self) -> Strain {
         self.strain
+    }
+
+    /// The word for failures of this kind; empty where there is none.
+    pub fn kind(&self) -> &'static str {
+        self.kind
     }
 
     /// Whether the failure says nothing about an earlier call.

@@ -19,6 +19,7 @@ use super::{
     claim_book::{ClaimBook, Existence},
     events::{ClaimEvents, claim_key},
     finalizers,
+    freshness::Freshness,
     leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
     provisioner::{Failure, Made, Order},
@@ -44,6 +45,8 @@ pub struct PvStore {
     pub events: ClaimEvents,
     /// Counts.
     pub metrics: ControllerMetrics,
+    /// Learns from what is saved how old views are.
+    pub freshness: Freshness,
     /// One actor a volume.
     pub exclusive: Exclusive,
     /// The claims whose PersistentVolume must be tried again.
@@ -69,8 +72,17 @@ pub struct Unsaved {
     source: &'static str,
     /// When the attempt that made it started.
     started: Instant,
+    /// How the attempts so far failed.
+    setback: Setback,
+}
+
+/// What failed attempts leave behind.
+#[derive(Debug, Clone, Copy, Default)]
+struct Setback {
     /// Whether an earlier POST may have been carried out: look before the next.
     unclear: bool,
+    /// Whether the API server refused the last one, as it will until somebody changes something.
+    refused: bool,
 }
 
 impl Unsaved {
@@ -84,7 +96,7 @@ impl Unsaved {
     ) -> Self {
         let Made { volume, handle, credentials } = made;
         let volume = complete(volume, &order);
-        let unclear = false;
+        let setback = Setback::default();
         Self {
             claim: order.claim,
             existence,
@@ -93,7 +105,7 @@ impl Unsaved {
             credentials,
             source,
             started,
-            unclear,
+            setback,
         }
     }
 
@@ -160,6 +172,11 @@ enum Attempt {
         /// Why, for the claim's user.
         why: String,
     },
+    /// Refused for want of rights.
+    Forbidden {
+        /// Why, for the claim's user.
+        why: String,
+    },
     /// The name is another claim's PersistentVolume's, of another volume.
     NameTaken {
         /// Why, for the claim's user.
@@ -194,9 +211,9 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
 impl PvStore {
     /// Saves a PersistentVolume now, or keeps it for [`PvStore::sync`]. The caller holds its key.
     pub async fn save(&self, unsaved: Unsaved) {
-        let uid = unsaved.claim.uid().to_owned();
+        let (uid, unsaved) = (unsaved.claim.uid().to_owned(), Arc::new(unsaved));
         // Kept first: whatever happens to the attempt, the volume is not forgotten.
-        self.keep(&uid, unsaved.clone());
+        self.keep(&uid, Arc::clone(&unsaved));
         if self.attempt_and_tell(&uid, &unsaved).await == Verdict::Retry {
             self.queue.add_rate_limited(uid);
         }
@@ -229,18 +246,28 @@ impl PvStore {
         self.unsaved.borrow().values().any(same)
     }
 
-    /// Waits until nothing waits to be saved.
-    pub async fn emptied(&self) {
+    /// At the end of work: tries all once more, and waits until nothing is left to this process.
+    /// What the API server refuses even now is left to the next one, where its claim bears the
+    /// record that leads that one to it.
+    pub async fn ended(&self) {
+        self.unsaved.send_modify(|all| {
+            all.values_mut().for_each(|unsaved| Arc::make_mut(unsaved).setback.refused = false);
+        });
+        self.all().into_iter().for_each(|uid| self.queue.add(uid));
+        let recorded = |uid: &str| self.book.standing(uid).is_some_and(|standing| standing.marked);
+        let left = |all: &BTreeMap<String, Arc<Unsaved>>| {
+            all.iter().all(|(uid, unsaved)| unsaved.setback.refused && recorded(uid))
+        };
         // The sender lives as long as `self`.
-        let _ = self.unsaved.subscribe().wait_for(BTreeMap::is_empty).await;
+        let _ = self.unsaved.subscribe().wait_for(left).await;
     }
 
     fn get(&self, uid: &str) -> Option<Arc<Unsaved>> {
         self.unsaved.borrow().get(uid).cloned()
     }
 
-    fn keep(&self, uid: &str, unsaved: Unsaved) {
-        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), Arc::new(unsaved))));
+    fn keep(&self, uid: &str, unsaved: Arc<Unsaved>) {
+        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), unsaved)));
     }
 
     async fn attempt_and_tell(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
@@ -255,20 +282,27 @@ impl PvStore {
             Attempt::Invalid { why } | Attempt::NameTaken { why } if self.is_hopeless(uid) => {
                 self.hand_over(uid, unsaved, &why)
             }
-            Attempt::NameTaken { why } => self.not_saved(uid, unsaved, &why, true),
-            Attempt::Invalid { why } => self.not_saved(uid, unsaved, &why, false),
-            Attempt::NotYet { why, unclear } => self.not_saved(uid, unsaved, &why, unclear),
+            Attempt::NameTaken { why } => {
+                self.not_saved(uid, unsaved, &why, Setback { unclear: true, refused: true })
+            }
+            Attempt::Invalid { why } | Attempt::Forbidden { why } => {
+                self.not_saved(uid, unsaved, &why, Setback { unclear: false, refused: true })
+            }
+            Attempt::NotYet { why, unclear } => {
+                self.not_saved(uid, unsaved, &why, Setback { unclear, refused: false })
+            }
         }
     }
 
-    fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, unclear: bool) -> Verdict {
+    fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, setback: Setback) -> Verdict {
         tracing::warn!(error = why, "the PersistentVolume is not saved yet");
         if self.book.tells(uid, why, Duration::ZERO) {
             self.events.blocked(&unsaved.claim, why);
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
-        let waiting = Unsaved { unclear: unclear || unsaved.unclear, ..unsaved.clone() };
-        self.keep(uid, waiting);
+        let unclear = setback.unclear || unsaved.setback.unclear;
+        let setback = Setback { unclear, ..setback };
+        self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
         // A claim that is being deleted is kept for a time only.
         self.claims.add(uid.to_owned());
         Verdict::Retry
@@ -335,7 +369,7 @@ impl PvStore {
     }
 
     async fn attempt(&self, unsaved: &Unsaved) -> Attempt {
-        let looked = if unsaved.unclear { self.look(unsaved).await } else { None };
+        let looked = if unsaved.setback.unclear { self.look(unsaved).await } else { None };
         match looked {
             Some(attempt) => attempt,
             None => self.post(unsaved).await,
@@ -343,12 +377,12 @@ impl PvStore {
     }
 
     async fn post(&self, unsaved: &Unsaved) -> Attempt {
-        let body = match serde_json::to_value(&unsaved.volume) {
-            Ok(body) => body,
-            Err(error) => return Attempt::NotYet { why: error.to_string(), unclear: false },
-        };
-        match self.client.create::<Volume>(None, &body).await {
-            Ok(_) => Attempt::Saved,
+        let sent = self.freshness.sending();
+        match self.client.create(None, &unsaved.volume).await {
+            Ok(saved) => {
+                self.freshness.created(sent, &saved);
+                Attempt::Saved
+            }
             Err(taken)
                 if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>
             {
@@ -383,6 +417,9 @@ impl PvStore {
 }
 
 fn not_yet(error: &ApiError) -> Attempt {
+    if error.is_forbidden() {
+        return Attempt::Forbidden { why: error.to_string() };
+    }
     Attempt::NotYet { why: error.to_string(), unclear: error.is_unclear() }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     claim_book::ClaimBook,
     finalizers::{Due, due},
+    freshness::{Freshness, Shown},
     handles::Handles,
     ownership::Identity,
 };
@@ -22,8 +23,8 @@ use crate::kube_api::{
     views::{View as _, Volume},
 };
 
-/// How old the event that made a deletion due may be for the view to be trusted (safety rule 10).
-const FRESH: Duration = Duration::from_secs(2);
+/// How long an event that nobody has looked at since is news.
+const NEWS: Duration = Duration::from_secs(2);
 
 /// Every volume in work. Clones share it.
 #[derive(Clone)]
@@ -34,6 +35,7 @@ struct Shared {
     claims: ClaimBook,
     in_reach: InReach,
     key: Key,
+    freshness: Freshness,
     inner: Mutex<Inner>,
 }
 
@@ -46,8 +48,8 @@ type Key = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
 #[derive(Default)]
 struct Inner {
     volumes: Cache<Arc<Volume>>,
-    /// When a watch event showed a volume that nobody has looked at since; a list does not tell
-    /// how old its news is.
+    /// When a watch event showed a volume that nobody has looked at since; it may have been under
+    /// way for any time before.
     sighted: BTreeMap<String, Instant>,
     /// How far the deletion of a volume has come, by UID: from when it is taken in hand until the
     /// PersistentVolume is gone, whether or not anything is due for it meanwhile.
@@ -102,27 +104,38 @@ pub struct Glance {
 }
 
 impl Glance {
-    /// Whether the view may be acted on now without reading it live.
-    pub fn is_fresh(&self) -> bool {
-        self.sighted.is_some_and(|at| at.elapsed() < FRESH)
+    /// Whether the view has just arrived; how old it is that does not say.
+    pub fn is_news(&self) -> bool {
+        self.sighted.is_some_and(|at| at.elapsed() < NEWS)
     }
 }
 
 impl VolumeBook {
-    /// An empty book, which tells `claims` of the volumes that go past, and keeps those that are
-    /// `in_reach`. Two with the same `key` are the same volume of the driver.
+    /// An empty book, which tells `claims` of the volumes that go past, and `freshness` of how far
+    /// that has come, and keeps those that are `in_reach`. Two with the same `key` are the same
+    /// volume of the driver.
     pub fn new(
         identity: Identity,
         claims: ClaimBook,
+        freshness: Freshness,
         in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
         key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         let (in_reach, key) = (Box::new(in_reach), Box::new(key));
-        Self(Arc::new(Shared { identity, claims, in_reach, key, inner: Mutex::default() }))
+        let inner = Mutex::default();
+        Self(Arc::new(Shared { identity, claims, in_reach, key, freshness, inner }))
     }
 
     /// Takes in what the volume watch shows.
     pub fn observe(&self, sighting: Sighting<Volume>) -> Wake {
+        let shown = Shown::by(&sighting);
+        let wake = self.take_in(sighting);
+        // Afterwards: what is proven is already to be found here.
+        self.0.freshness.shown(shown);
+        wake
+    }
+
+    fn take_in(&self, sighting: Sighting<Volume>) -> Wake {
         match sighting {
             Sighting::Restarted => {
                 self.0.claims.volumes_restarted();
@@ -199,8 +212,7 @@ impl VolumeBook {
         Wake { volumes: freed, claims, ..Wake::default() }
     }
 
-    /// One volume, as a worker needs it; none when nothing is due for it. The view counts as
-    /// fresh once: whoever comes again has waited.
+    /// One volume, as a worker needs it; none when nothing is due for it. The view is news once.
     pub fn glance(&self, name: &str) -> Option<Glance> {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
@@ -208,6 +220,18 @@ impl VolumeBook {
         let known = inner.deletions.get(volume.uid()).copied();
         let deletion = known.unwrap_or_default();
         Some(Glance { volume, sighted, deletion, begun: known.is_some() })
+    }
+
+    /// Whether this is how the volume was at most two seconds ago, or is now (safety rule 10).
+    pub fn is_proven(&self, volume: &Volume) -> bool {
+        // In this order: the proof is of what the book holds from then on.
+        let proven = self.0.freshness.is_proven();
+        let inner = self.0.inner.lock();
+        let version = |volume: &Volume| volume.metadata.resource_version.clone();
+        let same = |newest: &Arc<Volume>| {
+            newest.uid() == volume.uid() && version(newest) == version(volume)
+        };
+        proven && inner.volumes.get(volume.name()).is_some_and(same)
     }
 
     /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`

@@ -16,6 +16,7 @@ use super::{
     awaited::Waits,
     events::{PANICKED, VolumeEvents},
     finalizers::{self, Due, due},
+    freshness::Freshness,
     item::Item,
     ownership::class_of_volume,
     pace::{Look, Pace, Permit},
@@ -58,6 +59,8 @@ pub struct VolumeWorker<P> {
     pub pace: Pace,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
+    /// Learns from what is written how old views are.
+    pub freshness: Freshness,
     /// What else the volumes wait for.
     pub waits: Waits,
     /// Jitter.
@@ -97,7 +100,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             Due::Nothing => Verdict::Done,
             Due::Protect => self.protect(&volume).await,
             // Whoever reaches the volume comes first.
-            Due::Unprotect if glance.is_fresh() && !self.provisioner.should_delete(&volume) => {
+            Due::Unprotect if glance.is_news() && !self.provisioner.should_delete(&volume) => {
                 Verdict::RetryAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
             }
             Due::Unprotect => self.unprotect(&volume).await,
@@ -166,10 +169,12 @@ impl<P: Provisioner> VolumeWorker<P> {
         Ok(Some(volume))
     }
 
-    /// The volume on the newest view, if it is still to be deleted (safety rule 10). What an
-    /// in-tree volume is to the driver hangs on labels and annotations, too: always read live.
+    /// The volume on a view that is proven to be new, or a live one, if it is still to be deleted
+    /// (safety rule 10). What an in-tree volume is to the driver hangs on labels and annotations,
+    /// too: always read live.
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
-        let trusted = glance.is_fresh() && glance.volume.spec.in_tree.is_none();
+        let volume = &glance.volume;
+        let trusted = volume.spec.in_tree.is_none() && self.book.is_proven(volume);
         if trusted || mutations::is_on(Mutation::DeleteUnseen) {
             return Ok(Some(Arc::clone(&glance.volume)));
         }
@@ -240,17 +245,21 @@ impl<P: Provisioner> VolumeWorker<P> {
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
         let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
-        match self.client.delete::<Volume>(name, uid).await {
+        let sent = self.freshness.sending();
+        let leaving = match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // The UID is a precondition; told by a live read, as other things can conflict too.
             Err(error) if error.is_conflict() => {
                 return if self.is_another(volume).await? { Ok(()) } else { Err(error) };
             }
             deleted => deleted?,
-        }
+        };
         if volume.has_finalizer(finalizers::PROTECTION) {
             // Whatever has changed about it since: there is nothing left to protect.
-            self.patch(volume, finalizers::unprotect(volume.uid())).await?.done()?;
+            let patched = self.patch(volume, finalizers::unprotect(volume.uid())).await?;
+            if let Some(last) = patched.done()? {
+                self.freshness.changed(sent, &leaving, &last.metadata);
+            }
         }
         Ok(())
     }

@@ -82,6 +82,11 @@ impl CallError {
         self.code
     }
 
+    /// The status code as grpc-go spells it.
+    pub fn code_name(&self) -> &'static str {
+        code_name(self.code)
+    }
+
     /// The status's text.
     pub fn message(&self) -> &str {
         &self.message

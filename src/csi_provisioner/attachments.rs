@@ -9,6 +9,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
@@ -18,7 +19,6 @@ use crate::{
     controller::provisioner::Failure,
     kube_api::{
         Extent, FirstList, Observer, Sighting,
-        cache::{Cache, Change},
         views::{View as _, VolumeAttachment},
     },
     mutations::{self, Mutation},
@@ -37,25 +37,26 @@ struct Shared {
 /// A cluster has as many attachments as volumes in use: little is kept of each.
 #[derive(Debug, Default)]
 struct Index {
-    /// By UID.
-    attachments: Cache<Attachment>,
-    /// How many attachments there are of each volume to each node.
-    counts: BTreeMap<Attachment, u32>,
-    /// Every node's name, once.
-    nodes: BTreeSet<Arc<str>>,
+    attachments: BTreeSet<Attachment>,
+    /// Those that a list has shown which is not whole yet.
+    listed: Option<Vec<Attachment>>,
+    nodes: Names,
     /// The names of the volumes that wait to be detached, by hash.
     awaited: BTreeMap<u64, BTreeSet<Box<str>>>,
     /// Those of them that are detached and not told yet.
     detached: BTreeSet<Box<str>>,
 }
 
-/// What is kept of an attachment.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// What is kept of an attachment: the names by their hashes. Should two volumes ever share one, the
+/// attachment of the one keeps the other from being deleted: the safe side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Attachment {
-    /// The hash of the volume's name. Should two names ever share one, the attachment of the one
-    /// keeps the other from being deleted: the safe side.
+    /// Of the volume's name; first, so that the attachments of a volume stand together.
     volume: u64,
-    node: Arc<str>,
+    /// Of the attachment's UID.
+    uid: u64,
+    /// In [`Names`].
+    node: u32,
 }
 
 impl Attachments {
@@ -108,77 +109,148 @@ impl Index {
     /// Takes in a sighting; gives the volumes that need wait no longer.
     fn observe(&mut self, sighting: Sighting<VolumeAttachment>) -> BTreeSet<Box<str>> {
         match sighting {
-            Sighting::Restarted => self.attachments.restarted(),
+            Sighting::Restarted => self.restarted(),
             Sighting::Listed(seen) | Sighting::Applied(seen) => self.seen(&seen),
-            Sighting::Deleted(gone) => {
-                if let Change::Gone(attachment) = self.attachments.deleted(gone.uid()) {
-                    self.forget(&attachment);
-                }
-            }
-            Sighting::Unreadable { uid, .. } => self.attachments.unreadable(&uid),
-            Sighting::Complete => {
-                for attachment in self.attachments.complete() {
-                    self.forget(&attachment);
-                }
-            }
+            Sighting::Deleted(gone) => self.deleted(&gone),
+            Sighting::Unreadable { uid, .. } => self.unreadable(hash(&uid)),
+            Sighting::Complete => self.complete(),
         }
         std::mem::take(&mut self.detached)
     }
 
+    /// A list begins. What an unfinished one has shown counts like everything before.
+    fn restarted(&mut self) {
+        for attachment in self.listed.replace(Vec::new()).unwrap_or_default() {
+            self.keep(attachment);
+        }
+    }
+
+    /// An attachment never moves: the API refuses changes of its `spec`.
     fn seen(&mut self, seen: &VolumeAttachment) {
         let volume = seen.spec.source.persistent_volume_name.as_deref().filter(|_| counts(seen));
-        let attachment = volume.map(|volume| self.attachment(volume, &seen.spec.node_name));
-        let before = match self.attachments.seen(seen.uid(), attachment.clone()) {
-            Change::Updated { old, .. } | Change::Left(old) | Change::Gone(old) => Some(old),
-            Change::Entered(_) | Change::Nothing => None,
+        let Some(volume) = volume else { return };
+        let node = self.nodes.id(&seen.spec.node_name);
+        let attachment = Attachment { volume: hash(volume), uid: hash(seen.uid()), node };
+        match &mut self.listed {
+            Some(listed) => listed.push(attachment),
+            None => self.keep(attachment),
+        }
+    }
+
+    fn keep(&mut self, attachment: Attachment) {
+        if self.attachments.insert(attachment) {
+            self.nodes.used(attachment.node);
+        }
+    }
+
+    fn deleted(&mut self, gone: &VolumeAttachment) {
+        let uid = hash(gone.uid());
+        let of_volume = match &gone.spec.source.persistent_volume_name {
+            Some(volume) => self.attachments.range(of_volume(hash(volume))),
+            // It could not be read, or was never counted: looked for among all.
+            None => self.attachments.range(..),
         };
+        let attachment = of_volume.copied().find(|attachment| attachment.uid == uid);
         if let Some(attachment) = attachment {
-            *self.counts.entry(attachment).or_default() += 1;
-        }
-        if let Some(before) = before {
-            self.forget(&before);
+            self.attachments.remove(&attachment);
+            self.nodes.left(attachment.node);
+            self.detach(attachment.volume);
         }
     }
 
-    fn attachment(&mut self, volume: &str, node: &str) -> Attachment {
-        let known = self.nodes.get(node).cloned();
-        let node = known.unwrap_or_else(|| {
-            let node: Arc<str> = node.into();
-            self.nodes.insert(Arc::clone(&node));
-            node
-        });
-        Attachment { volume: hash(volume), node }
+    /// What is known of an attachment that can't be read stays as it is.
+    fn unreadable(&mut self, uid: u64) {
+        if let Some(listed) = &mut self.listed {
+            listed.extend(self.attachments.iter().filter(|attachment| attachment.uid == uid));
+        }
     }
 
-    fn forget(&mut self, attachment: &Attachment) {
-        if let Some(count) = self.counts.get_mut(attachment) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(attachment);
-                self.detach(attachment.volume);
-            }
+    /// The list is whole: what it has not shown is gone. Collected at once, the set is packed
+    /// twice as tightly as one that has grown.
+    fn complete(&mut self) {
+        let listed = self.listed.take().unwrap_or_default().into_iter().collect();
+        let before = std::mem::replace(&mut self.attachments, listed);
+        for vanished in before.difference(&self.attachments).copied().collect::<Vec<_>>() {
+            self.detach(vanished.volume);
         }
-        // Held by the set and by `attachment`: by no other attachment.
-        if Arc::strong_count(&attachment.node) == 2 {
-            self.nodes.remove(&attachment.node);
-        }
+        self.nodes.count_anew(self.attachments.iter().map(|attachment| attachment.node));
     }
 
     /// The volume is detached from a node: nobody waits for it any more if that was the last.
     fn detach(&mut self, volume: u64) {
-        if self.node_of_hash(volume).is_none() {
+        if self.attachments.range(of_volume(volume)).next().is_none() {
             self.detached.extend(self.awaited.remove(&volume).unwrap_or_default());
         }
     }
 
-    /// A node that the volume is attached to.
+    /// A node that the volume is attached to, the first by name.
     fn node_of(&self, volume: &str) -> Option<&str> {
-        self.node_of_hash(hash(volume))
+        let volume = hash(volume);
+        let known = self.attachments.range(of_volume(volume));
+        // Searched one by one, but only where a list is under way.
+        let listed = self.listed.iter().flatten().filter(|listed| listed.volume == volume);
+        known.chain(listed).map(|attachment| self.nodes.get(attachment.node)).min()
+    }
+}
+
+/// Where the attachments of a volume stand.
+fn of_volume(volume: u64) -> RangeInclusive<Attachment> {
+    let first = Attachment { volume, uid: 0, node: 0 };
+    first..=Attachment { volume, uid: u64::MAX, node: u32::MAX }
+}
+
+/// The names of nodes, each once, by numbers that take little room.
+#[derive(Debug, Default)]
+struct Names {
+    ids: BTreeMap<Arc<str>, u32>,
+    by_id: BTreeMap<u32, Name>,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Name {
+    name: Arc<str>,
+    /// How many attachments to the node are kept.
+    uses: usize,
+}
+
+impl Names {
+    /// The name's number. It is forgotten once it was used and left by all.
+    fn id(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let (name, id): (Arc<str>, _) = (name.into(), self.next);
+        self.next = id.wrapping_add(1);
+        self.ids.insert(Arc::clone(&name), id);
+        self.by_id.insert(id, Name { name, uses: 0 });
+        id
     }
 
-    fn node_of_hash(&self, volume: u64) -> Option<&str> {
-        let (first, _) = self.counts.range(Attachment { volume, node: "".into() }..).next()?;
-        (first.volume == volume).then_some(&*first.node)
+    fn get(&self, id: u32) -> &str {
+        self.by_id.get(&id).map(|known| &*known.name).unwrap_or_default()
+    }
+
+    fn used(&mut self, id: u32) {
+        if let Some(known) = self.by_id.get_mut(&id) {
+            known.uses += 1;
+        }
+    }
+
+    fn left(&mut self, id: u32) {
+        let Some(known) = self.by_id.get_mut(&id) else { return };
+        known.uses -= 1;
+        if known.uses == 0 {
+            self.ids.remove(&known.name);
+            self.by_id.remove(&id);
+        }
+    }
+
+    fn count_anew(&mut self, uses: impl Iterator<Item = u32>) {
+        self.by_id.values_mut().for_each(|known| known.uses = 0);
+        uses.for_each(|id| self.used(id));
+        self.by_id.retain(|_, known| known.uses > 0);
+        self.ids.retain(|_, id| self.by_id.contains_key(id));
     }
 }
 
@@ -232,14 +304,73 @@ mod tests {
         for name in ["a", "a", "b"] {
             observer.observe(Sighting::Applied(attachment(name, Some("pv"), "n1")));
         }
-        observer.observe(Sighting::Applied(attachment("b", Some("other"), "n2")));
-        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        assert_eq!(node(&attachments, "other").as_deref(), Some("n2"));
         observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
+        observer.observe(Sighting::Deleted(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
-        observer.observe(Sighting::Deleted(attachment("b", Some("other"), "n2")));
+        keeps_nothing(&attachments);
+    }
+
+    fn keeps_nothing(attachments: &Attachments) {
         let index = attachments.0.index.lock();
-        assert!(index.counts.is_empty() && index.nodes.is_empty());
+        assert!(index.attachments.is_empty() && index.listed.is_none(), "{index:?}");
+        assert!(index.nodes.ids.is_empty() && index.nodes.by_id.is_empty(), "{index:?}");
+    }
+
+    #[test]
+    fn a_new_list_takes_nothing_away_before_it_is_whole() {
+        let attachments = Attachments::default();
+        let mut observer = attachments.observer(drop);
+        observer.observe(Sighting::Complete);
+        for name in ["stays", "goes"] {
+            observer.observe(Sighting::Applied(attachment(name, Some(name), "n1")));
+        }
+        // The first attempt breaks off.
+        observer.observe(Sighting::Restarted);
+        observer.observe(Sighting::Listed(attachment("new", Some("new"), "n2")));
+        observer.observe(Sighting::Restarted);
+        for name in ["stays", "goes"] {
+            assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
+        }
+        assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
+        observer.observe(Sighting::Listed(attachment("newer", Some("newer"), "n3")));
+        assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
+        observer.observe(Sighting::Listed(attachment("stays", Some("stays"), "n1")));
+        observer.observe(Sighting::Complete);
+        for (name, on) in
+            [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
+        {
+            assert_eq!(node(&attachments, name).as_deref(), on, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
+        let attachments = Attachments::default();
+        let mut observer = attachments.observer(drop);
+        observer.observe(Sighting::Complete);
+        observer.observe(Sighting::Applied(attachment("a", Some("pv"), "n1")));
+        observer.observe(Sighting::Restarted);
+        let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
+        observer.observe(Sighting::Unreadable { namespace, name, uid });
+        observer.observe(Sighting::Complete);
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
+        observer.observe(Sighting::Deleted(attachment("b", None, "")));
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
+        observer.observe(Sighting::Deleted(attachment("a", None, "")));
+        assert_eq!(node(&attachments, "pv"), None);
+        keeps_nothing(&attachments);
+    }
+
+    #[test]
+    fn of_several_nodes_the_first_by_name_is_told() {
+        let attachments = Attachments::default();
+        let mut observer = attachments.observer(drop);
+        for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
+            observer.observe(Sighting::Listed(attachment(name, Some("pv"), on)));
+        }
+        observer.observe(Sighting::Complete);
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
     #[test]
@@ -277,7 +408,6 @@ mod tests {
         observer.observe(Sighting::Restarted);
         observer.observe(Sighting::Complete);
         assert_eq!(node(&attachments, "pv"), None);
-        let index = attachments.0.index.lock();
-        assert!(index.counts.is_empty() && index.nodes.is_empty());
+        keeps_nothing(&attachments);
     }
 }

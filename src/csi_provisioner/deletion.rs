@@ -8,14 +8,12 @@ use std::sync::Arc;
 use super::{
     ceph_rbd::CephRbd,
     persistent_volume::{DELETION_SECRET_NAME, DELETION_SECRET_NAMESPACE},
+    reads::Reads,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
 };
 use crate::{
     controller::provisioner::Failure,
-    kube_api::{
-        Client,
-        views::{StorageClass, View as _, Volume},
-    },
+    kube_api::views::{StorageClass, View as _, Volume},
 };
 
 /// The secret for deleting `volume`. `class` says its class, where that still stands; asked only
@@ -27,13 +25,13 @@ use crate::{
 /// without. Only a Secret that is gone is passed over, as in the original: the driver then says
 /// whether it needs one.
 pub(super) async fn secret(
-    client: &Client,
+    reads: &Reads,
     volume: &Volume,
     class: impl FnOnce() -> Result<Option<Arc<StorageClass>>, Failure>,
     ceph_rbd: CephRbd,
 ) -> Result<SecretValues, Failure> {
     let reference = reference(volume, class, ceph_rbd)?;
-    match secrets::read(client, reference.as_ref()).await {
+    match secrets::read(&reads.secrets, reference.as_ref()).await {
         Err(missing) if missing.is_missing() => {
             tracing::warn!(pv = volume.name(), error = %missing, "deleting without credentials");
             Ok(SecretValues::default())
@@ -71,7 +69,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kube_api::testing::{Answer, Server, client};
+    use crate::{
+        csi_provisioner::testing::reads,
+        kube_api::testing::{Answer, Server},
+    };
 
     /// The values with which a volume that names the secret `name` is deleted, where the API
     /// server answers with `status`.
@@ -82,7 +83,7 @@ mod tests {
                 .unwrap();
         let reason = reason.to_owned();
         let server = Server::new(move |_, _| Answer::refusal(status, &reason, "no"));
-        secret(&client(&server), &volume, || Ok(None), CephRbd::default())
+        secret(&reads(&server), &volume, || Ok(None), CephRbd::default())
             .await
             .map_err(|why| why.to_string())
     }

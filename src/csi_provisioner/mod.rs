@@ -4,7 +4,7 @@
 //! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
 //! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
 //! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `attachments`, `topology` (where a volume may be),
+//! `persistent_volume`, `deletion`, `reads` (what is shared of them), `attachments`, `topology` (where a volume may be),
 //! `node_deployment` (which node a claim or volume is for), `errors`, `names`, and Go's `os.Expand`
 //! in `expand`. Promises that a retry of an open call
 //! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
@@ -25,6 +25,7 @@ mod names;
 pub mod node_deployment;
 mod parameters;
 mod persistent_volume;
+mod reads;
 mod request;
 mod secrets;
 #[cfg(test)]
@@ -42,6 +43,7 @@ use data_source::{Copyable, NotUsed};
 use defects::Defect;
 pub use in_tree::reads_secret;
 pub use names::VolumeNaming;
+pub use reads::Reads;
 use request::Prepared;
 use secrets::{NotText, SecretValues};
 pub use topology::{Topology, TopologySettings};
@@ -51,6 +53,7 @@ use node_deployment::NodeDeployment;
 use crate::{
     capacity::Refresher,
     controller::{
+        awaited::Awaited,
         classes::Classes,
         events::ClaimEvents,
         leftover::{Credentials, Leftover},
@@ -122,8 +125,10 @@ pub struct CsiProvisioner(Arc<Parts>);
 pub struct Parts {
     /// The driver.
     pub driver: Driver,
-    /// Reads secrets, sources and classes of attributes.
+    /// Writes which node a claim is for.
     pub client: Client,
+    /// Reads secrets, sources and classes of attributes.
+    pub reads: Reads,
     /// The storage classes.
     pub classes: Classes,
     /// For a driver that attaches volumes: which ones are. Asked before a volume is deleted.
@@ -155,6 +160,8 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Removal {
     credentials: Credentials,
+    /// The secret that they are from.
+    secret: Option<Awaited>,
 }
 
 impl CsiProvisioner {
@@ -180,10 +187,10 @@ impl CsiProvisioner {
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         let named = self.source(order).await?;
         let (mut translated, migration) = self.0.settings.order_for_driver(order)?;
-        let (client, settings, topology) =
-            (&self.0.client, &self.0.settings, self.0.topology.as_ref());
+        let (reads, settings, topology) =
+            (&self.0.reads, &self.0.settings, self.0.topology.as_ref());
         let prepared =
-            request::prepare(client, settings, topology, &mut translated, named.as_ref()).await;
+            request::prepare(reads, settings, topology, &mut translated, named.as_ref()).await;
         // What was pinned stays; the class is the cluster's own again.
         *order = Order { class: Arc::clone(&order.class), ..translated };
         let prepared = prepared?;
@@ -195,7 +202,14 @@ impl CsiProvisioner {
     /// Guards the request's source, last of all: what is refused or waits holds none.
     async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotAsked> {
         if let Some(source) = &request.prepared.source {
-            self.guard(order, source).await?;
+            match self.guard(order, source).await {
+                Err(went @ (Unprotected::Gone(_) | Unprotected::Leaving(_))) => {
+                    // Right after it was looked at. Another look says so in the usual words.
+                    self.check(order).await?;
+                    return Err(Failure::new(went).into());
+                }
+                guarded => guarded.map_err(Failure::new)?,
+            }
         }
         order.source.clone_from(&request.prepared.source);
         Ok(request)
@@ -206,6 +220,7 @@ impl CsiProvisioner {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
             Err(error) => {
+                self.0.reads.failed(&request.prepared.read);
                 let outcome = errors::create_outcome(&error, self.may_reschedule(order));
                 return outcome.awaiting(&request.prepared.read);
             }
@@ -253,7 +268,7 @@ impl CsiProvisioner {
     /// What the claim names as its source. That somebody else makes volumes from such a thing
     /// is told to the claim's user.
     async fn source(&self, order: &Order) -> Result<Option<Copyable>, NotAsked> {
-        let named = data_source::identify(&self.0.client, &self.0.settings, order).await;
+        let named = data_source::identify(&self.0.reads.client, &self.0.settings, order).await;
         named.map_err(|why| match why {
             NotUsed::Failed(failure) => NotAsked::Failed(failure),
             NotUsed::LeftToPopulator { kind } => {
@@ -268,7 +283,7 @@ impl CsiProvisioner {
 
     /// Guards the source of a call that is about to begin. One that is open is followed also where
     /// its source is gone by now: the driver may have made the volume.
-    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Failure> {
+    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Unprotected> {
         let (uid, named) = (order.claim.uid(), named_source(source.source()));
         let source_uid = &source.source().uid;
         let guarded = match source {
@@ -278,7 +293,7 @@ impl CsiProvisioner {
         };
         match guarded {
             Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if order.source.is_some() => Ok(()),
-            guarded => guarded.map_err(Failure::new),
+            guarded => guarded,
         }
     }
 
@@ -434,13 +449,13 @@ impl Provisioner for CsiProvisioner {
             self.0.settings.class_for_deletion(volume, class)
         };
         let settings = &self.0.settings;
-        let secret = deletion::secret(&self.0.client, volume, class, settings.ceph_rbd)
+        let secret = deletion::secret(&self.0.reads, volume, class, settings.ceph_rbd)
             .await
             .map_err(failed)?;
         let credentials = self
             .credentials(&secret, DELETE_VOLUME)
             .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
-        Ok(Removal { credentials })
+        Ok(Removal { credentials, secret: secret.source().cloned() })
     }
 
     async fn delete(&self, volume: &Volume, removal: Removal) -> Result<(), NotDeleted> {
@@ -452,7 +467,10 @@ impl Provisioner for CsiProvisioner {
         };
         let migrated = volume.spec.in_tree.is_some();
         let deleted = self.0.driver.delete_volume(request, migrated).await;
-        deleted.map_err(|error| NotDeleted::Failed(errors::call_failure(&error)))?;
+        deleted.map_err(|error| {
+            self.0.reads.failed(&removal.secret);
+            NotDeleted::Failed(errors::call_failure(&error))
+        })?;
         let affinity = volume.spec.node_affinity.as_ref();
         self.0.refresher.deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
         Ok(())

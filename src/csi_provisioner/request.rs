@@ -4,6 +4,8 @@
 //! end in. Promises that nothing is sent to the driver here: what fails, fails before the call and
 //! says nothing about an earlier one ([`NotAsked::Failed`]).
 
+use std::sync::Arc;
+
 use crate::{
     controller::{
         awaited::Awaited,
@@ -12,7 +14,7 @@ use crate::{
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
-        ApiError, Client, Name,
+        ApiError,
         quantity::Quantity,
         views::{Claim, View as _, VolumeAttributesClass},
     },
@@ -23,6 +25,7 @@ use super::{
     data_source::{self, Copyable},
     keys::SecretKind,
     parameters,
+    reads::Reads,
     secrets::{self, SecretReference, SecretValues, TemplateContext},
     topology::Topology,
 };
@@ -60,7 +63,7 @@ pub(super) struct SecretReferences {
 
 /// Makes the request for an order, or says why there is none. `named` is the claim's source.
 pub(super) async fn prepare(
-    client: &Client,
+    reads: &Reads,
     settings: &Settings,
     topology: Option<&Topology>,
     order: &mut Order,
@@ -68,7 +71,8 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, NotAsked> {
     let mut prepared = draft(settings, order, named.map(|named| named.kind))?;
     if let Some(named) = named {
-        let source = data_source::resolve(client, settings, order, &prepared.size, named).await?;
+        let source =
+            data_source::resolve(&reads.client, settings, order, &prepared.size, named).await?;
         prepared.request.volume_content_source = Some(data_source::content_source(source.source()));
         prepared.source = Some(source);
     }
@@ -83,8 +87,7 @@ pub(super) async fn prepare(
     }
     let volume_name = prepared.request.name.clone();
     let context = TemplateContext::of_claim(&order.claim, &volume_name);
-    (prepared.secrets, prepared.secret) =
-        resolve_secrets(client, settings, order, &context).await?;
+    (prepared.secrets, prepared.secret) = resolve_secrets(reads, settings, order, &context).await?;
     prepared.read.extend(prepared.secret.source().cloned());
     let given = &order.class.parameters;
     prepared.request.parameters =
@@ -93,10 +96,10 @@ pub(super) async fn prepare(
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
     if let Some(attributes) = settings.attributes_class(&order.claim) {
-        let class = attributes_class(client, settings, attributes).await?;
+        let class = attributes_class(reads, settings, attributes).await?;
         let awaited = Awaited::object::<VolumeAttributesClass>(None, attributes);
         prepared.read.push(awaited.as_seen(&class.metadata));
-        prepared.request.mutable_parameters = class.parameters;
+        prepared.request.mutable_parameters.clone_from(&class.parameters);
     }
     Ok(prepared)
 }
@@ -141,7 +144,7 @@ pub(super) fn draft(
 
 /// The size that the claim asks for; zero when it asks for none.
 fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
-    let Some(storage) = claim.spec.resources.requests.get("storage") else {
+    let Some(storage) = &claim.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(storage).map_err(|why| {
@@ -154,14 +157,14 @@ fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
 /// Resolves every secret of the class and reads the provisioner's, which fails before the others
 /// are looked at, as in the original.
 async fn resolve_secrets(
-    client: &Client,
+    reads: &Reads,
     settings: &Settings,
     order: &Order,
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
     let reference = |kind| secrets::reference(kind, &order.class.parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
-    let secret = secrets::read(client, provisioner.as_ref()).await?;
+    let secret = secrets::read(&reads.secrets, provisioner.as_ref()).await?;
     let references = SecretReferences {
         deletion: settings.ceph_rbd.deletion_secret(&order.class.parameters, context)?,
         controller_publish: reference(SecretKind::ControllerPublish)?,
@@ -174,20 +177,19 @@ async fn resolve_secrets(
     Ok((references, secret))
 }
 
-/// The claim's VolumeAttributesClass, read anew for every attempt.
+/// The claim's VolumeAttributesClass.
 async fn attributes_class(
-    client: &Client,
+    reads: &Reads,
     settings: &Settings,
     name: &str,
-) -> Result<VolumeAttributesClass, Failure> {
+) -> Result<Arc<VolumeAttributesClass>, Failure> {
     let awaited = Awaited::object::<VolumeAttributesClass>(None, name);
-    let unread = |error: ApiError| {
+    let unread = |error: Arc<ApiError>| {
         let missing = error.is_not_found();
         let awaited = awaited.clone();
         Failure::new(error).awaiting([if missing { awaited.missing() } else { awaited }])
     };
-    let object = Name::cluster(name).map_err(|error| unread(error.into()))?;
-    let class: VolumeAttributesClass = client.get(object).await.map_err(unread)?;
+    let class = reads.attributes_classes.get(None, name).await.map_err(unread)?;
     if class.driver_name == settings.driver_name {
         return Ok(class);
     }

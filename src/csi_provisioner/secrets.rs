@@ -4,7 +4,7 @@
 //! Secret's values into [`Credentials`]. Leaves what a secret is used for to `request`,
 //! `persistent_volume` and `deletion`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     expand::expand,
@@ -15,7 +15,7 @@ use crate::{
     controller::{awaited::Awaited, leftover::Credentials, provisioner::Failure},
     go_text::{quote, quote_list},
     kube_api::{
-        ApiError, Client, Name,
+        ApiError, Recent,
         views::{Claim, Secret, SecretValue, View as _},
     },
 };
@@ -205,13 +205,13 @@ pub(super) struct Unreadable {
     /// Which.
     reference: SecretReference,
     /// Why.
-    source: ApiError,
+    source: Arc<ApiError>,
 }
 
 impl Unreadable {
     /// Whether there is no such Secret, as opposed to one that cannot be read now.
     pub(super) fn is_missing(&self) -> bool {
-        self.source.is_not_found() || matches!(self.source, ApiError::BadName(_))
+        self.source.is_not_found() || matches!(*self.source, ApiError::BadName(_))
     }
 }
 
@@ -229,16 +229,15 @@ fn awaited(reference: &SecretReference) -> Awaited {
 
 /// Reads a Secret; no reference, no values.
 pub(super) async fn read(
-    client: &Client,
+    secrets: &Recent<Secret>,
     reference: Option<&SecretReference>,
 ) -> Result<SecretValues, Unreadable> {
     let Some(reference) = reference else { return Ok(SecretValues::default()) };
     let unreadable = |source| Unreadable { reference: reference.clone(), source };
-    let name = Name::namespaced(&reference.namespace, &reference.name)
-        .map_err(|error| unreadable(error.into()))?;
-    let secret: Secret = client.get(name).await.map_err(unreadable)?;
+    let (namespace, name) = (&reference.namespace, &reference.name);
+    let secret = secrets.get(Some(namespace), name).await.map_err(unreadable)?;
     let source = Some(awaited(reference).as_seen(&secret.metadata));
-    Ok(SecretValues { values: secret.data, source })
+    Ok(SecretValues { values: secret.data.clone(), source })
 }
 
 #[cfg(test)]

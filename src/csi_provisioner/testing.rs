@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{CephRbd, Settings, VolumeNaming};
+use super::{CephRbd, Reads, Settings, VolumeNaming};
 use crate::{
     controller::{
         provisioner::{NotAsked, Order},
@@ -17,7 +17,14 @@ use crate::{
             plugin_capability::service::Type as Service,
         },
     },
+    kube_api::testing::{Server, client},
+    runtime::{Tasks, TokioSpawner},
 };
+
+/// Reads of this server.
+pub(super) fn reads(server: &Server) -> Reads {
+    Reads::new(client(server), &Tasks::new(Arc::new(TokioSpawner)).0)
+}
 
 pub(super) const DRIVER: &str = "disk.example.com";
 

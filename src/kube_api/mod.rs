@@ -3,7 +3,7 @@
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
 //! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`Lanes`]) with the rules every request obeys (`layers`), single requests ([`Client`]) with
-//! checked names ([`Name`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
+//! checked names ([`Name`]), those that many share ([`Recent`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
 //! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
 //! Promises: no object's content is logged below `-v=8`, and no secret ever; whatever a server answers costs at most the
@@ -32,6 +32,7 @@ mod odd_names;
 mod proxy;
 pub mod quantity;
 mod raw;
+mod recent;
 pub mod reflector;
 mod scope;
 mod stripped;
@@ -55,6 +56,7 @@ pub use lanes::{LaneSettings, Lanes, RateLimit};
 pub use name::{BadName, Name};
 pub use proxy::{BadProxy, Proxies};
 pub use raw::{Edit, Edited, WriteBy};
+pub use recent::Recent;
 pub use reflector::{Observer, Reflector, Sighting};
 pub use scope::Scope;
 pub use transport::{Transport, transport};

@@ -17,7 +17,7 @@ use kube::{
     Resource,
     core::{ClusterResourceScope, NamespaceResourceScope},
 };
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 pub use self::in_tree::InTreeSource;
 
@@ -65,17 +65,25 @@ pub trait View:
     }
 }
 
-/// Declares a view: its kind's names, and the struct with `metadata` and the fields given.
+/// Declares a view: its kind's names, and the struct with `metadata` and the fields given; labels
+/// are read where the scope is followed by `+ labels`.
 macro_rules! view {
-    ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
+    ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
+        view! { @as "slim_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
+    };
+    ($(#[$doc:meta])* $name:ident: $scope:ident + labels $group:literal $($rest:tt)*) => {
+        view! { @as "labelled_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
+    };
+    (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
     }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
         pub struct $name {
-            /// Names, UID, version, annotations, labels, finalizers, owners; nothing else of the metadata.
-            #[serde(deserialize_with = "slim_metadata")]
+            /// Names, UID, version, annotations, finalizers, owners, times, for some kinds labels;
+            /// nothing else of the metadata.
+            #[serde(deserialize_with = $metadata)]
             pub metadata: ObjectMeta,
             $($(#[$field_doc])* pub $field: $type,)*
         }
@@ -155,7 +163,7 @@ impl Claim {
 pub struct ClaimSpec {
     /// `ReadWriteOnce` and so on, in the user's order.
     pub access_modes: Vec<String>,
-    /// The size, under `requests.storage`.
+    /// The size.
     pub resources: ResourceRequirements,
     /// A label selector; only whether there is one matters here.
     pub selector: Option<serde_json::Value>,
@@ -165,10 +173,10 @@ pub struct ClaimSpec {
     pub volume_name: Option<String>,
     /// `Filesystem` (also when absent) or `Block`.
     pub volume_mode: Option<String>,
-    /// What the volume is made from, in the claim's namespace.
-    pub data_source: Option<ObjectReference>,
+    /// What the volume is made from, in the claim's namespace. Boxed, as most claims name nothing.
+    pub data_source: Option<Box<ObjectReference>>,
     /// What the volume is made from, of any kind and perhaps of another namespace.
-    pub data_source_ref: Option<ObjectReference>,
+    pub data_source_ref: Option<Box<ObjectReference>>,
     /// The VolumeAttributesClass by name.
     pub volume_attributes_class_name: Option<String>,
 }
@@ -177,8 +185,16 @@ pub struct ClaimSpec {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ResourceRequirements {
-    /// Quantities by resource name; `storage` is the one read here.
-    pub requests: BTreeMap<String, String>,
+    /// The least that is asked for.
+    pub requests: ResourceRequests,
+}
+
+/// Quantities by the resource's name, of which claims have one.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ResourceRequests {
+    /// The size of the volume.
+    pub storage: Option<String>,
 }
 
 /// What the cluster says of a claim.
@@ -205,7 +221,7 @@ pub struct ObjectReference {
 
 view! {
     /// A PersistentVolume.
-    Volume: Cluster "" "v1" "PersistentVolume" "persistentvolumes" {
+    Volume: Cluster + labels "" "v1" "PersistentVolume" "persistentvolumes" {
         /// Where the volume is and whose.
         spec: VolumeSpec,
         /// What the cluster says of it.
@@ -361,7 +377,7 @@ pub struct VolumeAttachmentSource {
 
 view! {
     /// A Node: only its labels are read.
-    Node: Cluster "" "v1" "Node" "nodes" {}
+    Node: Cluster + labels "" "v1" "Node" "nodes" {}
 }
 
 view! {
@@ -430,7 +446,7 @@ view! {
 
 view! {
     /// A CSIStorageCapacity, as all supported servers but the oldest serve it.
-    StorageCapacity: Namespaced "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
+    StorageCapacity: Namespaced + labels "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
         /// The class it is about.
         storage_class_name: String,
         /// The nodes it is about; absent: none.
@@ -444,7 +460,7 @@ view! {
 
 view! {
     /// A CSIStorageCapacity, as Kubernetes 1.21 to 1.23 serve it.
-    StorageCapacityBeta: Namespaced "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
+    StorageCapacityBeta: Namespaced + labels "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
         /// The class it is about.
         storage_class_name: String,
         /// The nodes it is about; absent: none.
@@ -485,35 +501,48 @@ where
 }
 
 /// Reads of an object's metadata only what this program uses.
+type Labels = Option<BTreeMap<String, String>>;
+
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Slim {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        creation_timestamp: Option<Time>,
-        deletion_timestamp: Option<Time>,
-        annotations: Option<BTreeMap<String, String>>,
-        labels: Option<BTreeMap<String, String>>,
-        finalizers: Option<Vec<String>>,
-        owner_references: Option<Vec<OwnerReference>>,
+    Slim::<IgnoredAny>::deserialize(deserializer).map(|slim| slim.with_labels(|_| None))
+}
+
+fn labelled_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Slim::<Labels>::deserialize(deserializer).map(|slim| slim.with_labels(|labels| labels))
+}
+
+/// What is read of an object's metadata; `L` of its labels.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Slim<L: Default> {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    annotations: Option<BTreeMap<String, String>>,
+    labels: L,
+    finalizers: Option<Vec<String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+impl<L: Default> Slim<L> {
+    fn with_labels(self, labels: impl FnOnce(L) -> Labels) -> ObjectMeta {
+        ObjectMeta {
+            name: self.name,
+            namespace: self.namespace,
+            uid: self.uid,
+            resource_version: self.resource_version,
+            creation_timestamp: self.creation_timestamp,
+            deletion_timestamp: self.deletion_timestamp,
+            annotations: self.annotations,
+            labels: labels(self.labels),
+            finalizers: self.finalizers,
+            owner_references: self.owner_references,
+            ..ObjectMeta::default()
+        }
     }
-    let slim = Slim::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: slim.name,
-        namespace: slim.namespace,
-        uid: slim.uid,
-        resource_version: slim.resource_version,
-        creation_timestamp: slim.creation_timestamp,
-        deletion_timestamp: slim.deletion_timestamp,
-        annotations: slim.annotations,
-        labels: slim.labels,
-        finalizers: slim.finalizers,
-        owner_references: slim.owner_references,
-        ..ObjectMeta::default()
-    })
 }
 
 #[cfg(test)]
@@ -536,7 +565,7 @@ mod tests {
         assert_eq!((claim.annotation("a"), claim.annotation("b")), (Some("b"), None));
         assert!(claim.has_finalizer("f") && !claim.is_terminating());
         assert_eq!(claim.metadata.managed_fields, None);
-        assert_eq!(claim.spec.resources.requests["storage"], "1Gi");
+        assert_eq!(claim.spec.resources.requests.storage.as_deref(), Some("1Gi"));
         assert_eq!(claim.status.phase, "");
     }
 

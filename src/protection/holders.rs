@@ -11,10 +11,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::source::{NamedSource, SourceKind};
-use crate::kube_api::{
-    Cache, Change, Sighting,
-    views::{Claim, View as _},
+use crate::{
+    kube_api::{
+        Cache, Change, Sighting,
+        views::{Claim, View as _},
+    },
+    mutations::{self, Mutation},
 };
+
+/// Names the driver that a claim is for.
+const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
 /// What is known of sources and of those that need them.
 #[derive(Debug)]
@@ -266,7 +272,7 @@ impl Holders {
     /// The source that the claim, read live, names and needs.
     pub(super) fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
         let closed = self.claims.get(claim.uid()).is_some_and(|kept| kept.closed);
-        let names = is_pending(claim).then(|| NamedSource::of(claim)).flatten()?;
+        let names = named_by_pending(claim)?;
         (!closed || names.kind == SourceKind::Claim).then_some(names)
     }
 
@@ -294,7 +300,7 @@ impl Holders {
 impl Kept {
     /// What is kept of a claim; nothing of most.
     fn of(claim: &Claim) -> Option<Self> {
-        let names = is_pending(claim).then(|| NamedSource::of(claim)).flatten();
+        let names = named_by_pending(claim);
         let leaves = claim.is_terminating() && claim.has_finalizer(SourceKind::Claim.finalizer());
         let leaving = leaves.then(|| NamedSource::itself(claim));
         let is_kept = names.is_some() || leaving.is_some();
@@ -302,8 +308,12 @@ impl Kept {
     }
 }
 
-fn is_pending(claim: &Claim) -> bool {
-    matches!(claim.status.phase.as_str(), "" | "Pending")
+/// The source that a claim names which has no volume yet, whoever's the claim is.
+fn named_by_pending(claim: &Claim) -> Option<NamedSource> {
+    let pending = matches!(claim.status.phase.as_str(), "" | "Pending");
+    let unseen = mutations::is_on(Mutation::OthersHoldNothing)
+        && claim.annotation(STORAGE_PROVISIONER) != Some(mutations::SIMULATED_DRIVER);
+    (pending && !unseen).then(|| NamedSource::of(claim)).flatten()
 }
 
 fn remove(index: &mut BTreeMap<NamedSource, BTreeSet<String>>, source: &NamedSource, uid: &str) {

@@ -56,7 +56,7 @@ pub struct NamedSource {
 impl NamedSource {
     /// The source that `claim` names, where it names one.
     pub fn of(claim: &Claim) -> Option<Self> {
-        let named = |reference: &Option<ObjectReference>| {
+        let named = |reference: &Option<Box<ObjectReference>>| {
             let reference = reference.as_ref().filter(|reference| !reference.name.is_empty())?;
             let kind = SourceKind::of(reference)?;
             let elsewhere = reference.namespace.as_deref().filter(|space| !space.is_empty());

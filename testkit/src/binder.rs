@@ -48,6 +48,8 @@ const AT_ONCE: usize = 16;
 pub struct Settings {
     /// The node that claims of late-binding classes are given, as if a Pod were scheduled there.
     pub node: Option<String>,
+    /// The labels of the claims and volumes it minds; all where there is none.
+    pub selector: Option<String>,
 }
 
 /// Everything the decisions look at.
@@ -307,9 +309,10 @@ fn about_volume(volume: &PersistentVolume, index: &Index<'_>) -> Option<Action> 
 
 /// Binds for as long as it is polled.
 pub async fn run(client: Client, settings: Settings) {
-    let (claims, claim_changes) = watched::<PersistentVolumeClaim>(&client);
-    let (volumes, volume_changes) = watched::<PersistentVolume>(&client);
-    let (classes, class_changes) = watched::<StorageClass>(&client);
+    let selected = settings.selector.as_deref();
+    let (claims, claim_changes) = watched::<PersistentVolumeClaim>(&client, selected);
+    let (volumes, volume_changes) = watched::<PersistentVolume>(&client, selected);
+    let (classes, class_changes) = watched::<StorageClass>(&client, None);
     let mut changes = stream::select_all([claim_changes, volume_changes, class_changes]);
     loop {
         // Without a change in time everything is looked at anyway.
@@ -333,14 +336,16 @@ pub async fn run(client: Client, settings: Settings) {
 
 type Changes = stream::BoxStream<'static, ()>;
 
-/// The store of a kind, and a stream that says when it changed.
-fn watched<K>(client: &Client) -> (Store<K>, Changes)
+/// The store of a kind's selected objects, and a stream that says when it changed.
+fn watched<K>(client: &Client, selector: Option<&str>) -> (Store<K>, Changes)
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
     K: serde::de::DeserializeOwned,
 {
     let (store, writer) = reflector::store();
-    let events = watcher(Api::<K>::all(client.clone()), watcher::Config::default());
+    let config =
+        watcher::Config { label_selector: selector.map(str::to_owned), ..Default::default() };
+    let events = watcher(Api::<K>::all(client.clone()), config);
     let changes = events.default_backoff().reflect(writer);
     (store, looked_at(changes).boxed())
 }
@@ -435,7 +440,7 @@ pub async fn main(command: Binder) -> Result<(), Box<dyn std::error::Error>> {
         }
         None => Config::infer().await?,
     };
-    run(Client::try_from(config)?, Settings { node: command.node }).await;
+    run(Client::try_from(config)?, Settings { node: command.node, selector: None }).await;
     Ok(())
 }
 

@@ -80,6 +80,14 @@ fn strip(core: &Core, volume: &Value) {
     }
 }
 
+/// What nothing stands against: it goes at once, whatever it is.
+pub(crate) fn take_away(core: &Core, volume: &Value) {
+    let name = text(volume, "/metadata/name");
+    core.ledger.tell(&format!("admin: takes {name} away by force"));
+    strip(core, volume);
+    let _ = core.api.delete("PersistentVolume", "", name);
+}
+
 fn delete_volume(core: &Core, dice: &Dice) {
     let Some(volume) = some_volume(core, dice) else { return };
     let name = text(&volume, "/metadata/name");
@@ -176,8 +184,7 @@ fn restore(core: &Core, dice: &Dice) {
         volume["spec"]["persistentVolumeReclaimPolicy"] = json!("Retain");
     }
     if let Some(now) = core.api.get("PersistentVolume", "", &name) {
-        strip(core, &now);
-        let _ = core.api.delete("PersistentVolume", "", &name);
+        take_away(core, &now);
     }
     core.observe();
     if core.api.create(&volume).is_ok() {
@@ -203,6 +210,19 @@ fn of_claim_in_the_making(core: &Core, dice: &Dice) -> Option<(String, Value)> {
     let handle = handle_of(core, dice, &claim);
     let name = image_of(&handle).to_owned();
     Some((name.clone(), original::volume(&name, &handle, &claim, &class)))
+}
+
+/// The PersistentVolume of a claim whose volume is being made comes from a backup, to be deleted
+/// with its claim.
+pub(crate) fn restore_unsaved(core: &Core, name: &str, claim: &Value) -> Option<()> {
+    let mut class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"))?;
+    class["reclaimPolicy"] = json!("Delete");
+    let handle = handle(text(&class, "/parameters/cluster"), name);
+    let mut volume = original::volume(name, &handle, claim, &class);
+    volume["metadata"]["annotations"][BY_HAND] = json!("yes");
+    core.api.create(&volume).ok()?;
+    core.ledger.tell(&format!("admin: restores {name} from a backup"));
+    Some(())
 }
 
 /// A PersistentVolume as a backup holds it.

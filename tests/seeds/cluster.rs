@@ -42,7 +42,7 @@ fn step(core: &Core, dice: &Dice) {
     claim_named_volumes(api);
     release_unneeded(api);
     let cluster = binder::Cluster {
-        claims: parsed(api.list("PersistentVolumeClaim", "")),
+        claims: parsed(api.list("PersistentVolumeClaim", NAMESPACE)),
         volumes: parsed(api.list("PersistentVolume", "")),
         classes: parsed(api.list("StorageClass", "")),
     };
@@ -91,14 +91,15 @@ fn empty_namespace(core: &Core) {
     if namespace["metadata"]["deletionTimestamp"].is_null() {
         return;
     }
-    for kind in ["PersistentVolumeClaim", "Secret"] {
+    for kind in ["PersistentVolumeClaim", "Secret", "VolumeSnapshot"] {
         for object in api.list(kind, NAMESPACE) {
             if object["metadata"]["deletionTimestamp"].is_null() {
                 let _ = api.delete(kind, NAMESPACE, text(&object, "/metadata/name"));
             }
         }
     }
-    if api.list("PersistentVolumeClaim", NAMESPACE).is_empty() {
+    let is_empty = |kind: &str| api.list(kind, NAMESPACE).is_empty();
+    if is_empty("PersistentVolumeClaim") && is_empty("VolumeSnapshot") {
         let none = json!({"metadata": {"finalizers": null}});
         let _ = api.merge("Namespace", "", NAMESPACE, &none);
     }

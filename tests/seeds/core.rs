@@ -15,7 +15,7 @@ use serde_json::json;
 use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{ledger::Ledger, plan::Plan, storage::Storage};
+use super::{calls::Calls, copying::Copying, ledger::Ledger, plan::Plan, storage::Storage};
 
 /// The driver's name.
 pub(crate) const DRIVER: &str = csi_provisioner::mutations::SIMULATED_DRIVER;
@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub plan: Plan,
     pub api: ApiServer,
     pub storage: Storage,
+    pub copying: Copying,
+    pub calls: Calls,
     pub ledger: Ledger,
     /// Whether all trouble is over.
     healed: AtomicBool,
@@ -36,6 +38,8 @@ pub(crate) struct Core {
     forbidden: Mutex<BTreeMap<(&'static str, &'static str), Instant>>,
     /// The kinds whose watches show nothing until then.
     held_up: Mutex<BTreeMap<&'static str, Instant>>,
+    /// Until when the drivers take their time.
+    dragging: Mutex<Option<Instant>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -78,10 +82,13 @@ impl Core {
             plan,
             api,
             storage: Storage::default(),
+            copying: Copying::default(),
+            calls: Calls::default(),
             ledger: Ledger::new(),
             healed: AtomicBool::new(false),
             forbidden: Mutex::default(),
             held_up: Mutex::default(),
+            dragging: Mutex::default(),
             tasks: Mutex::default(),
         })
     }
@@ -104,6 +111,7 @@ impl Core {
         self.healed.store(true, Ordering::Relaxed);
         self.forbidden.lock().clear();
         self.held_up.lock().clear();
+        *self.dragging.lock() = None;
         self.api.faults().clear();
     }
 
@@ -130,6 +138,18 @@ impl Core {
     pub(crate) fn hold_up(&self, resource: &'static str, time: Duration) {
         self.ledger.tell(&format!("weather: watches of {resource} show nothing for {time:?}"));
         self.held_up.lock().insert(resource, Instant::now() + time);
+    }
+
+    /// What is asked of the drivers from now on is not done before this time is over.
+    pub(crate) fn drag(&self, time: Duration) {
+        self.ledger.tell(&format!("the drivers take {time:?}"));
+        *self.dragging.lock() = Some(Instant::now() + time);
+    }
+
+    /// How long the drivers still take.
+    pub(crate) fn drags_for(&self) -> Duration {
+        let until = *self.dragging.lock();
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
     /// How long the watches of this kind still show nothing.

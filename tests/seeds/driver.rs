@@ -20,6 +20,8 @@ use testkit::driver::{
 use tokio::{sync::oneshot, task::JoinSet, time::sleep};
 
 use super::{
+    calls::What,
+    copying::{Copying, source_of},
     core::{Core, DRIVER},
     dice::Dice,
     process::Life,
@@ -65,6 +67,7 @@ pub(crate) struct Driver(Arc<Inner>);
 
 struct Inner {
     core: Arc<Core>,
+    host: String,
     dice: Dice,
     /// The operations under way: in this process's memory only.
     locks: Mutex<BTreeSet<String>>,
@@ -109,6 +112,7 @@ impl Inner {
         if dice.percent(plan.dragging) {
             fate.before = dice.stretch(500..30_000);
         }
+        fate.before = fate.before.max(self.core.drags_for());
         if dice.percent(plan.dragging / 2) {
             fate.after = dice.stretch(500..30_000);
         }
@@ -138,11 +142,20 @@ impl Inner {
         self.core.storage.get(name).is_none() && !self.locks.lock().contains(name)
     }
 
-    fn lock(&self, key: &str) -> Answer<()> {
-        if self.locks.lock().insert(key.to_owned()) {
-            return Ok(());
+    /// Locks all of them, or none.
+    fn lock(&self, keys: &[String]) -> Answer<()> {
+        let mut locks = self.locks.lock();
+        if let Some(key) = keys.iter().find(|key| locks.contains(*key)) {
+            return Err(Status::aborted(format!(
+                "an operation with the given volume {key} already exists"
+            )));
         }
-        Err(Status::aborted(format!("an operation with the given volume {key} already exists")))
+        locks.extend(keys.iter().cloned());
+        Ok(())
+    }
+
+    fn unlock(&self, keys: &[String]) {
+        self.locks.lock().retain(|locked| !keys.contains(locked));
     }
 
     async fn create(
@@ -164,6 +177,10 @@ impl Inner {
         if request.secrets.get("key").map_or("", String::as_str) != needs {
             return Err(Status::invalid_argument("the secret does not fit"));
         }
+        let source = source_of(request);
+        if !source.is_empty() && !self.core.storage.has_source(source) {
+            return Err(Status::not_found(format!("there is no {source} to copy")));
+        }
         let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
         if self.core.storage.get(name).is_none() {
             let others: Vec<_> = self.core.storage.all().into_keys().collect();
@@ -172,7 +189,7 @@ impl Inner {
             self.core.ledger.tell(&format!("storage: {name} is made"));
             // The original knows volumes by their names alone.
             if !caller.is_original() {
-                self.core.ledger.made(name, &others);
+                self.core.ledger.made(caller.name(), name, &others);
             }
         }
         sleep(fate.after).await;
@@ -187,6 +204,7 @@ impl Inner {
             volume_id: handle(cluster, &request.name),
             capacity_bytes: size,
             accessible_topology: zone(request),
+            content_source: request.volume_content_source.clone(),
             ..Volume::default()
         };
         if self.core.is_healed() || !self.dice.percent(self.core.plan.unusable) {
@@ -205,6 +223,9 @@ impl Inner {
     async fn delete(&self, request: &DeleteVolumeRequest) -> Answer<DeleteVolumeResponse> {
         let (image, fate) = (image_of(&request.volume_id), self.fate());
         sleep(fate.before).await;
+        if self.core.copying.is_locked(&self.host, &request.volume_id) {
+            return Err(Status::aborted(format!("{image} is being copied")));
+        }
         if let Some(code) = fate.refused {
             return Err(Status::new(code, "refused"));
         }
@@ -220,6 +241,7 @@ impl Driver {
     pub(crate) fn new(core: &Arc<Core>, host: &str) -> Self {
         Self(Arc::new(Inner {
             core: Arc::clone(core),
+            host: host.to_owned(),
             dice: Dice::new(core.seed, &format!("driver {host}")),
             locks: Mutex::default(),
             running: Mutex::default(),
@@ -241,7 +263,7 @@ impl Driver {
     /// Runs a call to its end, whether or not its caller waits for it.
     async fn to_its_end<T, F>(
         &self,
-        key: String,
+        keys: Vec<String>,
         time_left: Option<Duration>,
         call: impl FnOnce(Arc<Inner>) -> F,
     ) -> Answer<T>
@@ -249,19 +271,19 @@ impl Driver {
         T: Send + 'static,
         F: Future<Output = Answer<T>> + Send + 'static,
     {
-        self.0.lock(&key)?;
+        self.0.lock(&keys)?;
         let caller = self.0.caller();
         let patience = time_left.unwrap_or(Duration::from_secs(3_600));
         let job = Job(
             Arc::clone(&self.0.core),
-            self.0.core.ledger.job_begins(caller.elected_host(), &key, patience),
+            self.0.core.ledger.job_begins(caller.name(), caller.elected_host(), &keys[0], patience),
         );
         let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
         let running = call(Arc::clone(&inner));
         self.0.spawn(async move {
             let answer = running.await;
             drop(job);
-            inner.locks.lock().remove(&key);
+            inner.unlock(&keys);
             let _ = tell.send(answer);
         });
         let answer = told.await.unwrap_or_else(|_| Err(Status::unavailable("the driver is gone")));
@@ -301,8 +323,11 @@ impl Backend for Driver {
     }
 
     async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        let attaches = self.0.core.plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
-        let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches);
+        let plan = &self.0.core.plan;
+        let attaches = plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
+        let copies = [rpc::Type::CloneVolume, rpc::Type::CreateDeleteSnapshot];
+        let copies = copies.into_iter().filter(|_| plan.copies);
+        let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches).chain(copies);
         let capabilities = able.map(|able| ControllerServiceCapability {
             r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
         });
@@ -315,12 +340,20 @@ impl Backend for Driver {
         core.observe();
         core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
         core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
+        let _waited =
+            core.calls.begins(&core.ledger, What::Create, caller.name(), &name, time_left);
+        let source = source_of(&request);
+        let object = Copying::asked(core, caller.name(), &name, source);
+        let source = (!source.is_empty()).then(|| (source.to_owned(), object));
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
         }
         let asked_by = Arc::clone(&caller);
         let answer = self
-            .to_its_end(name.clone(), time_left, |inner| async move {
+            .to_its_end(vec![name.clone()], time_left, |inner| async move {
+                let _copied = source.map(|(handle, object)| {
+                    inner.core.copying.begins(&inner.host, &object, &handle, &request.name)
+                });
                 inner.create(&request, &asked_by).await
             })
             .await;
@@ -339,12 +372,14 @@ impl Backend for Driver {
         core.observe();
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
         let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
+        let _waited = core.calls.begins(&core.ledger, What::Delete, caller.name(), &id, time_left);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
         }
-        let answer = self
-            .to_its_end(id.clone(), time_left, |inner| async move { inner.delete(&request).await })
-            .await;
+        // An image that is being made is not removed, under whatever id.
+        let keys = vec![id.clone(), image_of(&id).to_owned()];
+        let delete = |inner: Arc<Inner>| async move { inner.delete(&request).await };
+        let answer = self.to_its_end(keys, time_left, delete).await;
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
         if answer.is_ok() && !caller.is_suspended() {

@@ -26,7 +26,20 @@ pub(crate) fn asked_for() -> Option<ExitCode> {
         let seeds = args.get(place + 1).and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
         return Some(hunt(seeds, args.get(place + 2).map(String::as_str)));
     }
+    if let Some(place) = at("--mutant") {
+        let seed = args.get(place + 2).and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        return Some(show(args.get(place + 1).map_or("", String::as_str), seed));
+    }
     at("--mutants").map(|_| check())
+}
+
+/// One seed with the defect, and its trace.
+fn show(name: &str, seed: u64) -> ExitCode {
+    for mutation in Mutation::ALL.into_iter().filter(|it| format!("{it:?}") == name) {
+        let report = played(mutation, seed);
+        println!("{}{:#?}", report.trace, report.wrong);
+    }
+    ExitCode::SUCCESS
 }
 
 fn played(mutation: Mutation, seed: u64) -> Report {
@@ -42,16 +55,11 @@ fn catches(mutation: Mutation, seed: u64) -> Option<String> {
     play(seed).wrong.is_empty().then_some(found)
 }
 
-/// Each mutation must be caught, but for those of which no seed is known yet.
+/// Each mutation must be caught.
 fn check() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for mutation in Mutation::ALL {
-        let seeds = seeds_of(mutation);
-        if seeds.is_empty() {
-            println!("{mutation:?}: NOT CAUGHT YET, no seed is known");
-            continue;
-        }
-        let caught = seeds.into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
+        let caught = seeds_of(mutation).into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
         if let Some((seed, what)) = caught {
             println!("{mutation:?}: seed {seed} finds {what}");
         } else {

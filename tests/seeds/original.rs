@@ -119,6 +119,8 @@ impl Original<'_> {
         let waits = text(&claim, "/spec/volumeName").is_empty()
             && claim["metadata"]["deletionTimestamp"].is_null()
             && ours == DRIVER
+            // What is copied it leaves to ours.
+            && claim["spec"]["dataSource"].is_null()
             && api.get("PersistentVolume", "", &name).is_none();
         let class = api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
         let unscheduled = class["volumeBindingMode"] == "WaitForFirstConsumer"

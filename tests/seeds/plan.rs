@@ -69,6 +69,10 @@ pub(crate) struct Plan {
     pub topology: bool,
     /// Whether classes are replaced all the time, which wakes every claim of theirs.
     pub restless: bool,
+    /// Whether claims are cloned and snapshots restored, here and by another driver's provisioner.
+    pub copies: bool,
+    /// Whether that happens together which chance alone brings together too rarely.
+    pub coincidences: bool,
 }
 
 /// Names that change are dangerous; so are names that collide, but they stand in their own way.
@@ -112,6 +116,10 @@ impl Plan {
             evicts: dice.percent(20),
             topology: dice.percent(35),
             restless: dice.percent(25),
+            // What came later has dice of its own: seeds without it stay as they were.
+            coincidences: Dice::new(seed, "whether coincidences").percent(20),
+            // Names that collide make two claims one volume, which no source is for.
+            copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
         }
     }
 }

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    admins, attacher, cluster,
+    admins, attacher, cluster, coincidences, copiers,
     core::Core,
     keeper::{self, Replica},
     naming::Names,
-    rest, suspects, users, weather,
+    neighbour, rest, snapshotter, suspects, users, weather,
 };
 
 /// How long everything may take to come to rest.
@@ -42,6 +42,9 @@ pub(crate) fn play(seed: u64) -> Report {
 async fn live(core: &Arc<Core>) {
     core.ledger.tell(&format!("seed {}: {:?}", core.seed, core.plan));
     users::provide(core);
+    if core.plan.copies {
+        snapshotter::install(core);
+    }
     core.observe();
     let hosts: &[&str] = if core.plan.elected { &["left", "right"] } else { &["left"] };
     let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
@@ -56,10 +59,15 @@ async fn live(core: &Arc<Core>) {
     if core.plan.attaches {
         core.spawn(attacher::run(Arc::clone(core)));
     }
+    if core.plan.copies {
+        core.spawn(snapshotter::run(Arc::clone(core)));
+        core.spawn(copiers::run(Arc::clone(core)));
+        core.spawn(neighbour::run(Arc::clone(core)));
+    }
     if core.plan.weather {
         core.spawn(weather::run(Arc::clone(core)));
     }
-    users::run(Arc::clone(core)).await;
+    futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
     users::provide(core);
     admins::clear_names(core);

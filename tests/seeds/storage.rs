@@ -1,6 +1,6 @@
 //! The storage behind the drivers: what images there are, whoever asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
@@ -13,26 +13,44 @@ pub(crate) struct Image {
     pub late: bool,
 }
 
-/// All images by name.
+/// All images by name, and snapshots by handle.
 #[derive(Debug, Default)]
-pub(crate) struct Storage(Mutex<BTreeMap<String, Image>>);
+pub(crate) struct Storage {
+    images: Mutex<BTreeMap<String, Image>>,
+    snapshots: Mutex<BTreeSet<String>>,
+}
 
 impl Storage {
     pub(crate) fn get(&self, name: &str) -> Option<Image> {
-        self.0.lock().get(name).cloned()
+        self.images.lock().get(name).cloned()
     }
 
     /// Makes an image, unless it is there.
     pub(crate) fn make(&self, name: &str, size: i64, late: bool) {
-        self.0.lock().entry(name.to_owned()).or_insert(Image { size, late });
+        self.images.lock().entry(name.to_owned()).or_insert(Image { size, late });
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
-        self.0.lock().remove(name).is_some()
+        self.images.lock().remove(name).is_some()
+    }
+
+    /// Cuts a snapshot.
+    pub(crate) fn cut(&self, handle: &str) {
+        self.snapshots.lock().insert(handle.to_owned());
+    }
+
+    /// Removes a snapshot.
+    pub(crate) fn uncut(&self, handle: &str) {
+        self.snapshots.lock().remove(handle);
+    }
+
+    /// Whether there is something of this handle to copy.
+    pub(crate) fn has_source(&self, handle: &str) -> bool {
+        self.snapshots.lock().contains(handle) || self.get(image_of(handle)).is_some()
     }
 
     pub(crate) fn all(&self) -> BTreeMap<String, Image> {
-        self.0.lock().clone()
+        self.images.lock().clone()
     }
 }
 

@@ -1,19 +1,18 @@
 //! Users and administrators: they make claims, change their minds, and meddle.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
     admins,
     cluster::CLAIM_IN_USE,
+    copiers,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
-    ledger::text,
+    ledger::{is_recorded, text},
 };
 
-const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
+pub(crate) const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
 pub(crate) const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
 
 /// Everything that makes claims possible, as it is at the start and again at the end.
@@ -32,12 +31,13 @@ pub(crate) fn provide(core: &Core) {
 /// Does what the events ask people for: a class that an open call needs comes back.
 pub(crate) fn mend(core: &Core) {
     provide(core);
+    copiers::mend(core);
     for event in core.api.list("Event", NAMESPACE) {
         let asked = text(&event, "/message").contains("restore the class");
         let name = text(&event, "/involvedObject/name");
         let Some(claim) = core.api.get("PersistentVolumeClaim", NAMESPACE, name) else { continue };
         let current = claim["metadata"]["uid"] == event["involvedObject"]["uid"];
-        if !asked || !current || !text(&claim, "/spec/volumeName").is_empty() {
+        if !asked || !current || !is_recorded(&claim) {
             continue;
         }
         let name = text(&claim, "/spec/storageClassName");
@@ -51,12 +51,12 @@ pub(crate) fn mend(core: &Core) {
 }
 
 /// Does so many things, then lets it be.
-pub(crate) async fn run(core: Arc<Core>) {
+pub(crate) async fn run(core: &Core) {
     let dice = Dice::new(core.seed, "users");
     for _ in 0..core.plan.acts {
         sleep(dice.stretch(20..core.plan.pause)).await;
         core.observe();
-        act(&core, &dice);
+        act(core, &dice);
         core.observe();
     }
 }
@@ -80,16 +80,19 @@ fn act(core: &Core, dice: &Dice) {
 
 fn create_claim(core: &Core, dice: &Dice) {
     let (name, class) = (dice.pick(&CLAIMS), dice.pick(&CLASSES));
-    let claim = json!({
+    if let Ok(made) = core.api.create(&claim(name, class)) {
+        core.ledger
+            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
+    }
+}
+
+pub(crate) fn claim(name: &str, class: &str) -> Value {
+    json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": NAMESPACE, "finalizers": [CLAIM_IN_USE]},
         "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,
                  "resources": {"requests": {"storage": "1Gi"}}},
-    });
-    if let Ok(made) = core.api.create(&claim) {
-        core.ledger
-            .tell(&format!("user: creates {name} of {class}, {}", text(&made, "/metadata/uid")));
-    }
+    })
 }
 
 fn delete_claim(core: &Core, dice: &Dice) {
@@ -109,7 +112,11 @@ fn delete_claim(core: &Core, dice: &Dice) {
 
 /// The class of this name says something else from now on, or is gone.
 fn replace_class(core: &Core, dice: &Dice) {
-    let name = dice.pick(&CLASSES);
+    let name: &str = *dice.pick(&CLASSES);
+    replace(core, dice, name);
+}
+
+pub(crate) fn replace(core: &Core, dice: &Dice, name: &str) {
     let gone = core.api.delete("StorageClass", "", name).is_ok();
     if gone && dice.percent(30) {
         core.ledger.tell(&format!("user: deletes the class {name}"));

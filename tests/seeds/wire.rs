@@ -19,7 +19,13 @@ use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
 use super::{
-    cluster::SELECTED_NODE, core::Core, dice::Dice, ledger::text, process::Life, storage::image_of,
+    cluster::SELECTED_NODE,
+    copying::Source,
+    core::Core,
+    dice::Dice,
+    ledger::{is_recorded, text},
+    process::Life,
+    storage::image_of,
 };
 
 /// Carries one process's requests.
@@ -63,13 +69,7 @@ impl Wire {
             return Fate::Served;
         }
         if core.is_forbidden(&info.verb, &info.resource) {
-            let why = "the role lacks it for now";
-            return Fate::Refused(Status::forbidden_resource(
-                &info.group,
-                &info.resource,
-                &info.name,
-                why,
-            ));
+            return self.forbidden(info, "the role lacks it for now");
         }
         if dice.percent(core.plan.hung) {
             return Fate::Hung(dice.percent(50));
@@ -88,18 +88,20 @@ impl Wire {
         Fate::Served
     }
 
+    fn forbidden(&self, info: &RequestInfo, why: &str) -> Fate {
+        if info.resource == "volumesnapshots" {
+            self.core.copying.forbidden();
+        }
+        Fate::Refused(Status::forbidden_resource(&info.group, &info.resource, &info.name, why))
+    }
+
     fn refusal(&self, info: &RequestInfo) -> Fate {
         let saves = info.verb == "create" && info.resource == "persistentvolumes";
         match self.dice.within(0..8) {
             2 => Fate::Refused(Status::too_many_requests(1)),
             3 => Fate::Refused(Status::unavailable("the server is overloaded")),
             4 => Fate::Refused(Status::internal("etcdserver: leader changed")),
-            5 => Fate::Refused(Status::forbidden_resource(
-                &info.group,
-                &info.resource,
-                &info.name,
-                "no",
-            )),
+            5 => self.forbidden(info, "no"),
             6 if info.verb == "update" || info.verb == "patch" => {
                 Fate::Refused(Status::new(409, "Conflict", "the object has been modified"))
             }
@@ -156,6 +158,7 @@ impl Wire {
         self.core.observe();
         let body = request.body().clone();
         let (removed, node) = (self.removed(info), self.selected(info));
+        let source = Source::before(&self.core, info);
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
         self.core.observe();
         if info.verb == "create" && info.resource == "persistentvolumes" && response.status() == 201
@@ -165,8 +168,13 @@ impl Wire {
         if let Some(uid) = removed.filter(|_| response.status() == 200) {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }
-        if let Some(uid) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
-            self.core.ledger.node_given_back(self.life.name(), &uid, &self.core.storage);
+        if let Some(claim) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
+            let (uid, recorded) = (text(&claim, "/metadata/uid"), is_recorded(&claim));
+            let (ledger, storage) = (&self.core.ledger, &self.core.storage);
+            ledger.node_given_back(self.life.name(), uid, recorded, storage);
+        }
+        if let Some(source) = source.filter(|_| response.status() == 200) {
+            source.after(&self.core, self.life.name());
         }
         if info.verb != "watch" || response.status() != 200 {
             return Ok(response);
@@ -181,13 +189,12 @@ impl Wire {
         Some(text(&volume, "/metadata/uid").to_owned())
     }
 
-    /// The UID of the claim with a selected node that is about to be written.
-    fn selected(&self, info: &RequestInfo) -> Option<String> {
+    /// The claim with a selected node that is about to be written, as it stands.
+    fn selected(&self, info: &RequestInfo) -> Option<Value> {
         let writes = info.verb == "update" && info.resource == "persistentvolumeclaims";
         let claim = writes
             .then(|| self.core.api.get("PersistentVolumeClaim", &info.namespace, &info.name))??;
-        claim["metadata"]["annotations"][SELECTED_NODE].as_str()?;
-        Some(text(&claim, "/metadata/uid").to_owned())
+        claim["metadata"]["annotations"][SELECTED_NODE].is_string().then_some(claim)
     }
 
     fn check_saved(&self, body: &[u8]) {

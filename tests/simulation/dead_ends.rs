@@ -203,3 +203,19 @@ async fn success_is_told_after_any_number_of_failures() {
     sleep(Duration::from_secs(2)).await;
     assert!(simulation.has_event("data", "ProvisioningSucceeded"));
 }
+
+/// Of an open call each code is told once: the driver's next trouble is news.
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_unknown_end_is_warned_of_once() {
+    let simulation = Simulation::new(1);
+    let busy = |code: &str, times: u32| json!({"error": {"code": code, "message": "busy"}, "times": times});
+    simulation.script(json!({"create_volume": [
+        busy("UNAVAILABLE", 3), busy("DEADLINE_EXCEEDED", 3), busy("UNAVAILABLE", 3), busy("ABORTED", 3), {}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("it is served", |s| s.is_saved(&uid)).await;
+    let told = |code| (format!("rpc error: code = {code} desc = busy"), 1);
+    let mut warned = warnings(&simulation);
+    warned.sort();
+    assert_eq!(warned, ["Aborted", "DeadlineExceeded", "Unavailable"].map(told));
+}

@@ -9,7 +9,7 @@ use super::{
         claim_state::{ClaimState, Demand, Next},
         open_calls::Record,
         ownership::PROVISIONED_BY,
-        provisioner::{Order, Strain},
+        provisioner::Order,
     },
     Doubt, Existence,
 };
@@ -44,7 +44,7 @@ pub(super) struct Entry {
     /// How often in a row the open call was asked after.
     pub(super) polls: u32,
     /// Of which kinds of unknown end its user was warned since then.
-    pub(super) warned: BTreeSet<Strain>,
+    pub(super) warned: BTreeSet<&'static str>,
     /// What it waits for beside the driver.
     pub(super) obstacle: Option<Obstacle>,
     /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.

@@ -64,6 +64,7 @@ fn judged(found: Option<Value>) -> String {
         Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
         Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
+        Some(Attempt::Forbidden { why }) => format!("forbidden: {why}"),
         Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
     }
 }

@@ -29,17 +29,21 @@ const TRIES: usize = 5;
 /// What became of a patch.
 #[derive(Debug)]
 pub(super) enum Patched {
-    /// It is done, or the PersistentVolume is gone or another one.
-    Done,
+    /// It is done, and this is the PersistentVolume now, or its last state.
+    Done(Box<Volume>),
+    /// The PersistentVolume is gone or another one.
+    Gone,
     /// Somebody else has written first; for a patch that is made for one version alone.
     Outdated(ApiError),
 }
 
 impl Patched {
-    /// For a patch that others can't make out of date: what they write is an error.
-    pub(super) fn done(self) -> Result<(), ApiError> {
+    /// For a patch that others can't make out of date: what they write is an error. Gives what
+    /// the PersistentVolume has become.
+    pub(super) fn done(self) -> Result<Option<Box<Volume>>, ApiError> {
         match self {
-            Self::Done => Ok(()),
+            Self::Done(volume) => Ok(Some(volume)),
+            Self::Gone => Ok(None),
             Self::Outdated(error) => Err(error),
         }
     }
@@ -48,8 +52,8 @@ impl Patched {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Puts the protection finalizer on.
     pub(super) async fn protect(&self, volume: &Volume) -> Verdict {
-        let patched = self.patch(volume, finalizers::protect(volume.uid())).await;
-        self.unless_failed(volume, patched.and_then(Patched::done))
+        let patched = self.patch(volume, finalizers::protect(volume)).await;
+        self.unless_failed(volume, patched.and_then(Patched::done).map(drop))
     }
 
     /// Takes the protection finalizer off a volume that is to be kept.
@@ -73,7 +77,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         let mut tries = 1;
         loop {
             match self.patch(&volume, finalizers::unprotect_as_seen(&volume)).await? {
-                Patched::Done => return Ok(()),
+                Patched::Done(_) | Patched::Gone => return Ok(()),
                 Patched::Outdated(error) if tries == TRIES => return Err(error),
                 Patched::Outdated(_) => tries += 1,
             }
@@ -107,7 +111,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
             self.book.claim_returns(&live);
             match self.patch(&live, finalizers::unprotect_as_seen(&live)).await? {
-                Patched::Done => return self.gone(&live).await,
+                Patched::Done(_) | Patched::Gone => return self.gone(&live).await,
                 Patched::Outdated(error) if tries == TRIES => return Err(error),
                 Patched::Outdated(_) => tries += 1,
             }
@@ -141,18 +145,18 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Patches the PersistentVolume if it is still the one meant.
     pub(super) async fn patch(&self, volume: &Volume, patch: Value) -> Result<Patched, ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
-            Err(error) if error.is_not_found() => Ok(Patched::Done),
+        match self.client.patch(name, &Patch::StrategicMerge(patch)).await {
+            Err(error) if error.is_not_found() => Ok(Patched::Gone),
             // The UID in the patch does not match: another one under the same name. Told by a
             // live read, since other things can be wrong with a patch.
             Err(error) if error.is_invalid() || error.is_conflict() => {
                 match self.is_another(volume).await? {
-                    true => Ok(Patched::Done),
+                    true => Ok(Patched::Gone),
                     false if error.is_conflict() => Ok(Patched::Outdated(error)),
                     false => Err(error),
                 }
             }
-            patched => patched.map(|_| Patched::Done),
+            patched => patched.map(|volume| Patched::Done(Box::new(volume))),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::{Ask, Copyable, status_text::ClaimStatusText};
+use super::{Ask, Copyable, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
         awaited::Awaited,
@@ -127,7 +127,7 @@ fn check_claim(ask: &Ask<'_>, source: &CloneSource) -> Result<(), Unusable> {
     if claim.spec.storage_class_name.is_none() {
         return Err(Unusable::ClaimWithoutClass(claim.name().to_owned()));
     }
-    let (requested, least) = (ask.size.value(), size(source)?.value());
+    let (requested, least) = (bytes(ask.size), bytes(&size(source)?));
     if requested < least {
         return Err(Unusable::TooSmall { requested, least });
     }
@@ -145,7 +145,7 @@ fn is_held_for(claim: &Claim, source: &CloneSource) -> bool {
 
 /// The size that the source claim asked for; what its volume has is not looked at.
 fn size(source: &CloneSource) -> Result<Quantity, Unusable> {
-    let Some(size) = source.spec.resources.requests.get("storage") else {
+    let Some(size) = &source.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(size).map_err(|why| Unusable::OddSize {

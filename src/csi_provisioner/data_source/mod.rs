@@ -178,6 +178,12 @@ struct Ask<'a> {
     named: &'a Copyable,
 }
 
+/// A size as sources are compared by it: what does not fit is nothing, as in the original and as
+/// the driver would be asked for it.
+fn bytes(size: &Quantity) -> i64 {
+    size.checked_value().unwrap_or(0)
+}
+
 /// The failure as the claim's user reads it.
 fn told(named: &Copyable, failure: Failure) -> Failure {
     let kind = match named.kind {

@@ -4,7 +4,7 @@
 //! and words (reference 3.8). Promises that both are read anew for each attempt: nothing of
 //! snapshots is kept. Leaves making snapshots ready to the snapshotter.
 
-use super::{Ask, Copyable};
+use super::{Ask, Copyable, bytes};
 use crate::{
     controller::{
         awaited::Awaited,
@@ -172,7 +172,7 @@ fn check_content<'a>(
 fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> {
     let Some(least) = snapshot.status.restore_size.as_deref() else { return Ok(()) };
     let (claim, name) = (&ask.order.claim, || snapshot.name().to_owned());
-    if !claim.spec.resources.requests.contains_key("storage") {
+    if claim.spec.resources.requests.storage.is_none() {
         return Err(Unusable::NoSizeRequested { claim: claim.name().to_owned(), snapshot: name() });
     }
     let least = Quantity::parse(least).map_err(|why| Unusable::OddSize {
@@ -180,7 +180,7 @@ fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> 
         size: least.to_owned(),
         why: why.to_string(),
     })?;
-    let (requested, least) = (ask.size.value(), least.value());
+    let (requested, least) = (bytes(ask.size), bytes(&least));
     if requested < least {
         return Err(Unusable::TooSmall { requested, least, snapshot: name() });
     }

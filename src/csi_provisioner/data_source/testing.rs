@@ -55,8 +55,8 @@ pub(super) async fn find_for(
         Err(NotUsed::Failed(failure)) => return Err(failure),
         Err(NotUsed::LeftToPopulator { kind }) => panic!("{kind} left to a populator"),
     };
-    let requested = order.claim.spec.resources.requests.get("storage");
-    let size = Quantity::parse(requested.map_or("0", String::as_str)).unwrap();
+    let requested = order.claim.spec.resources.requests.storage.as_deref();
+    let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
     let pinned = resolve(&client, settings, order, &size, &named).await?;
     Ok(pinned.source().clone())
 }

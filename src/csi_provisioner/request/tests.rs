@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
-    csi_provisioner::testing::{DRIVER, map, order, refusal, settings},
-    kube_api::testing::{Answer, Server, client},
+    csi_provisioner::testing::{DRIVER, map, order, reads, refusal, settings},
+    kube_api::testing::{Answer, Server},
 };
 
 /// A server with one secret and one attributes class.
@@ -30,7 +30,7 @@ fn server() -> Server {
 
 async fn prepared(settings: &Settings, spec: &Value, class: &Value) -> Result<Prepared, String> {
     let order = &mut order(spec, class);
-    prepare(&client(&server()), settings, None, order, None).await.map_err(refusal)
+    prepare(&reads(&server()), settings, None, order, None).await.map_err(refusal)
 }
 
 const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";

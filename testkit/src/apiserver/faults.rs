@@ -60,6 +60,13 @@ pub enum StreamFault {
         /// The events that still come.
         after: usize,
     },
+    /// Each event comes so much later than it could.
+    Drag {
+        /// The events that still come in time.
+        after: usize,
+        /// For how long each of the others is held up.
+        by: Duration,
+    },
 }
 
 impl StreamFault {
@@ -70,7 +77,8 @@ impl StreamFault {
             | Self::Cut { after }
             | Self::Stall { after }
             | Self::Swallow { after }
-            | Self::Expire { after } => after,
+            | Self::Expire { after }
+            | Self::Drag { after, .. } => after,
         }
     }
 }

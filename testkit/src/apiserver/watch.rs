@@ -18,7 +18,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tower::BoxError;
 
@@ -129,6 +129,8 @@ pub(super) struct Watcher {
     fault: Option<StreamFault>,
     /// Whether changes are left out.
     swallowing: bool,
+    /// For how long each event is held up.
+    drag: Duration,
     /// How many events have been told.
     told: usize,
     handle: Arc<Handle>,
@@ -173,6 +175,7 @@ impl Watcher {
             streaming,
             fault,
             swallowing: false,
+            drag: Duration::ZERO,
             told: 0,
             handle: watches.open(&target.kind.plural),
             target,
@@ -196,6 +199,9 @@ impl Watcher {
             return self.cut();
         }
         if let Some(line) = self.pending.pop_front() {
+            if !self.drag.is_zero() {
+                sleep(self.drag).await;
+            }
             return Step::Line(line);
         }
         let told = self.told;
@@ -303,6 +309,7 @@ impl Watcher {
             StreamFault::Stall { .. } => self.handle.notify.notified().await,
             StreamFault::Swallow { .. } => self.swallowing = true,
             StreamFault::Expire { .. } => self.expire(self.seen + 1),
+            StreamFault::Drag { by, .. } => self.drag = by,
         }
         Step::Again
     }

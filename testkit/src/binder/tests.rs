@@ -154,7 +154,7 @@ fn claims_of_dynamic_classes_call_their_provisioner_late_ones_with_a_node() {
             None,
         ),
     ] {
-        let settings = Settings { node: given.map(str::to_owned) };
+        let settings = Settings { node: given.map(str::to_owned), ..Settings::default() };
         let all = cluster(json!([claim(change)]), json!([]), json!([class]));
         let annotations: Vec<_> = plan(&all, &settings)
             .into_iter()

@@ -1,48 +1,36 @@
-//! The cluster that a run works in: an embedded one of its own, or a namespace of somebody's.
+//! What a run makes of a server: names of its own, and a namespace to work in.
 //!
-//! Owns what stands around claims there (class, foreign objects) and, in somebody else's cluster,
-//! taking everything away again. Promises to touch there only what carries the run's label or
-//! name. Leaves the run's claims to `traffic`.
+//! Owns the class, the binder and taking everything away again. Promises to touch in somebody's
+//! cluster only what carries the run's label or name. Leaves the server to [`super::server`], the
+//! run's claims to `traffic`, and what stands around them to `residents`.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    Api, Client, Resource,
+    api::{DeleteParams, ListParams, PostParams},
 };
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use tokio::{
-    task::{JoinSet, yield_now},
-    time::sleep,
-};
+use serde_json::Value;
+use tokio::{task::JoinSet, time::sleep};
 
 use super::{
     error::LoadError,
-    objects::{Family, IN_USE},
+    objects::Family,
     options::Options,
-    requests::Requests,
+    residents::{OTHERS, Residents, remove},
+    server::Server,
     watches::claim_of,
 };
-use crate::{
-    apiserver::serve::{Served, Settings, layout::CLIENTS},
-    binder,
-    control_plane::TemporaryDirectory,
-};
+use crate::{apiserver::serve::Served, binder, control_plane::TemporaryDirectory};
 
 /// The label of everything a run makes.
 const LABEL: &str = "load.testkit/run";
-
-/// The kubeconfig of the embedded server that the measured program gets.
-const MEASURED: &str = "sa";
-
-/// The namespace of an embedded cluster's claims.
-const NAMESPACE: &str = "load";
 
 /// How often what is to go away is looked at.
 const GLANCE: Duration = Duration::from_millis(500);
@@ -119,46 +107,47 @@ pub(super) struct Cluster {
     pub(super) client: Client,
     pub(super) namespace: String,
     class: Class,
-    /// How the measured program finds it.
-    pub(super) kubeconfig: PathBuf,
-    served: Option<Served>,
-    _binder: JoinSet<()>,
-    /// Last, so that the server has ended before its files go.
+    pub(super) server: Arc<Server>,
+    /// Whether nobody else binds claims.
+    needs_binder: bool,
+    binder: Mutex<JoinSet<()>>,
+    /// The files of this run.
     pub(super) directory: TemporaryDirectory,
 }
 
 impl Cluster {
-    /// The cluster that the options name. Nothing is made in somebody else's yet.
-    pub(super) async fn open(options: &Options) -> Result<Self, LoadError> {
+    /// A cluster on the server. Nothing is made in it yet.
+    pub(super) async fn open(options: &Options, server: Arc<Server>) -> Result<Self, LoadError> {
         let directory = TemporaryDirectory::new().map_err(LoadError::Directory)?;
-        let theirs = options.kubeconfig.clone().zip(options.namespace.clone());
-        let (served, kubeconfig, namespace) = if let Some((kubeconfig, namespace)) = theirs {
-            (None, kubeconfig, namespace)
-        } else {
-            let served = Served::start(Settings::new(directory.path())).await?;
-            served.api().namespace(NAMESPACE);
-            let kubeconfig = served.layout().kubeconfig(MEASURED);
-            (Some(served), kubeconfig, NAMESPACE.to_owned())
-        };
-        let ours = served.as_ref().map(|served| served.layout().kubeconfig("admin"));
-        let client = client(ours.as_ref().unwrap_or(&kubeconfig)).await?;
-        let names = Names::new();
-        let mut binder = JoinSet::new();
-        if served.is_some() || options.binder {
-            binder.spawn(binder::run(client.clone(), binder::Settings::default()));
-        }
+        let (client, names) = (server.client().await?, Names::new());
         let cluster = Self {
             class: Class::find(options.class.as_deref(), &names, &client).await?,
             names,
             client,
-            namespace,
-            kubeconfig,
-            served,
-            _binder: binder,
+            namespace: server.namespace.clone(),
+            needs_binder: server.is_ours() || options.binder,
+            server,
+            binder: Mutex::default(),
             directory,
         };
         cluster.check_namespace().await?;
         Ok(cluster)
+    }
+
+    /// From now on claims are bound and volumes released, where nobody else does it.
+    pub(super) fn bind(&self) {
+        if self.needs_binder {
+            let settings = binder::Settings {
+                selector: Some(OTHERS.to_owned()),
+                ..binder::Settings::default()
+            };
+            self.binder.lock().spawn(binder::run(self.client.clone(), settings));
+        }
+    }
+
+    /// From now on this process binds nothing any more.
+    pub(super) fn stop_binding(&self) {
+        self.binder.lock().abort_all();
     }
 
     async fn check_namespace(&self) -> Result<(), LoadError> {
@@ -182,83 +171,45 @@ impl Cluster {
         }
     }
 
-    /// Somebody else's claims and volumes, which nobody has any work with.
-    fn foreign(&self) -> Family {
-        Family {
-            driver: "foreign.csi.example.com".to_owned(),
-            class: "foreign".to_owned(),
-            ..self.family("foreign")
-        }
-    }
-
     pub(super) fn claims(&self) -> Api<PersistentVolumeClaim> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn volumes(&self) -> Api<PersistentVolume> {
+    pub(super) fn volumes(&self) -> Api<PersistentVolume> {
         Api::all(self.client.clone())
-    }
-
-    /// The server's version, as the report tells it.
-    pub(super) async fn version(&self) -> Result<String, LoadError> {
-        let version = self.client.apiserver_version().await?.git_version;
-        Ok(if self.served.is_some() { format!("{version} (embedded)") } else { version })
-    }
-
-    /// What the measured program has asked of an embedded server.
-    pub(super) fn requests(&self) -> Option<Requests> {
-        let user = CLIENTS.iter().find(|client| client.kubeconfig == MEASURED)?.user().name;
-        Some(Requests::of(&self.served.as_ref()?.api().requests().all(), &user))
     }
 
     // === Before ===
 
-    /// Makes the run's class, unless it uses the cluster's own, and the foreign objects.
-    pub(super) async fn furnish(&self, foreign: usize) -> Result<(), LoadError> {
+    /// Makes the run's class, unless it uses the cluster's own, and the residents.
+    pub(super) async fn furnish(&self, residents: &Residents) -> Result<(), LoadError> {
         if self.class.is_ours {
             let class = self.family("").storage_class(0);
             let classes: Api<StorageClass> = Api::all(self.client.clone());
             classes.create(&PostParams::default(), &for_creation(class)?).await?;
         }
-        let family = self.foreign();
-        for number in 0..foreign {
-            match &self.served {
-                Some(served) => {
-                    preload(served, &family, number)?;
-                    // Whoever interrupts a long preload is heard.
-                    yield_now().await;
-                }
-                None => self.create_pair(&family, number).await?,
-            }
-        }
-        Ok(())
+        residents.settle(self).await
     }
 
-    async fn create_pair(&self, family: &Family, number: usize) -> Result<(), LoadError> {
-        let parameters = PostParams::default();
-        let claim = for_creation(family.bound_claim(number))?;
-        let claim: PersistentVolumeClaim = self.claims().create(&parameters, &claim).await?;
-        let uid = claim.uid().unwrap_or_default();
-        let mut volume: PersistentVolume = for_creation(family.volume(number, &uid, IN_USE))?;
-        if let Some(spec) = &mut volume.spec {
-            spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
-        }
-        self.volumes().create(&parameters, &volume).await?;
-        Ok(())
+    /// The embedded server, where it is one.
+    pub(super) fn served(&self) -> Option<&Served> {
+        self.server.in_memory()
+    }
+
+    /// Whether claims are bound by this process.
+    pub(super) fn binds(&self) -> bool {
+        self.needs_binder
     }
 
     // === After ===
 
-    /// Takes away what the run has made in somebody else's cluster; the provisioner must still be
-    /// there. Events are left to the server, which drops them by itself.
-    pub(super) async fn clean_up(&self) -> Result<(), LoadError> {
-        if self.served.is_some() {
-            return Ok(());
-        }
+    /// Takes away what the run has made; the provisioner must still be there. Events are left to
+    /// the server, which drops them by itself.
+    pub(super) async fn clean_up(&self, residents: &Residents) -> Result<(), LoadError> {
+        residents.leave(self).await?;
         let ours = ListParams::default().labels(&self.names.selector());
         let claims = self.empty_of_claims(&ours).await;
         let volumes = self.last_volumes().await;
-        self.volumes().delete_collection(&DeleteParams::default(), &ours).await?;
         if self.class.is_ours {
             let classes: Api<StorageClass> = Api::all(self.client.clone());
             classes.delete_collection(&DeleteParams::default(), &ours).await?;
@@ -282,7 +233,7 @@ impl Cluster {
         Err(self.left_behind(left, "PersistentVolumeClaims"))
     }
 
-    fn left_behind(&self, left: usize, kind: &'static str) -> LoadError {
+    pub(super) fn left_behind(&self, left: usize, kind: &'static str) -> LoadError {
         LoadError::LeftBehind { left, kind, prefix: self.names.prefix() }
     }
 
@@ -301,21 +252,20 @@ impl Cluster {
             return Err(self.left_behind(left.len(), "PersistentVolumes"));
         }
         for volume in left {
-            self.remove(&volume).await?;
+            remove(&self.volumes(), &volume).await?;
         }
         Ok(())
     }
 
     /// The names of the PersistentVolumes for the run's claims that a provisioner has made.
     async fn volumes_of_claims(&self) -> Result<Vec<String>, LoadError> {
-        let (mut names, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+        let mut page = ListParams::default().labels(OTHERS).limit(PAGE);
+        let mut names = Vec::new();
         let prefix = self.names.prefix();
         loop {
             let volumes = self.volumes().list(&page).await?;
             let ours = volumes.items.iter().filter(|volume| {
-                // Foreign volumes of the run carry its label and nobody deletes them.
                 claim_of(volume, &self.namespace).is_some_and(|claim| claim.starts_with(&prefix))
-                    && !volume.labels().contains_key(LABEL)
             });
             names.extend(ours.map(kube::ResourceExt::name_any));
             match volumes.metadata.continue_.filter(|token| !token.is_empty()) {
@@ -324,36 +274,6 @@ impl Cluster {
             }
         }
     }
-
-    async fn remove(&self, volume: &str) -> Result<(), LoadError> {
-        let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        match self.volumes().patch(volume, &PatchParams::default(), &bare).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        match self.volumes().delete(volume, &DeleteParams::default()).await {
-            Err(error) if !matches!(&error, kube::Error::Api(s) if s.is_not_found()) => {
-                Err(error.into())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-async fn client(kubeconfig: &PathBuf) -> Result<Client, LoadError> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
-}
-
-/// Puts a claim and its volume into the embedded server, status and all.
-fn preload(served: &Served, family: &Family, number: usize) -> Result<(), LoadError> {
-    let create = |object: &Value| served.api().create(object).map_err(LoadError::Refused);
-    let claim = create(&without_identity(family.bound_claim(number)))?;
-    let uid = claim.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-    create(&without_identity(family.volume(number, uid, IN_USE)))?;
-    Ok(())
 }
 
 /// The object as a client creates it.

@@ -31,7 +31,7 @@ impl Driver {
         let (name, socket) = (name.to_owned(), directory.join("csi.sock"));
         let host = match options.driver {
             Store::Memory => {
-                let host = Host::new(Scripted::new(script(name, options.driver_latency)));
+                let host = Host::new(Scripted::new(script(name, options)));
                 host.listen(&socket)?;
                 Backing::Memory(host)
             }
@@ -68,13 +68,15 @@ impl Driver {
 }
 
 /// A driver that takes its time over volumes and nothing else.
-fn script(name: String, latency: u64) -> Script {
+fn script(name: String, options: &Options) -> Script {
+    let latency = options.driver_latency;
     let slowly = || vec![Rule { delay_ms: Some(latency), ..Rule::default() }];
     let rules = || (latency > 0).then(slowly);
-    let capabilities = vec!["CREATE_DELETE_VOLUME".to_owned()];
+    let attaches = (options.residents.attachments > 0).then_some("PUBLISH_UNPUBLISH_VOLUME");
+    let capabilities = ["CREATE_DELETE_VOLUME"].into_iter().chain(attaches);
     Script {
         name: Some(name),
-        controller_capabilities: Some(capabilities),
+        controller_capabilities: Some(capabilities.map(str::to_owned).collect()),
         create_volume: rules(),
         delete_volume: rules(),
         ..Script::default()

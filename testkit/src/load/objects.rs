@@ -50,6 +50,9 @@ pub struct Standing {
 /// In use.
 pub const IN_USE: Standing = Standing { phase: "Bound", policy: "Delete" };
 
+/// Kept after its claim has gone.
+pub const ARCHIVED: Standing = Standing { phase: "Released", policy: "Retain" };
+
 impl Family {
     /// The name of a claim.
     pub fn claim_name(&self, number: usize) -> String {
@@ -174,7 +177,7 @@ impl Family {
             "metadata": {
                 "name": format!("csi-{}{}", self.uid("attachment", number), self.uid("more", number)),
                 "uid": self.uid("attachment", number), "creationTimestamp": TIME,
-                "resourceVersion": (1_000_000 + number).to_string(),
+                "resourceVersion": (1_000_000 + number).to_string(), "labels": self.labels,
                 "annotations": {"csi.alpha.kubernetes.io/node-id": format!("worker-{:03}", number % 100)},
                 "finalizers": ["external-attacher/csi-driver"],
             },

@@ -1,14 +1,16 @@
 //! The line that a run prints.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
 use super::{
+    backlog::Drain,
     latency::{Latency, rounded},
     options::Options,
     progress::{Milestone, Progress},
     requests::Requests,
+    residents::Residents,
     usage::{Cpu, Memory},
 };
 
@@ -22,6 +24,9 @@ pub struct Report {
     /// Seconds from a claim's creation until its volume was saved, made while the program still
     /// listed what stood in the cluster.
     pub first_new_volume_seconds: Option<f64>,
+    /// How fast claims were served that stood before the program's start (`--backlog`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
     /// From claims to volumes.
     pub provision: Provision,
     /// And back.
@@ -47,8 +52,9 @@ pub struct Setting {
     pub rate: Option<f64>,
     /// Requests for claims at once.
     pub concurrency: usize,
-    /// Pairs of somebody else's claim and volume.
-    pub foreign: usize,
+    /// What stood in the cluster from the start.
+    #[serde(flatten)]
+    pub residents: Residents,
     /// Where the driver keeps volumes.
     pub driver: Option<&'static str>,
     /// What the driver waits before it answers.
@@ -66,7 +72,7 @@ impl Setting {
             claims: options.claims,
             rate: options.rate,
             concurrency: options.concurrency,
-            foreign: options.foreign,
+            residents: options.residents,
             driver: ours.then(|| options.driver.name()),
             driver_latency_ms: ours.then_some(options.driver_latency),
         }
@@ -84,10 +90,15 @@ pub struct Pace {
 
 impl Pace {
     fn of(progress: &Progress, from: Milestone, to: Milestone) -> Option<Self> {
-        let seconds = progress.span(from, to)?.as_secs_f64();
-        let claims = u32::try_from(progress.count(to)).ok()?;
+        Some(Self::new(progress.count(to), progress.span(from, to)?))
+    }
+
+    /// So many claims in this time.
+    pub fn new(claims: usize, time: Duration) -> Self {
+        let seconds = time.as_secs_f64();
+        let claims = u32::try_from(claims).unwrap_or(u32::MAX);
         let per_second = if seconds > 0.0 { f64::from(claims) / seconds } else { 0.0 };
-        Some(Self { seconds: rounded(seconds), per_second: rounded(per_second) })
+        Self { seconds: rounded(seconds), per_second: rounded(per_second) }
     }
 }
 
@@ -168,6 +179,8 @@ pub struct MemoryUse {
     pub provisioned: Memory,
     /// After all was deleted, with nothing to do.
     pub end: Memory,
+    /// The most that was resident until the first volume had come and gone.
+    pub start_peak_rss_kib: u64,
     /// The most that was ever resident.
     pub peak_rss_kib: u64,
 }
@@ -180,14 +193,13 @@ impl MemoryUse {
         end: Option<Memory>,
     ) -> Option<Self> {
         let (idle, provisioned, end) = (idle?, provisioned?, end?);
-        Some(Self { idle, provisioned, end, peak_rss_kib: end.peak_kib })
+        let (start_peak_rss_kib, peak_rss_kib) = (idle.peak_kib, end.peak_kib);
+        Some(Self { idle, provisioned, end, start_peak_rss_kib, peak_rss_kib })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::Instant;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::{StreamExt as _, TryStreamExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
 use parking_lot::Mutex;
@@ -14,17 +14,17 @@ use tokio::time::Instant;
 use super::{
     cluster::Cluster,
     progress::{Milestone, Progress},
+    residents::OTHERS,
 };
 
 /// What is known of a run's claims; shared with those who make and delete them.
 pub(super) type Shared = Arc<Mutex<Progress>>;
 
-/// The watches of a cluster's claims and volumes, to be polled for as long as anything counts.
+/// The watches of a cluster's claims and volumes but residents, to be polled for as long as anything counts.
 pub(super) fn follow(cluster: &Cluster, progress: &Shared) -> [BoxFuture<'static, ()>; 2] {
     let config = watcher::Config::default();
     let claims = watcher(cluster.claims(), config.clone().labels(&cluster.names.selector()));
-    let volumes: Api<PersistentVolume> = Api::all(cluster.client.clone());
-    let volumes = watcher(volumes, config);
+    let volumes = watcher(cluster.volumes(), config.labels(OTHERS));
     let namespace = cluster.namespace.clone();
     let (of_claims, of_volumes) = (Arc::clone(progress), Arc::clone(progress));
     let mut listed = BTreeSet::new();

@@ -258,7 +258,7 @@ impl Api {
         Ok(())
     }
 
-    /// Takes the kinds of snapshots away. They are there again for whoever sets the server up anew.
+    /// Takes the kinds of snapshots away, until `manifests` puts them back.
     pub(super) async fn forget_snapshots(&self) -> Result<(), ApiError> {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         for kind in KINDS.iter().filter(|kind| kind.base == SNAPSHOT) {

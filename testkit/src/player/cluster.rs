@@ -23,6 +23,7 @@ pub struct Cluster {
     pub(super) directory: PathBuf,
     /// The port that the main process serves its metrics on.
     pub(super) http: u16,
+    again: bool,
     /// Kept as long as the run lasts, such as a server that ends when dropped.
     _keep: Box<dyn Any + Send>,
 }
@@ -69,7 +70,13 @@ impl Cluster {
         let admin = admin(directory, url)
             .await
             .map_err(|source| ClusterError::Client { directory: directory.to_owned(), source })?;
-        Ok(Self { admin, directory: directory.to_owned(), http, _keep: Box::new(keep) })
+        Ok(Self {
+            admin,
+            directory: directory.to_owned(),
+            http,
+            again: true,
+            _keep: Box::new(keep),
+        })
     }
 
     /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else
@@ -80,7 +87,14 @@ impl Cluster {
         let admin = plane.client("admin").await;
         let admin = admin.map_err(|error| ClusterError::Server(error.into()))?;
         let directory = plane.layout().root().to_owned();
-        Ok(Self { admin, directory, http, _keep: Box::new(plane) })
+        let again = plane.embedded().is_none();
+        Ok(Self { admin, directory, http, again, _keep: Box::new(plane) })
+    }
+
+    /// Whether another scenario may be played on it: on a real server, which takes seconds to start;
+    /// an in-memory one is made anew each time.
+    pub(super) fn serves_again(&self) -> bool {
+        self.again
     }
 }
 

@@ -26,7 +26,10 @@ use super::{
     wait::{World, met, named},
     web,
 };
-use crate::driver::{Host, Scripted};
+use crate::{
+    apiserver::serve::manifests::{self, ManifestError},
+    driver::{Host, Scripted},
+};
 
 /// How often a condition is looked at.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -53,6 +56,9 @@ pub enum RunError {
     /// The driver's socket cannot be served.
     #[error("cannot serve the driver's socket: {0}")]
     Socket(std::io::Error),
+    /// What the scenario took away from the API server can't be put back.
+    #[error(transparent)]
+    Manifests(#[from] ManifestError),
     /// A log tells what it must not.
     #[error(transparent)]
     Leak(#[from] Leak),
@@ -86,6 +92,9 @@ pub(super) async fn play(
     let result = run.all().await;
     run.processes.end_all().await;
     run.driver.stop();
+    if scenario.lacks_snapshots() {
+        manifests::apply(&cluster.admin, &manifests::embedded()?).await?;
+    }
     for (process, log) in run.processes.logs() {
         leak::search(process, &log)?;
     }

@@ -4,11 +4,16 @@ use std::{
     fmt,
     future::Future,
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream};
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
 
 use super::{
     cluster::{Cluster, ClusterError},
@@ -124,7 +129,8 @@ pub async fn play(
     Ok((verdict, outcome))
 }
 
-/// Plays all `files`, each on a cluster that `cluster` makes for it, and tells of each as it ends.
+/// Plays all `files`, each on a cluster that `cluster` makes, and tells of each as it ends. Clusters
+/// that can be played on again are. SIGTERM and SIGINT end it early; what it started ends with it.
 pub async fn play_all<F>(
     files: &[PathBuf],
     options: &Options,
@@ -134,15 +140,10 @@ pub async fn play_all<F>(
 where
     F: Future<Output = Result<Cluster, ClusterError>>,
 {
-    let cluster = &cluster;
+    let clusters = &Clusters { make: cluster, idle: Mutex::default() };
     let plays = files.iter().map(|file| async move {
         let began = Instant::now();
-        // A cluster is made when its turn comes, and is gone with the end of the play.
-        let result = match cluster().await {
-            Ok(cluster) => play(file, &cluster, options).await,
-            Err(error) => Err(error.into()),
-        };
-        let (verdict, outcome) = match result {
+        let (verdict, outcome) = match clusters.play(file, options).await {
             Ok((verdict, outcome)) => (verdict, Some(outcome)),
             Err(error) => (Verdict::Broken(error), None),
         };
@@ -150,12 +151,57 @@ where
         Played { name, verdict, outcome, took: began.elapsed() }
     });
     let mut summary = Summary::default();
-    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1));
+    let ended = pin!(told_to_end());
+    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1)).take_until(ended);
     while let Some(played) = plays.next().await {
         summary.count(&played.verdict);
         told(&played);
     }
+    // What is cut short has not passed.
+    summary.failed += usize::from(plays.is_stopped());
     summary
+}
+
+/// Waits for a signal to end; for ever where signals cannot be listened to.
+async fn told_to_end() {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    match (terminate, interrupt) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
+}
+
+/// Where scenarios are played.
+struct Clusters<M> {
+    make: M,
+    /// Those that a scenario was played on and that can be played on again.
+    idle: Mutex<Vec<Cluster>>,
+}
+
+impl<M, F> Clusters<M>
+where
+    M: Fn() -> F,
+    F: Future<Output = Result<Cluster, ClusterError>>,
+{
+    /// Plays on an idle cluster, else on a new one, which is made when its turn has come. One that
+    /// a play broke off on is not used again.
+    async fn play(&self, file: &Path, options: &Options) -> Result<(Verdict, Outcome), PlayError> {
+        let idle = self.idle.lock().pop();
+        let cluster = match idle {
+            Some(cluster) => cluster,
+            None => (self.make)().await?,
+        };
+        let played = play(file, &cluster, options).await?;
+        if cluster.serves_again() {
+            self.idle.lock().push(cluster);
+        }
+        Ok(played)
+    }
 }
 
 impl fmt::Display for Played {

@@ -111,6 +111,12 @@ async fn each_fault_has_its_words_and_the_first_in_the_originals_order_is_told()
             "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 0 but source is 1073741824",
         ),
         (
+            nothing(),
+            nothing(),
+            json!({"resources": {"requests": {"storage": "20E"}}}),
+            "error, new PVC request must be greater than or equal in size to the specified PVC data source, requested 0 but source is 1073741824",
+        ),
+        (
             json!({"spec": {"volumeName": null}}),
             nothing(),
             nothing(),

@@ -92,6 +92,8 @@ async fn each_fault_has_its_words_and_the_first_in_the_originals_order_is_told()
          "requested volume size 536870912 is less than the size 1073741824 for the source snapshot snap".into()),
         (json!({"status": {"restoreSize": 2_000_000_000}}), nothing.clone(), nothing.clone(),
          "requested volume size 1073741824 is less than the size 2000000000 for the source snapshot snap".into()),
+        (nothing.clone(), nothing.clone(), json!({"resources": {"requests": {"storage": "20E"}}}),
+         "requested volume size 0 is less than the size 1073741824 for the source snapshot snap".into()),
         (json!({"status": {"restoreSize": "much"}}), nothing.clone(), nothing.clone(),
          "the size \"much\" of snapshot snap is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()),
     ];

@@ -19,6 +19,16 @@ enum ListRule {
     Keyed(&'static str),
 }
 
+impl ListRule {
+    /// The member that tells elements apart; `None` where they are told apart by themselves.
+    fn key(self) -> Option<&'static str> {
+        match self {
+            Self::Keyed(key) => Some(key),
+            Self::Atomic | Self::Set => None,
+        }
+    }
+}
+
 fn rule(kind: &Kind, field: &str) -> ListRule {
     if kind.custom {
         // Schemaless: only the metadata's lists are known (server-side apply gets here).
@@ -50,20 +60,50 @@ fn rule(kind: &Kind, field: &str) -> ListRule {
     }
 }
 
-/// Merges `patch` into `object`.
+/// Merges `patch` into `object`, as a strategic merge patch.
 ///
 /// # Errors
 /// 400 for a patch that is no object, or an element without its merge key.
 pub(super) fn merge(kind: &Kind, object: &mut Value, patch: &Value) -> Result<(), Status> {
+    merge_value(Merge { kind, new: New::First }, object, patch)
+}
+
+/// Merges `patch` into `object`, as a server-side apply.
+///
+/// # Errors
+/// As for [`merge`].
+pub(super) fn apply(kind: &Kind, object: &mut Value, patch: &Value) -> Result<(), Status> {
+    merge_value(Merge { kind, new: New::Last }, object, patch)
+}
+
+/// How one patch is merged.
+#[derive(Clone, Copy)]
+struct Merge<'a> {
+    kind: &'a Kind,
+    new: New,
+}
+
+/// Where elements that are new to a list go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum New {
+    First,
+    Last,
+}
+
+fn merge_value(how: Merge<'_>, object: &mut Value, patch: &Value) -> Result<(), Status> {
     let Value::Object(patch) = patch else {
         return Err(Status::bad_request(
             "error decoding patch: a strategic merge patch must be a JSON object",
         ));
     };
-    merge_object(kind, object, patch)
+    merge_object(how, object, patch)
 }
 
-fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> Result<(), Status> {
+fn merge_object(
+    how: Merge<'_>,
+    target: &mut Value,
+    patch: &Map<String, Value>,
+) -> Result<(), Status> {
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }
@@ -84,23 +124,37 @@ fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> 
         _ => {}
     }
     retain_keys(target, patch);
+    let orders = orders(target, patch);
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
             delete_from_set(target, list, value);
         } else if !name.starts_with('$') {
-            merge_member(kind, target, name, value)?;
+            merge_member(how, target, name, value)?;
         }
     }
-    for (name, order) in patch {
-        if let Some(list) = name.strip_prefix("$setElementOrder/") {
-            set_order(kind, target, list, order);
+    for (name, order, before) in orders {
+        if let Some(Value::Array(list)) = target.get_mut(name) {
+            arrange(list, order, &before, rule(how.kind, name).key());
         }
     }
     Ok(())
 }
 
+/// What `$setElementOrder` asks for: of which list, in which order, and the list as it was.
+fn orders<'p>(
+    target: &Map<String, Value>,
+    patch: &'p Map<String, Value>,
+) -> Vec<(&'p str, &'p [Value], Vec<Value>)> {
+    let order = |(name, order): (&'p String, &'p Value)| {
+        let list = name.strip_prefix("$setElementOrder/")?;
+        let before = target.get(list).map(|list| tree::items(list, &[]).to_vec());
+        Some((list, tree::items(order, &[]), before.unwrap_or_default()))
+    };
+    patch.iter().filter_map(order).collect()
+}
+
 fn merge_member(
-    kind: &Kind,
+    how: Merge<'_>,
     target: &mut Map<String, Value>,
     name: &str,
     patch: &Value,
@@ -111,11 +165,11 @@ fn merge_member(
         }
         Value::Object(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
-            merge_object(kind, member, patch)?;
+            merge_object(how, member, patch)?;
         }
         Value::Array(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
-            merge_list(kind, name, member, patch)?;
+            merge_list(how, name, member, patch)?;
         }
         plain => {
             target.insert(name.to_owned(), plain.clone());
@@ -124,28 +178,36 @@ fn merge_member(
     Ok(())
 }
 
-fn merge_list(kind: &Kind, name: &str, target: &mut Value, patch: &[Value]) -> Result<(), Status> {
-    let rule = rule(kind, name);
+fn merge_list(
+    how: Merge<'_>,
+    name: &str,
+    target: &mut Value,
+    patch: &[Value],
+) -> Result<(), Status> {
+    let rule = rule(how.kind, name);
     let Value::Array(list) = target else {
         *target = Value::Array(Vec::new());
-        return merge_list(kind, name, target, patch);
+        return merge_list(how, name, target, patch);
     };
+    let before = list.clone();
     match rule {
         ListRule::Atomic => *list = patch.to_vec(),
         ListRule::Set => {
-            for value in patch {
-                if !list.contains(value) {
-                    list.push(value.clone());
-                }
-            }
+            let new = patch.iter().filter(|value| !before.contains(value));
+            list.extend(new.cloned());
         }
-        ListRule::Keyed(key) => merge_keyed(kind, key, list, patch)?,
+        ListRule::Keyed(key) => {
+            merge_keyed(how, key, list, patch)?;
+        }
+    }
+    if how.new == New::First && rule != ListRule::Atomic {
+        arrange(list, patch, &before, rule.key());
     }
     Ok(())
 }
 
 fn merge_keyed(
-    kind: &Kind,
+    how: Merge<'_>,
     key: &str,
     list: &mut Vec<Value>,
     patch: &[Value],
@@ -159,10 +221,10 @@ fn merge_keyed(
         if is_directive(element, "delete") {
             list.retain(|one| one.get(key) != Some(id));
         } else if let Some(found) = list.iter_mut().find(|one| one.get(key) == Some(id)) {
-            merge(kind, found, element)?;
+            merge_value(how, found, element)?;
         } else {
             let mut new = Value::Null;
-            merge(kind, &mut new, element)?;
+            merge_value(how, &mut new, element)?;
             list.push(new);
         }
     }
@@ -190,26 +252,30 @@ fn delete_from_set(target: &mut Map<String, Value>, list: &str, values: &Value) 
     }
 }
 
-/// Puts the elements the order names into that order; all others keep their places' order behind.
-fn set_order(kind: &Kind, target: &mut Map<String, Value>, name: &str, order: &Value) {
-    let order = tree::items(order, &[]);
-    let key = match rule(kind, name) {
-        ListRule::Keyed(key) => Some(key),
-        _ => None,
+/// Puts the elements that `order` names into that order. The others go between them as they stood
+/// in the list `before`; what was not in that list comes ahead of them.
+fn arrange(list: &mut Vec<Value>, order: &[Value], before: &[Value], key: Option<&str>) {
+    let id = |element: &Value| match key {
+        Some(key) => element.get(key).cloned(),
+        None => Some(element.clone()),
     };
-    let id = |element: &Value| {
-        key.map_or_else(|| Some(element.clone()), |key| element.get(key).cloned())
+    let place = |among: &[Value], element: &Value| {
+        let wanted = id(element);
+        among.iter().position(|one| id(one) == wanted)
     };
-    let place = |element: &Value| {
-        let id = id(element);
-        order
-            .iter()
-            .position(|one| key.map_or(Some(one), |key| one.get(key)) == id.as_ref())
-            .unwrap_or(usize::MAX)
-    };
-    if let Some(Value::Array(list)) = target.get_mut(name) {
-        list.sort_by_key(place);
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        list.drain(..).partition(|element| place(order, element).is_some());
+    named.sort_by_key(|element| place(order, element));
+    let mut others = others.into_iter().peekable();
+    for element in named {
+        let was = place(before, &element);
+        let earlier = |other: &Value| was.is_some() && place(before, other) < was;
+        while let Some(other) = others.next_if(earlier) {
+            list.push(other);
+        }
+        list.push(element);
     }
+    list.extend(others);
 }
 
 #[cfg(test)]
@@ -233,12 +299,27 @@ mod tests {
         let finalizers = |patch: Value| {
             merged("PersistentVolume", &object, &json!({"metadata": patch}))["metadata"]["finalizers"].clone()
         };
-        assert_eq!(finalizers(json!({"finalizers": ["c", "a"]})), json!(["a", "b", "c"]));
+        assert_eq!(finalizers(json!({"finalizers": ["c", "a"]})), json!(["c", "a", "b"]));
         assert_eq!(finalizers(json!({"$deleteFromPrimitiveList/finalizers": ["a"]})), json!(["b"]));
-        assert_eq!(
-            finalizers(json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]})),
-            json!(["c", "b", "a"])
-        );
+        for (patch, order) in [
+            (json!({"finalizers": ["c"]}), json!(["c", "a", "b"])),
+            (json!({"$setElementOrder/finalizers": ["b", "a"]}), json!(["b", "a"])),
+            (
+                json!({"$setElementOrder/finalizers": ["a", "b", "c"], "finalizers": ["c"]}),
+                json!(["a", "b", "c"]),
+            ),
+            // Whoever did not know of `a`.
+            (
+                json!({"$setElementOrder/finalizers": ["b", "c"], "finalizers": ["c"]}),
+                json!(["a", "b", "c"]),
+            ),
+            (
+                json!({"$setElementOrder/finalizers": ["c", "b"], "finalizers": ["c"]}),
+                json!(["c", "a", "b"]),
+            ),
+        ] {
+            assert_eq!(finalizers(patch.clone()), order, "{patch}");
+        }
         assert_eq!(finalizers(json!({"finalizers": null})), Value::Null);
     }
 
@@ -250,7 +331,7 @@ mod tests {
         };
         assert_eq!(
             conditions(json!([{"type": "A", "status": "True"}, {"type": "C"}])),
-            json!([{"type": "A", "status": "True"}, {"type": "B", "status": "True"}, {"type": "C"}])
+            json!([{"type": "A", "status": "True"}, {"type": "C"}, {"type": "B", "status": "True"}])
         );
         assert_eq!(
             conditions(json!([{"type": "B", "$patch": "delete"}])),

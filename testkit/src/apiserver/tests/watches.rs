@@ -244,12 +244,18 @@ async fn metadata_alone_is_watched_too() {
 
 #[tokio::test(start_paused = true)]
 async fn stream_faults_strike_after_the_events_they_let_pass() {
+    let minutes = |count: u64| Duration::from_secs(60 * count);
     let cases = [
         (StreamFault::End { after: 1 }, "ADDED a, end"),
         (StreamFault::Cut { after: 1 }, "ADDED a, broken"),
         (StreamFault::Expire { after: 2 }, "ADDED a, ADDED b, ERROR 410, end"),
         (StreamFault::Stall { after: 1 }, "ADDED a, silence"),
         (StreamFault::Swallow { after: 1 }, "ADDED a, BOOKMARK, silence"),
+        (StreamFault::Drag { after: 1, by: minutes(2) }, "ADDED a, silence"),
+        (
+            StreamFault::Drag { after: 1, by: minutes(1) },
+            "ADDED a, ADDED b, ADDED c, BOOKMARK, silence",
+        ),
     ];
     for (fault, expected) in cases {
         let server = server();

@@ -1,0 +1,317 @@
+//! What claims and deletions cost in requests, in simulated time: by verb and resource, whole.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+#[allow(dead_code)] // other tests share the world
+#[path = "simulation/world.rs"]
+mod world;
+
+use std::{collections::BTreeMap, ops::Range, time::Duration};
+
+use serde_json::{Value, json};
+use testkit::apiserver::{
+    faults::{Effect, Rule},
+    status::Status,
+};
+use tokio::time::sleep;
+use world::{DRIVER, Simulation, claim};
+
+/// Requests by `verb resource`.
+type Counts = BTreeMap<String, usize>;
+
+/// A cluster whose driver takes a tenth of a second for each call, and whose class `secret` names
+/// a secret.
+fn cluster() -> Simulation {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({
+        "create_volume": [{"delay_ms": 100}],
+        "delete_volume": [{"delay_ms": 100}],
+    }));
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "sc"},
+                        "data": {"user": "YWRtaW4="}});
+    simulation.api.create(&secret).unwrap();
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "secret"},
+    "provisioner": DRIVER, "reclaimPolicy": "Delete", "parameters": {
+        "csi.storage.k8s.io/provisioner-secret-name": "login",
+        "csi.storage.k8s.io/provisioner-secret-namespace": "sc",
+    }});
+    simulation.api.create(&class).unwrap();
+    simulation
+}
+
+fn name(number: usize) -> String {
+    format!("data-{number}")
+}
+
+/// Makes claims of the class `secret`; gives their UIDs.
+fn make(simulation: &Simulation, numbers: Range<usize>) -> Vec<String> {
+    let make = |number| {
+        let mut claim = claim(&name(number));
+        claim["spec"]["storageClassName"] = json!("secret");
+        let made = simulation.api.create(&claim).unwrap();
+        made["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    numbers.map(make).collect()
+}
+
+/// Makes 500 claims a second, so many in all; gives their UIDs.
+async fn make_at_full_rate(simulation: &Simulation, count: usize) -> Vec<String> {
+    let mut made = Vec::new();
+    for start in (0..count).step_by(10) {
+        made.extend(make(simulation, start..start + 10));
+        sleep(Duration::from_millis(20)).await;
+    }
+    made
+}
+
+/// Binds the claims to their volumes, as the cluster does.
+fn bind(simulation: &Simulation, uids: &[String]) {
+    for (number, uid) in uids.iter().enumerate() {
+        let (volume, bound) = (format!("pvc-{uid}"), json!({"status": {"phase": "Bound"}}));
+        let named = json!({"spec": {"volumeName": volume}});
+        for (kind, namespace, name, patch) in [
+            ("PersistentVolume", "", &volume, &bound),
+            ("PersistentVolumeClaim", "sc", &name(number), &named),
+            ("PersistentVolumeClaim", "sc", &name(number), &bound),
+        ] {
+            simulation.api.merge(kind, namespace, name, patch).unwrap();
+        }
+    }
+}
+
+/// Deletes the claims, and releases their volumes, so many every 20 ms.
+async fn delete(simulation: &Simulation, uids: &[String], at_once: usize) {
+    for (number, uid) in uids.iter().enumerate() {
+        simulation.delete_claim(&name(number));
+        simulation.release(uid);
+        if number % at_once == at_once - 1 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+async fn until_saved(simulation: &Simulation, count: usize) {
+    simulation.until("all are saved", |s| s.api.count("PersistentVolume") == count).await;
+}
+
+async fn until_gone(simulation: &Simulation) {
+    simulation.until("all are gone", |s| s.api.count("PersistentVolume") == 0).await;
+}
+
+/// Everything that was asked for since the record was cleared, but for watches that begin anew.
+fn counts(simulation: &Simulation) -> Counts {
+    let mut counts = Counts::new();
+    for request in simulation.api.requests().all() {
+        let renewal =
+            request.info.verb == "watch" && !request.info.uri.contains("sendInitialEvents");
+        if !renewal {
+            *counts.entry(request.what()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+fn expected(counts: &[(&str, usize)]) -> Counts {
+    counts.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect()
+}
+
+/// A program with these flags that has nothing to do.
+async fn running(flags: &[&str]) -> Simulation {
+    let simulation = cluster();
+    simulation.start_with(flags);
+    sleep(Duration::from_secs(60)).await;
+    simulation.api.requests().clear();
+    simulation
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_costs_one_volume_and_two_events_and_many_share_a_read_of_their_secret() {
+    const CLAIMS: usize = 1000;
+    let simulation = running(&[]).await;
+    let uids = make_at_full_rate(&simulation, CLAIMS).await;
+    until_saved(&simulation, CLAIMS).await;
+    bind(&simulation, &uids);
+    sleep(Duration::from_secs(60)).await;
+    let mut counts = counts(&simulation);
+    // One a second, for as long as claims came.
+    let secrets = counts.remove("get secrets").unwrap();
+    assert!(secrets <= CLAIMS / 500 + 1, "{secrets} reads of the secret");
+    let ordinary = [("create persistentvolumes", CLAIMS), ("create events", 2 * CLAIMS)];
+    assert_eq!(counts, expected(&ordinary));
+    assert_eq!(simulation.calls("CreateVolume"), CLAIMS);
+}
+
+/// How many reads go before a deletion is told by `tests/simulation_deletes.rs`.
+#[tokio::test(start_paused = true)]
+async fn a_deletion_costs_one_call_one_delete_and_one_patch() {
+    const CLAIMS: usize = 1000;
+    let simulation = running(&[]).await;
+    let uids = make(&simulation, 0..CLAIMS);
+    until_saved(&simulation, CLAIMS).await;
+    bind(&simulation, &uids);
+    sleep(Duration::from_secs(60)).await;
+    simulation.api.requests().clear();
+    delete(&simulation, &uids, 10).await;
+    until_gone(&simulation).await;
+    sleep(Duration::from_secs(60)).await;
+    let mut counts = counts(&simulation);
+    let secrets = counts.remove("get secrets").unwrap();
+    assert!(secrets <= CLAIMS / 500 + 1, "{secrets} reads of the secret");
+    assert!(counts.remove("get persistentvolumes").unwrap_or_default() <= CLAIMS);
+    let ordinary = [("delete persistentvolumes", CLAIMS), ("patch persistentvolumes", CLAIMS)];
+    assert_eq!(counts, expected(&ordinary));
+    assert_eq!(simulation.calls("DeleteVolume"), CLAIMS);
+}
+
+/// The finalizer with its record before the call, and both away after it; each is an edit of the
+/// claim as it then stands.
+#[tokio::test(start_paused = true)]
+async fn claims_that_are_always_protected_cost_two_writes_more() {
+    const CLAIMS: usize = 300;
+    let simulation = running(&["--claim-protection=always"]).await;
+    let uids = make(&simulation, 0..CLAIMS);
+    until_saved(&simulation, CLAIMS).await;
+    bind(&simulation, &uids);
+    sleep(Duration::from_secs(60)).await;
+    let mut counts = counts(&simulation);
+    counts.remove("get secrets");
+    let ordinary = [("create persistentvolumes", CLAIMS), ("create events", 2 * CLAIMS)];
+    let protection =
+        [("get persistentvolumeclaims", 2 * CLAIMS), ("update persistentvolumeclaims", 2 * CLAIMS)];
+    assert_eq!(counts, expected(&[&ordinary[..], &protection].concat()));
+}
+
+/// A claim's VolumeAttributesClass is shared as its secret is.
+#[tokio::test(start_paused = true)]
+async fn claims_share_a_read_of_their_attributes_class() {
+    const CLAIMS: usize = 300;
+    let simulation = cluster();
+    simulation.script(json!({
+        "controller_capabilities": ["CREATE_DELETE_VOLUME", "MODIFY_VOLUME"],
+    }));
+    simulation.create_attributes_class("gold", DRIVER, &json!({"iops": "9"}));
+    simulation.start();
+    sleep(Duration::from_secs(60)).await;
+    for number in 0..CLAIMS {
+        simulation.create_claim_of(&name(number), "gold");
+    }
+    until_saved(&simulation, CLAIMS).await;
+    assert_eq!(simulation.api_requests("get", "volumeattributesclasses"), 1);
+    let told = |call: &Value| call["mutable_parameters"]["iops"] == "9";
+    assert!(simulation.requests("CreateVolume").iter().all(told));
+}
+
+/// A secret that was changed serves whoever asks a second later, and whose call failed at once.
+#[tokio::test(start_paused = true)]
+async fn a_changed_secret_is_sent_a_second_later_and_at_once_after_a_failed_call() {
+    let simulation = running(&[]).await;
+    let users = || {
+        let requests = simulation.requests("CreateVolume");
+        let user = |call: &Value| call["secrets"]["user"].as_str().unwrap().to_owned();
+        requests.iter().map(user).collect::<Vec<_>>()
+    };
+    let change = |user: &str| {
+        let changed = json!({"data": {"user": user}});
+        simulation.api.merge("Secret", "sc", "login", &changed).unwrap();
+    };
+    make(&simulation, 0..1);
+    sleep(Duration::from_millis(500)).await;
+    change("Yg==");
+    make(&simulation, 1..2);
+    sleep(Duration::from_millis(500)).await;
+    make(&simulation, 2..3);
+    sleep(Duration::from_secs(5)).await;
+    let sent = users();
+    assert_eq!(sent.iter().filter(|user| **user == sent[2]).count(), 1, "{sent:?}");
+
+    let unauthenticated =
+        json!({"error": {"code": "UNAUTHENTICATED", "message": "who?"}, "times": 1});
+    simulation.script(json!({"create_volume": [unauthenticated]}));
+    make(&simulation, 3..4);
+    sleep(Duration::from_millis(300)).await;
+    change("Yw==");
+    sleep(Duration::from_millis(300)).await;
+    let sent = users();
+    assert_eq!(sent.len(), 5, "woken by the change: {sent:?}");
+    assert_ne!(sent[3], sent[4]);
+}
+
+/// The events of each claim, by reason.
+fn told(simulation: &Simulation) -> BTreeMap<String, Vec<String>> {
+    let mut told = BTreeMap::<String, Vec<String>>::new();
+    for event in simulation.api.objects("Event") {
+        let text =
+            |pointer: &str| event.value().pointer(pointer).unwrap().as_str().unwrap().to_owned();
+        told.entry(text("/involvedObject/name")).or_default().push(text("/reason"));
+    }
+    told.values_mut().for_each(|reasons| reasons.sort());
+    told
+}
+
+/// Each of so many claims has its two events.
+fn all_are_told(simulation: &Simulation, claims: usize) {
+    let mut told = told(simulation);
+    told.retain(|about, _| about.starts_with("data-"));
+    assert_eq!(told.len(), claims);
+    let both = ["Provisioning", "ProvisioningSucceeded"];
+    told.retain(|_, reasons| *reasons != both);
+    assert_eq!(told, BTreeMap::new());
+}
+
+/// Whatever becomes of some requests, each claim's two events arrive.
+#[tokio::test(start_paused = true)]
+async fn no_event_of_a_thousand_claims_is_lost() {
+    const CLAIMS: usize = 1000;
+    let nothing = Vec::new();
+    let refusals =
+        vec![Status::internal("etcd"), Status::too_many_requests(1), Status::unavailable("later")];
+    for answers in [nothing, refusals] {
+        let simulation = running(&[]).await;
+        for (number, answer) in answers.into_iter().enumerate() {
+            let struck = Rule::on("create", "events", Effect::Answer(answer));
+            simulation.faults().add(struck.skip(100 * number).times(20));
+        }
+        // A server that takes its time.
+        let slow = Effect::Delay(Duration::from_millis(2));
+        simulation.faults().add(Rule::on("create", "events", slow));
+        make(&simulation, 0..CLAIMS);
+        until_saved(&simulation, CLAIMS).await;
+        sleep(Duration::from_secs(300)).await;
+        all_are_told(&simulation, CLAIMS);
+    }
+}
+
+/// While writes of objects wait in line, the Lease is renewed as ever and events go out at their
+/// own pace.
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_claims_starve_neither_the_lease_nor_events() {
+    const CLAIMS: usize = 10_000;
+    let simulation = cluster();
+    let delay = |verb, plural, time| {
+        simulation.faults().add(Rule::on(verb, plural, Effect::Delay(time)));
+    };
+    // 32 at once: 320 a second; events one by one: 500 a second.
+    delay("create", "persistentvolumes", Duration::from_millis(100));
+    delay("create", "events", Duration::from_millis(2));
+    simulation.start_elected("leader");
+    sleep(Duration::from_secs(60)).await;
+    simulation.api.requests().clear();
+    make(&simulation, 0..CLAIMS);
+    let start = simulation.api.now();
+    sleep(Duration::from_secs(20)).await;
+    let saved = simulation.api.count("PersistentVolume");
+    assert!((3000..CLAIMS).contains(&saved), "{saved} saved");
+    let events = simulation.api_requests("create", "events");
+    // Those of the volumes saved by now, and of the claims that are under way.
+    assert!(events >= 2 * saved, "{events} events, {saved} saved");
+    until_saved(&simulation, CLAIMS).await;
+    let took = simulation.api.now().duration_since(start).as_secs();
+    assert!(took < 40, "{took} s");
+    let renewals = simulation.api.requests().matching("update", "leases");
+    let times: Vec<_> = renewals.iter().map(|renewal| renewal.received).collect();
+    let longest = times.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_secs_f64());
+    assert!(times.len() >= 6 && longest.fold(0.0, f64::max) < 6.0, "{times:?}");
+    sleep(Duration::from_secs(60)).await;
+    all_are_told(&simulation, CLAIMS);
+}

@@ -1,0 +1,79 @@
+//! The calls that the program waits for, and the check that rests on them: one actor a volume
+//! (safety rule 5), so that nobody deletes what it asks for at the same time.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{ledger::Ledger, naming::may_be_of, storage::image_of};
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    waited_for: BTreeMap<u64, Call>,
+    so_far: u64,
+}
+
+/// What is asked of the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    Create,
+    Delete,
+}
+
+#[derive(Debug)]
+struct Call {
+    what: What,
+    process: String,
+    image: String,
+    /// Until when its caller waits.
+    until: Instant,
+}
+
+/// Dropped, nobody waits for it any more.
+pub(crate) struct Waited<'a>(&'a Calls, u64);
+
+impl Drop for Waited<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().waited_for.remove(&self.1);
+    }
+}
+
+impl Calls {
+    /// A call for this name or handle reaches the driver.
+    pub(crate) fn begins(
+        &self,
+        ledger: &Ledger,
+        what: What,
+        process: &str,
+        volume: &str,
+        time_left: Option<Duration>,
+    ) -> Waited<'_> {
+        let image = if what == What::Create { volume } else { image_of(volume) };
+        let now = Instant::now();
+        let mut inner = self.0.lock();
+        let clash = inner.waited_for.values().any(|call| {
+            call.what != what && call.process == process && call.image == image && call.until > now
+        });
+        if clash {
+            ledger.wrong(&format!("{process} makes and deletes {image} at the same time"));
+        }
+        let until = now + time_left.unwrap_or(Duration::from_secs(3_600));
+        let call = Call { what, process: process.to_owned(), image: image.to_owned(), until };
+        inner.so_far += 1;
+        let number = inner.so_far;
+        inner.waited_for.insert(number, call);
+        Waited(self, number)
+    }
+
+    /// The name of the volume that is being asked for for the claim with this UID.
+    pub(crate) fn asked_for(&self, uid: &str) -> Option<String> {
+        let inner = self.0.lock();
+        let mut asked = inner.waited_for.values().filter(|call| call.what == What::Create);
+        asked.find(|call| may_be_of(&call.image, uid)).map(|call| call.image.clone())
+    }
+}
