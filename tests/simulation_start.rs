@@ -19,7 +19,7 @@ use world::{Process, Simulation, claim, stranger};
 const AT_ONCE: Duration = Duration::from_millis(300);
 
 /// How long each of the slow answers takes.
-const SLOW: Duration = Duration::from_secs(20);
+const SLOW: Duration = Duration::from_secs(10);
 
 /// More than a page of a list.
 const MANY: usize = 501;

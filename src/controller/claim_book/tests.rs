@@ -137,6 +137,26 @@ fn until_the_volumes_are_listed_new_claims_are_looked_up_and_old_ones_wait() {
     assert!(book.volumes_listed().is_empty(), "and no later list wakes anybody");
 }
 
+/// Look-ups try the claim's name and the usual one; only what bears another is looked for anywhere.
+#[test]
+fn a_volume_that_passes_before_its_claim_is_looked_for_under_its_name() {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let book = ClaimBook::new(identity, |uid| Some(format!("own-{uid}")), |_| {});
+    for (name, owner) in [("odd", "a"), ("own-b", "b"), ("pvc-c", "c"), ("nobodys", "")] {
+        book.volume_passes(&volume(name, owner));
+    }
+    book.volumes_listed();
+    for uid in ["a", "b", "c"] {
+        book.observe(Sighting::Listed(claim(uid)));
+    }
+    let doubt = |uid| book.glance(uid).unwrap().doubt;
+    assert_eq!(["a", "b", "c"].map(doubt), [Doubt::AnyVolume, Doubt::Volume, Doubt::Volume]);
+    book.looked_up("a", Doubt::Volume);
+    assert_eq!(doubt("a"), Doubt::AnyVolume, "a look by name does not settle it");
+    book.looked_up("a", Doubt::AnyVolume);
+    assert_eq!(doubt("a"), Doubt::None);
+}
+
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
@@ -576,6 +596,7 @@ fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let book = ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
+    book.volumes_listed();
     book.observe(Sighting::Complete);
     book.start_working();
     book.observe(Sighting::Applied(claim("u")));
