@@ -31,9 +31,14 @@ pub struct Freshness {
     proof: Arc<Mutex<Proof>>,
 }
 
-/// When a request was sent, on [`Clock::boot`].
+/// When a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sent(Duration);
+pub struct Sent {
+    /// On [`Clock::boot`].
+    at: Duration,
+    /// The newest version that the watch had shown by then.
+    shown: u64,
+}
 
 impl Freshness {
     /// Of a watch that has shown nothing yet.
@@ -43,7 +48,7 @@ impl Freshness {
 
     /// Taken right before a request is sent.
     pub fn sending(&self) -> Sent {
-        Sent(self.clock.boot())
+        Sent { at: self.clock.boot(), shown: self.proof.lock().shown }
     }
 
     /// The answer to a POST sent at `sent` was this PersistentVolume.
@@ -119,7 +124,12 @@ struct Proof {
 
 impl Proof {
     fn written(&mut self, sent: Sent, version: u64) {
-        self.awaited.retain(|_, earlier| earlier.0 + FRESH > sent.0);
+        // What is written later has a greater version, unless the server's storage was put back to
+        // an earlier state meanwhile.
+        if version <= sent.shown {
+            return;
+        }
+        self.awaited.retain(|_, earlier| earlier.at + FRESH > sent.at);
         let latest = self.awaited.entry(version).or_insert(sent);
         *latest = sent.max(*latest);
         self.prove();
@@ -146,7 +156,7 @@ impl Proof {
     }
 
     fn is_younger(&self, age: Duration, now: Duration) -> bool {
-        self.proven.is_some_and(|sent| now < sent.0 + age)
+        self.proven.is_some_and(|sent| now < sent.at + age)
     }
 }
 

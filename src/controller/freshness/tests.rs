@@ -20,12 +20,17 @@ fn sees(version: u64) -> Happening {
     Sees(Version(Some(version)))
 }
 
+/// Sent when the watch had shown nothing.
+fn sent(at: Duration) -> Sent {
+    Sent { at, shown: 0 }
+}
+
 fn after(happenings: &[Happening], now: u64) -> Proof {
     let mut proof = Proof::default();
     for happening in happenings {
         match *happening {
             Written { ago, version } => {
-                proof.written(Sent(Duration::from_secs(now - ago)), version);
+                proof.written(sent(Duration::from_secs(now - ago)), version);
             }
             Sees(shown) => proof.shown(shown),
         }
@@ -98,13 +103,32 @@ fn a_view_is_as_old_as_the_newest_write_that_was_shown() {
 fn what_cannot_prove_anything_any_more_is_not_kept() {
     let mut proof = Proof::default();
     for second in 0..100 {
-        proof.written(Sent(Duration::from_secs(second)), second);
+        proof.written(sent(Duration::from_secs(second)), second + 1);
     }
     assert!(proof.awaited.len() <= 2, "{}", proof.awaited.len());
 }
 
 fn metadata(version: Option<&str>) -> ObjectMeta {
     serde_json::from_value(json!({"resourceVersion": version})).unwrap()
+}
+
+/// Its storage was put back from a backup: versions are counted again from there.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgot_what_was_shown_proves_nothing() {
+    let freshness = Freshness::new(crate::kube_api::testing::paused_clock());
+    let made = |version: &str| -> Volume {
+        serde_json::from_value(json!({"metadata": {"resourceVersion": version}})).unwrap()
+    };
+    freshness.shown(Complete);
+    freshness.shown(Version(Some(20)));
+    freshness.created(freshness.sending(), &made("12"));
+    assert!(!freshness.is_proven());
+    freshness.shown(Restarted);
+    freshness.shown(Version(Some(12)));
+    freshness.shown(Complete);
+    freshness.created(freshness.sending(), &made("13"));
+    freshness.shown(Version(Some(13)));
+    assert!(freshness.is_proven());
 }
 
 /// A patch that changes nothing is answered with a version of any age.
@@ -120,8 +144,9 @@ async fn only_what_changed_since_the_request_before_proves_anything() {
     ] {
         let freshness = Freshness::new(crate::kube_api::testing::paused_clock());
         freshness.shown(Complete);
+        let sent = freshness.sending();
         freshness.shown(Version(Some(20)));
-        freshness.changed(freshness.sending(), &metadata(before), &metadata(left));
+        freshness.changed(sent, &metadata(before), &metadata(left));
         assert_eq!(freshness.is_proven(), proven, "{before:?} {left:?}");
     }
 }
@@ -183,14 +208,14 @@ impl World {
             Deed::Passes(time) => self.now += time,
             Deed::Others => drop(self.write()),
             Deed::Post(there, back) => {
-                let sent = Sent(self.now());
+                let sent = Sent { at: self.now(), shown: self.proof.shown };
                 self.now += there;
                 let version = self.write();
                 self.now += back;
                 self.proof.written(sent, version);
             }
             Deed::Pair(there, between, changes) => {
-                let sent = Sent(self.now());
+                let sent = Sent { at: self.now(), shown: self.proof.shown };
                 self.now += there;
                 let before = self.newest();
                 self.now += between;
