@@ -196,6 +196,12 @@ impl Ledger {
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
     }
 
+    /// Whether the process of this host works: without election always.
+    pub(crate) fn may_work(&self, host: Option<&str>) -> bool {
+        let inner = self.inner.lock();
+        host.is_none_or(|host| inner.lease.as_ref().is_some_and(|lease| lease.holder == host))
+    }
+
     /// Whether the call under way for this volume is the first that may have made it.
     pub(crate) fn is_first_call(&self, name: &str) -> bool {
         let inner = self.inner.lock();
@@ -204,7 +210,9 @@ impl Ledger {
 
     /// Whether the claim of this volume has or had a PersistentVolume, which closes every call.
     pub(crate) fn had_volume(&self, name: &str) -> bool {
-        self.inner.lock().volumes.values().any(|volume| may_be_of(name, &volume.claim))
+        self.inner.lock().volumes.values().any(|volume| {
+            !volume.claim.is_empty() && may_be_of(name, &volume.claim)
+        })
     }
 
     /// A user takes the finalizers off a claim.
