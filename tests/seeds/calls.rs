@@ -57,10 +57,7 @@ impl Calls {
         let now = Instant::now();
         let mut inner = self.0.lock();
         let clash = inner.waited_for.values().any(|call| {
-            call.what != what
-                && call.process == process
-                && call.image == image
-                && call.until > now
+            call.what != what && call.process == process && call.image == image && call.until > now
         });
         if clash {
             ledger.wrong(&format!("{process} makes and deletes {image} at the same time"));

@@ -110,7 +110,8 @@ impl Copying {
     pub(crate) fn is_locked(&self, host: &str, handle: &str) -> bool {
         let inner = self.0.lock();
         inner.under_way.values().any(|copy| {
-            copy.host == host && (copy.handle == handle || image_of(&copy.handle) == image_of(handle))
+            copy.host == host
+                && (copy.handle == handle || image_of(&copy.handle) == image_of(handle))
         })
     }
 

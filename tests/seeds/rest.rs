@@ -38,9 +38,8 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     for claim in claims.iter().filter(|claim| !is_bound(claim)) {
         unrest.extend(unbound(core, &volumes, claim));
     }
-    let stuck = |source: &&Value| {
-        source["metadata"]["deletionTimestamp"].is_string() && is_guarded(source)
-    };
+    let stuck =
+        |source: &&Value| source["metadata"]["deletionTimestamp"].is_string() && is_guarded(source);
     let snapshots = core.api.list("VolumeSnapshot", "");
     for source in claims.iter().chain(&snapshots).filter(stuck) {
         let (kind, name) = (text(source, "/kind"), text(source, "/metadata/name"));
