@@ -50,6 +50,8 @@ mod process;
 mod rest;
 #[path = "seeds/run.rs"]
 mod run;
+#[path = "seeds/sizes.rs"]
+mod sizes;
 #[path = "seeds/snapshotter.rs"]
 mod snapshotter;
 #[path = "seeds/storage.rs"]

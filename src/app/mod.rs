@@ -90,10 +90,23 @@ pub struct Host {
 /// # Errors
 /// What ended it, when that was not `stop`.
 pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
+    run_counted(flags, world, Metrics::new()?, stop).await
+}
+
+/// The same, with metrics that can be read from outside without a request.
+///
+/// # Errors
+/// As of [`run`].
+pub async fn run_counted(
+    flags: Flags,
+    world: World,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> Result<(), Error> {
     let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
     tokio::select! {
         biased;
-        outcome = Box::pin(Program::run(&flags, &world, &tasks, &stop)) => outcome,
+        outcome = Box::pin(Program::run(&flags, &world, metrics, &tasks, &stop)) => outcome,
         // The sender lives in `tasks`: a task's end is all that can be received.
         Some(ended) = ended.recv() => Err(ended.into()),
     }
@@ -130,12 +143,13 @@ impl<'a> Program<'a> {
     async fn run(
         flags: &'a Flags,
         world: &'a World,
+        metrics: Metrics,
         tasks: &Tasks,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let program = tokio::select! {
             biased;
-            program = Self::start(flags, world, tasks) => program?,
+            program = Self::start(flags, world, metrics, tasks) => program?,
             // Nothing is in hand yet.
             () = stop.cancelled() => return Ok(()),
         };
@@ -157,8 +171,12 @@ impl<'a> Program<'a> {
     }
 
     /// Connects to the driver and wires everything up. Nothing is watched or written yet.
-    async fn start(flags: &'a Flags, world: &'a World, tasks: &Tasks) -> Result<Self, Error> {
-        let metrics = Metrics::new()?;
+    async fn start(
+        flags: &'a Flags,
+        world: &'a World,
+        metrics: Metrics,
+        tasks: &Tasks,
+    ) -> Result<Self, Error> {
         let clock = || Arc::clone(&world.clock);
         let elects = flags.leader_election.is_some();
         let gate = if elects { Gate::shut(clock()) } else { Gate::open(clock()) };

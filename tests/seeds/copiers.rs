@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use super::{
     core::{Core, NAMESPACE},
     dice::Dice,
+    driver::NO_SOURCE,
     ledger::text,
     users::{self, CLAIMS, CLASSES},
 };
@@ -103,7 +104,7 @@ fn delete(kind: &str, core: &Core, name: &str) {
 /// is going, or is another one by now.
 pub(crate) fn mend(core: &Core) {
     for claim in core.api.list("PersistentVolumeClaim", NAMESPACE) {
-        if is_pending(&claim) && (!can_be_made(core, &claim) || is_told_of_another(core, &claim)) {
+        if is_pending(&claim) && (!can_be_made(core, &claim) || is_hopeless(core, &claim)) {
             delete("PersistentVolumeClaim", core, text(&claim, "/metadata/name"));
         }
     }
@@ -123,9 +124,11 @@ fn can_be_made(core: &Core, claim: &Value) -> bool {
     })
 }
 
-fn is_told_of_another(core: &Core, claim: &Value) -> bool {
+/// Whether its user was told that its source is another one by now, or gone at the driver.
+fn is_hopeless(core: &Core, claim: &Value) -> bool {
     core.api.list("Event", NAMESPACE).iter().any(|event| {
+        let message = text(event, "/message");
         event["involvedObject"]["uid"] == claim["metadata"]["uid"]
-            && text(event, "/message").contains("another source of that name")
+            && (message.contains("another source of that name") || message.contains(NO_SOURCE))
     })
 }

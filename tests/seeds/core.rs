@@ -38,6 +38,8 @@ pub(crate) struct Core {
     forbidden: Mutex<BTreeMap<(&'static str, &'static str), Instant>>,
     /// The kinds whose watches show nothing until then.
     held_up: Mutex<BTreeMap<&'static str, Instant>>,
+    /// Until when there is no quota left.
+    used_up: Mutex<Option<Instant>>,
     /// Until when the drivers take their time.
     dragging: Mutex<Option<Instant>>,
     tasks: Mutex<JoinSet<()>>,
@@ -88,6 +90,7 @@ impl Core {
             healed: AtomicBool::new(false),
             forbidden: Mutex::default(),
             held_up: Mutex::default(),
+            used_up: Mutex::default(),
             dragging: Mutex::default(),
             tasks: Mutex::default(),
         })
@@ -111,6 +114,7 @@ impl Core {
         self.healed.store(true, Ordering::Relaxed);
         self.forbidden.lock().clear();
         self.held_up.lock().clear();
+        *self.used_up.lock() = None;
         *self.dragging.lock() = None;
         self.api.faults().clear();
     }
@@ -133,6 +137,21 @@ impl Core {
         let forbidden = self.forbidden.lock();
         let mut fits = forbidden.iter().filter(|((v, r), _)| *v == verb && *r == resource);
         fits.any(|(_, until)| *until > Instant::now())
+    }
+
+    /// No quota is left for so long.
+    pub(crate) fn use_up(&self, time: Duration) {
+        self.ledger.tell(&format!("weather: the quota is used up for {time:?}"));
+        *self.used_up.lock() = Some(Instant::now() + time);
+    }
+
+    /// Whether quota refuses this.
+    pub(crate) fn exceeds_quota(&self, verb: &str, resource: &str) -> bool {
+        let writes = matches!(
+            (verb, resource),
+            ("create", "persistentvolumes") | ("update", "persistentvolumeclaims")
+        );
+        writes && self.used_up.lock().is_some_and(|until| until > Instant::now())
     }
 
     pub(crate) fn hold_up(&self, resource: &'static str, time: Duration) {

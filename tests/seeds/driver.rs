@@ -59,6 +59,9 @@ fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
     first.cloned().into_iter().collect()
 }
 
+/// What a call is told whose source is gone.
+pub(crate) const NO_SOURCE: &str = "there is nothing to copy:";
+
 /// The text of an answer that never arrives.
 const LOST: &str = "lost";
 
@@ -179,7 +182,7 @@ impl Inner {
         }
         let source = source_of(request);
         if !source.is_empty() && !self.core.storage.has_source(source) {
-            return Err(Status::not_found(format!("there is no {source} to copy")));
+            return Err(Status::not_found(format!("{NO_SOURCE} {source}")));
         }
         let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
         if self.core.storage.get(name).is_none() {

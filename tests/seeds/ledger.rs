@@ -1,7 +1,10 @@
 //! The truth: what was, by the API server's own objects, and the checks that rest on it.
 //!
-//! Owns the trace, the history of volumes, claims and the Lease that the checks need, and the
-//! list of what was found wrong. It is brought up to date after everything that may have written.
+//! Owns the trace, the history of volumes, claims and the Lease that the checks need (`sight` reads
+//! it off the objects), and the list of what was found wrong. It is brought up to date after everything
+//! that may have written.
+
+mod sight;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,14 +12,13 @@ use std::{
     time::Duration,
 };
 
-use csi_provisioner::controller::open_calls;
 use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
+pub(crate) use self::sight::is_recorded;
 use super::{
-    admins::BY_HAND,
     naming::may_be_of,
     storage::{Storage, image_of},
 };
@@ -209,6 +211,12 @@ impl Ledger {
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
     }
 
+    /// Whether the process of this host works: without election always.
+    pub(crate) fn may_work(&self, host: Option<&str>) -> bool {
+        let inner = self.inner.lock();
+        host.is_none_or(|host| inner.lease.as_ref().is_some_and(|lease| lease.holder == host))
+    }
+
     /// Whether the call under way for this volume is the first that may have made it.
     pub(crate) fn is_first_call(&self, name: &str) -> bool {
         let inner = self.inner.lock();
@@ -217,7 +225,11 @@ impl Ledger {
 
     /// Whether the claim of this volume has or had a PersistentVolume, which closes every call.
     pub(crate) fn had_volume(&self, name: &str) -> bool {
-        self.inner.lock().volumes.values().any(|volume| may_be_of(name, &volume.claim))
+        self.inner
+            .lock()
+            .volumes
+            .values()
+            .any(|volume| !volume.claim.is_empty() && may_be_of(name, &volume.claim))
     }
 
     /// A user takes the finalizers off a claim.
@@ -490,110 +502,6 @@ impl Inner {
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
     }
 
-    fn see_claims(&mut self, api: &ApiServer, now: Instant) {
-        let mut standing = BTreeSet::new();
-        self.recorded.clear();
-        for claim in api.objects("PersistentVolumeClaim") {
-            let uid = text(claim.value(), "/metadata/uid").to_owned();
-            self.claims.entry(uid.clone()).or_default();
-            if is_recorded(claim.value()) {
-                self.recorded.insert(uid.clone());
-            }
-            if claim.value()["metadata"]["deletionTimestamp"].is_null() {
-                standing.insert(uid);
-            }
-        }
-        for (uid, deleted) in &mut self.claims {
-            if !standing.contains(uid) {
-                deleted.get_or_insert(now);
-            }
-        }
-    }
-
-    fn see_attachments(&mut self, api: &ApiServer, now: Instant) {
-        let attachments = api.objects("VolumeAttachment");
-        let there: BTreeSet<&str> = attachments
-            .iter()
-            .map(|attachment| text(attachment.value(), "/spec/source/persistentVolumeName"))
-            .collect();
-        self.attached.retain(|volume, _| there.contains(volume.as_str()));
-        for volume in there {
-            self.attached.entry(volume.to_owned()).or_insert(now);
-        }
-    }
-
-    fn see_volumes(&mut self, api: &ApiServer, now: Instant) {
-        let mut there = Vec::new();
-        for object in api.objects("PersistentVolume") {
-            let volume = object.value();
-            let uid = text(volume, "/metadata/uid").to_owned();
-            let truth = self.volumes.entry(uid.clone()).or_insert_with(|| VolumeTruth {
-                name: text(volume, "/metadata/name").to_owned(),
-                handle: text(volume, "/spec/csi/volumeHandle").to_owned(),
-                by_hand: !text(volume, &format!("/metadata/annotations/{}", escaped(BY_HAND)))
-                    .is_empty(),
-                provisioned: !text(
-                    volume,
-                    "/metadata/annotations/pv.kubernetes.io~1provisioned-by",
-                )
-                .is_empty(),
-                kept: Some(now),
-                created: Some(now),
-                ..VolumeTruth::default()
-            });
-            if truth.claim.is_empty() {
-                text(volume, "/spec/claimRef/uid").clone_into(&mut truth.claim);
-            }
-            if text(volume, "/status/phase") == "Bound" {
-                truth.bound.get_or_insert(now);
-            }
-            if may_go(volume) {
-                truth.kept = None;
-            } else {
-                truth.kept.get_or_insert(now);
-            }
-            if image_of(&truth.handle) != truth.name && !self.taken.contains(&truth.name) {
-                self.taken.insert(truth.name.clone());
-            }
-            there.push(uid);
-        }
-        for (uid, truth) in &mut self.volumes {
-            if !there.contains(uid) {
-                truth.gone.get_or_insert(now);
-            }
-        }
-    }
-
-    /// What must not have been under way, when the Lease is given back.
-    fn see_lease(&mut self, api: &ApiServer, now: Instant) -> Vec<String> {
-        let Some(object) = api.objects("Lease").into_iter().next() else { return Vec::new() };
-        let lease = object.value();
-        let (holder, version) =
-            (text(lease, "/spec/holderIdentity"), text(lease, "/metadata/resourceVersion"));
-        let before = self.lease.as_ref().map(|lease| lease.holder.clone()).unwrap_or_default();
-        match &mut self.lease {
-            Some(known) if known.version == version => {}
-            Some(known) if known.holder == holder => {
-                (known.version, known.written) = (version.to_owned(), now);
-            }
-            known => {
-                *known = Some(LeaseTruth {
-                    holder: holder.to_owned(),
-                    since: now,
-                    version: version.to_owned(),
-                    written: now,
-                });
-            }
-        }
-        if !holder.is_empty() || before.is_empty() {
-            return Vec::new();
-        }
-        let running = self.jobs.values().filter(|job| job.host == before && job.until > now);
-        running
-            .map(|job| format!("{before} gives the Lease back during its {}", job.what))
-            .collect()
-    }
-
     /// The PersistentVolume that has the handle now.
     fn owner(&self, handle: &str) -> Option<String> {
         let owner = |(_, volume): &(&String, &VolumeTruth)| {
@@ -634,26 +542,9 @@ impl Inner {
     }
 }
 
-/// Whether the volume of this PersistentVolume may be deleted.
-fn may_go(volume: &Value) -> bool {
-    text(volume, "/status/phase") == "Released"
-        && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
-}
-
-/// Whether a claim carries the record of an open call.
-pub(crate) fn is_recorded(claim: &Value) -> bool {
-    let finalizers = claim["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
-}
-
 /// Whether that was long enough ago for everybody to know.
 fn old(at: Option<Instant>) -> bool {
     at.is_some_and(|at| at.elapsed() > STALE)
-}
-
-/// A key in a path.
-fn escaped(key: &str) -> String {
-    key.replace('/', "~1")
 }
 
 /// Whether the PersistentVolume is attached to a node.

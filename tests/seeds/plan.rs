@@ -71,6 +71,8 @@ pub(crate) struct Plan {
     pub restless: bool,
     /// Whether claims are cloned and snapshots restored, here and by another driver's provisioner.
     pub copies: bool,
+    /// Whether a quota is used up now and then.
+    pub quota: bool,
     /// Whether that happens together which chance alone brings together too rarely.
     pub coincidences: bool,
 }
@@ -117,6 +119,7 @@ impl Plan {
             topology: dice.percent(35),
             restless: dice.percent(25),
             // What came later has dice of its own: seeds without it stay as they were.
+            quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),

@@ -14,6 +14,7 @@ use csi_provisioner::{
     csi::{BoxedIo, Connector},
     flags::Flags,
     kube_api::transport::boxed,
+    metrics::Metrics,
     runtime::{Clock, Generator, Spawner},
 };
 use futures::{FutureExt as _, future::BoxFuture};
@@ -210,6 +211,8 @@ fn skew(dice: &Dice) -> i64 {
 /// A process that runs.
 pub(crate) struct Process {
     pub life: Arc<Life>,
+    /// What it counts.
+    pub metrics: Metrics,
     stop: CancellationToken,
     clock: Arc<CrookedClock>,
 }
@@ -228,8 +231,13 @@ impl Process {
         driver.backend().called_by(&life);
         let stop = CancellationToken::new();
         let clock = Arc::new(CrookedClock::new(core, &dice));
-        let process =
-            Self { life: Arc::clone(&life), stop: stop.clone(), clock: Arc::clone(&clock) };
+        let metrics = Metrics::new().unwrap();
+        let process = Self {
+            life: Arc::clone(&life),
+            metrics: metrics.clone(),
+            stop: stop.clone(),
+            clock: Arc::clone(&clock),
+        };
         let world = World {
             transport: boxed(Wire::new(core, &life)),
             connector: connector(driver),
@@ -248,7 +256,8 @@ impl Process {
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {
-                let ended = app::run(flags, world, stop).await.map_err(|error| error.to_string());
+                let ended = app::run_counted(flags, world, metrics, stop).await;
+                let ended = ended.map_err(|error| error.to_string());
                 main.inner.lock().outcome = Some(ended);
                 main.kill();
             }

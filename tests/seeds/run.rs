@@ -9,7 +9,7 @@ use super::{
     core::Core,
     keeper::{self, Replica},
     naming::Names,
-    neighbour, rest, snapshotter, suspects, users, weather,
+    neighbour, rest, sizes, snapshotter, suspects, users, weather,
 };
 
 /// How long everything may take to come to rest.
@@ -64,6 +64,9 @@ async fn live(core: &Arc<Core>) {
         core.spawn(copiers::run(Arc::clone(core)));
         core.spawn(neighbour::run(Arc::clone(core)));
     }
+    if core.plan.quota {
+        core.spawn(weather::quota(Arc::clone(core)));
+    }
     if core.plan.weather {
         core.spawn(weather::run(Arc::clone(core)));
     }
@@ -71,20 +74,24 @@ async fn live(core: &Arc<Core>) {
     core.heal();
     users::provide(core);
     admins::clear_names(core);
-    come_to_rest(core).await;
+    come_to_rest(core, &replicas).await;
     for replica in &replicas {
         stop(core, replica).await;
     }
 }
 
 /// Waits until nothing is as it must not be, and stays so.
-async fn come_to_rest(core: &Core) {
+async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
     let start = Instant::now();
     let mut quiet = 0;
     while quiet < 6 {
         sleep(Duration::from_secs(10)).await;
         core.observe();
-        let unrest = rest::unrest(core);
+        let mut unrest = rest::unrest(core);
+        for replica in replicas {
+            let process = replica.process.lock();
+            unrest.extend(process.iter().flat_map(|process| sizes::unrest(core, process)));
+        }
         if !unrest.is_empty() && start.elapsed().as_secs() % 120 < 10 {
             users::mend(core);
         }

@@ -53,6 +53,17 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
+/// Uses the quota up now and then, until all is healed.
+pub(crate) async fn quota(core: Arc<Core>) {
+    let dice = Dice::new(core.seed, "quota");
+    while !core.is_healed() {
+        sleep(dice.stretch(500..20_000)).await;
+        if !core.is_healed() {
+            core.use_up(dice.stretch(200..60_000));
+        }
+    }
+}
+
 /// Takes the driver's process on `host` down now and then, until all is healed.
 pub(crate) async fn outages(core: Arc<Core>, host: String, driver: Arc<driver::Host<Driver>>) {
     let dice = Dice::new(core.seed, &format!("outages {host}"));

@@ -71,6 +71,10 @@ impl Wire {
         if core.is_forbidden(&info.verb, &info.resource) {
             return self.forbidden(info, "the role lacks it for now");
         }
+        if core.exceeds_quota(&info.verb, &info.resource) {
+            let why = "exceeded quota: storage, requested: requests.storage=1Gi, used: requests.storage=4Gi, limited: requests.storage=4Gi";
+            return self.forbidden(info, why);
+        }
         if dice.percent(core.plan.hung) {
             return Fate::Hung(dice.percent(50));
         }

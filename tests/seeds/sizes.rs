@@ -1,0 +1,55 @@
+//! What a process holds in memory, read off its own metrics: at rest nothing of the dead.
+
+use super::{
+    core::{Core, DRIVER},
+    ledger::text,
+    process::Process,
+};
+
+/// What the process holds that it must not hold at rest.
+pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
+    if process.life.is_dead() {
+        return Vec::new();
+    }
+    let figures = process.metrics.text();
+    let who = process.life.name();
+    let mut unrest = Vec::new();
+    let (held, standing) = (sum(&figures, "provisioner_claims"), claims(core));
+    if held > standing {
+        unrest.push(format!("{who} holds {held} claims, and there are {standing}"));
+    }
+    // A standby's queues wait for its term.
+    let queued = sum(&figures, "workqueue_depth");
+    if queued > 0 && core.ledger.may_work(process.life.elected_host()) {
+        unrest.push(format!("{who} has {queued} in its queues"));
+    }
+    let awaited = sum(&figures, "provisioner_awaited_objects");
+    if awaited > 0 && standing == 0 && released(core) == 0 {
+        unrest.push(format!("{who} waits for {awaited} objects on nobody's behalf"));
+    }
+    unrest
+}
+
+/// The sum of a family's gauges.
+fn sum(figures: &str, family: &str) -> u64 {
+    let of_family = figures.lines().filter_map(|line| line.strip_prefix(family));
+    let gauges = of_family.filter(|rest| rest.starts_with(['{', ' ']));
+    gauges.filter_map(|rest| rest.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// The claims that there may be something to do for.
+fn claims(core: &Core) -> u64 {
+    let mut claims = core.api.list("PersistentVolumeClaim", "");
+    claims.retain(|claim| {
+        let provisioner = "/metadata/annotations/volume.kubernetes.io~1storage-provisioner";
+        text(claim, provisioner) == DRIVER && text(claim, "/spec/volumeName").is_empty()
+    });
+    claims.len() as u64
+}
+
+/// The PersistentVolumes that there may be something to do for.
+fn released(core: &Core) -> usize {
+    let mut volumes = core.api.list("PersistentVolume", "");
+    volumes.retain(|volume| text(volume, "/status/phase") == "Released");
+    volumes.len()
+}
