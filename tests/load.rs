@@ -105,7 +105,8 @@ async fn a_backlog_is_served_with_all_its_events_beside_a_bare_client() {
     assert_eq!(line.pointer("/drain/events"), Some(&json!(2 * CLAIMS)));
     assert!(number(&line, "/drain/saved/seconds") <= number(&line, "/drain/written/seconds"));
     assert!(number(&line, "/drain/written_to_bare") > 0.0);
-    let calls = |half: &str, what: &str| line.pointer(&format!("/{half}/api/calls/{what}")).cloned();
+    let calls =
+        |half: &str, what: &str| line.pointer(&format!("/{half}/api/calls/{what}")).cloned();
     // The bare client's writes are not the program's.
     assert_eq!(calls("provision", "create persistentvolumes"), Some(json!(CLAIMS)));
     assert_eq!(calls("provision", "create events"), Some(json!(2 * CLAIMS)));
