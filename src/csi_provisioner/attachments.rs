@@ -143,6 +143,7 @@ impl Index {
         }
     }
 
+    /// It may have been shown by a list that is still under way.
     fn deleted(&mut self, gone: &VolumeAttachment) {
         let uid = hash(gone.uid());
         let of_volume = match &gone.spec.source.persistent_volume_name {
@@ -150,10 +151,18 @@ impl Index {
             // It could not be read, or was never counted: looked for among all.
             None => self.attachments.range(..),
         };
-        let attachment = of_volume.copied().find(|attachment| attachment.uid == uid);
-        if let Some(attachment) = attachment {
+        let kept = of_volume.copied().find(|attachment| attachment.uid == uid);
+        let listed = self.listed.iter().flatten().copied().find(|listed| listed.uid == uid);
+        if let Some(attachment) = kept {
             self.attachments.remove(&attachment);
-            self.nodes.left(attachment.node);
+        }
+        match (&mut self.listed, kept) {
+            // Its node may be another's of the list as well: that is counted when it is whole.
+            (Some(listed), _) => listed.retain(|attachment| attachment.uid != uid),
+            (None, Some(attachment)) => self.nodes.left(attachment.node),
+            (None, None) => {}
+        }
+        if let Some(attachment) = kept.or(listed) {
             self.detach(attachment.volume);
         }
     }
@@ -168,8 +177,8 @@ impl Index {
     /// The list is whole: what it has not shown is gone. Collected at once, the set is packed
     /// twice as tightly as one that has grown.
     fn complete(&mut self) {
-        let listed = self.listed.take().unwrap_or_default().into_iter().collect();
-        let before = std::mem::replace(&mut self.attachments, listed);
+        let Some(listed) = self.listed.take() else { return };
+        let before = std::mem::replace(&mut self.attachments, listed.into_iter().collect());
         for vanished in before.difference(&self.attachments).copied().collect::<Vec<_>>() {
             self.detach(vanished.volume);
         }
@@ -178,18 +187,22 @@ impl Index {
 
     /// The volume is detached from a node: nobody waits for it any more if that was the last.
     fn detach(&mut self, volume: u64) {
-        if self.attachments.range(of_volume(volume)).next().is_none() {
+        if self.attached(volume).next().is_none() {
             self.detached.extend(self.awaited.remove(&volume).unwrap_or_default());
         }
     }
 
     /// A node that the volume is attached to, the first by name.
     fn node_of(&self, volume: &str) -> Option<&str> {
-        let volume = hash(volume);
-        let known = self.attachments.range(of_volume(volume));
+        self.attached(hash(volume)).map(|attachment| self.nodes.get(attachment.node)).min()
+    }
+
+    /// The attachments of a volume.
+    fn attached(&self, volume: u64) -> impl Iterator<Item = &Attachment> {
+        let kept = self.attachments.range(of_volume(volume));
         // Searched one by one, but only where a list is under way.
-        let listed = self.listed.iter().flatten().filter(|listed| listed.volume == volume);
-        known.chain(listed).map(|attachment| self.nodes.get(attachment.node)).min()
+        let listed = self.listed.iter().flatten();
+        kept.chain(listed.filter(move |listed| listed.volume == volume))
     }
 }
 
@@ -342,6 +355,31 @@ mod tests {
         {
             assert_eq!(node(&attachments, name).as_deref(), on, "{name}");
         }
+    }
+
+    #[test]
+    fn what_goes_while_it_is_listed_is_gone() {
+        let attachments = Attachments::default();
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let tell = Arc::clone(&told);
+        let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
+        observer.observe(Sighting::Complete);
+        observer.observe(Sighting::Applied(attachment("old", Some("pv"), "n1")));
+        observer.observe(Sighting::Restarted);
+        for (name, on) in [("old", "n1"), ("new", "n2")] {
+            observer.observe(Sighting::Listed(attachment(name, Some("pv"), on)));
+        }
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
+        observer.observe(Sighting::Listed(attachment("third", Some("third"), "n1")));
+        observer.observe(Sighting::Deleted(attachment("old", Some("pv"), "n1")));
+        assert!(told.lock().is_empty(), "the other is attached");
+        observer.observe(Sighting::Deleted(attachment("new", Some("pv"), "n2")));
+        assert_eq!(*told.lock(), ["pv"]);
+        observer.observe(Sighting::Complete);
+        assert_eq!(node(&attachments, "pv"), None);
+        assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
+        observer.observe(Sighting::Deleted(attachment("third", Some("third"), "n1")));
+        keeps_nothing(&attachments);
     }
 
     #[test]
