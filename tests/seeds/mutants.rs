@@ -59,7 +59,8 @@ fn catches(mutation: Mutation, seed: u64) -> Option<String> {
 fn check() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for mutation in Mutation::ALL {
-        let caught = seeds_of(mutation).into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
+        let caught =
+            seeds_of(mutation).into_iter().find_map(|seed| Some((seed, catches(mutation, seed)?)));
         if let Some((seed, what)) = caught {
             println!("{mutation:?}: seed {seed} finds {what}");
         } else {
