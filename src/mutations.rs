@@ -27,7 +27,7 @@ pub enum Mutation {
     DoneForgotten,
     /// That the claim had a PersistentVolume is never forgotten.
     DoneForEver,
-    /// PersistentVolumes that are listed before their claims are not compared with them.
+    /// PersistentVolumes are listed before the claims, and not compared with them.
     VolumesListedFirst,
     /// A claim's PersistentVolume is known by its name alone.
     KnownByName,

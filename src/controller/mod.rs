@@ -71,6 +71,7 @@ use crate::{
         views::{Claim, StorageClass, Volume},
     },
     metrics::{Metrics, PaceMetrics},
+    mutations::{self, Mutation},
     runtime::{Clock, Random, Tasks},
     workqueue::{self, Exclusive, Limiter, Queue},
 };
@@ -308,8 +309,14 @@ impl<P: Provisioner> Controller<P> {
         };
         // New claims are served while the old ones are listed, however many these are.
         let settings = reflector::Settings { overlapped: true, ..reflector::Settings::default() };
-        let reflector = self.reflector_as::<Claim>(settings);
-        self.tasks.vital("watch of PersistentVolumeClaims", reflector.run(observer));
+        let (reflector, volumes) =
+            (self.reflector_as::<Claim>(settings), self.lists.volumes.clone());
+        self.tasks.vital("watch of PersistentVolumeClaims", async move {
+            if mutations::is_on(Mutation::VolumesListedFirst) {
+                volumes.whole().await;
+            }
+            reflector.run(observer).await;
+        });
     }
 
     fn watch_volumes(&self) {
