@@ -1,6 +1,6 @@
 //! Parses, builds the runtime, runs, and says how it ended.
 
-use std::{env, fs, path::Path, process::ExitCode, sync::Arc};
+use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use csi_provisioner::{
     app::{self, Host, World},
@@ -16,6 +16,7 @@ use csi_provisioner::{
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,10 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Where Kubernetes looks for a container's last words.
 const TERMINATION_LOG: &str = "/dev/termination-log";
+
+/// How often memory that is free goes back to the system: what a burst has left there is gone within
+/// a minute, and a steady load hardly notices.
+const TRIM: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     if env::args().nth(1).as_deref() == Some(release_claims::NAME) {
@@ -134,6 +139,15 @@ async fn run(flags: Flags) -> ExitCode {
         biased;
         code = signals(stop.clone()) => code,
         code = program(flags, stop.clone()) => code,
+        code = trims() => code,
+    }
+}
+
+/// Gives memory back from time to time, for ever.
+async fn trims() -> ExitCode {
+    loop {
+        sleep(TRIM).await;
+        trim::trim();
     }
 }
 

@@ -15,6 +15,9 @@ use testkit::player::{Cluster, Options, Summary, free_port, play_all, scenario_f
 /// Scenarios wait more than they compute: more at once than there are cores.
 const JOBS: usize = 4;
 
+/// A kube-apiserver does compute, and each job has one.
+const JOBS_ON_BINARIES: usize = 2;
+
 fn main() -> ExitCode {
     let conformance = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
     let files = match chosen(&conformance) {
@@ -24,13 +27,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let shared = env::var_os("KUBECONFIG_E2E").is_some_and(|path| !path.is_empty());
-    let options = Options {
-        binary: env!("CARGO_BIN_EXE_csi-provisioner").into(),
-        conformance,
+    let is_set = |name| env::var_os(name).is_some_and(|path| !path.is_empty());
+    let jobs = match (is_set("KUBEBUILDER_ASSETS"), is_set("KUBECONFIG_E2E")) {
+        (true, _) => JOBS_ON_BINARIES,
         // One cluster holds one scenario at a time.
-        jobs: if shared { 1 } else { JOBS },
+        (false, true) => 1,
+        (false, false) => JOBS,
     };
+    let options =
+        Options { binary: env!("CARGO_BIN_EXE_csi-provisioner").into(), conformance, jobs };
     match play(&files, &options) {
         Ok(summary) => {
             println!("\n{summary}\n");

@@ -127,7 +127,7 @@ async fn running(flags: &[&str]) -> Simulation {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_costs_one_volume_and_two_events_and_many_share_a_read_of_their_secret() {
-    const CLAIMS: usize = 2000;
+    const CLAIMS: usize = 1000;
     let simulation = running(&[]).await;
     let uids = make_at_full_rate(&simulation, CLAIMS).await;
     until_saved(&simulation, CLAIMS).await;

@@ -474,7 +474,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             biased;
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
-                futures::future::join(call, self.open_calls.protect(uid, order)).await.0
+                futures::future::join(call, self.open_calls.protect_at_last(uid, order)).await.0
             }
         }
     }

@@ -6,9 +6,9 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 use crate::kube_api::{
+    Extent, FirstList,
     cache::{Cache, Change},
     reflector::{Observer, Sighting},
     views::{StorageClass, View as _},
@@ -51,13 +51,13 @@ impl Classes {
     }
 
     /// What keeps these classes fresh: `on_change` is told the name of each class that came,
-    /// changed or went; `synced` becomes true once all have been listed.
+    /// changed or went; `first_list` how far listing them is.
     pub fn observer(
         &self,
-        synced: watch::Sender<bool>,
+        first_list: FirstList,
         on_change: Box<dyn Fn(&str) + Send>,
     ) -> impl Observer<StorageClass> + use<> {
-        ClassObserver { classes: self.clone(), known: Cache::default(), synced, on_change }
+        ClassObserver { classes: self.clone(), known: Cache::default(), first_list, on_change }
     }
 }
 
@@ -65,7 +65,7 @@ struct ClassObserver {
     classes: Classes,
     /// Which names are known, to find those that vanished between two lists.
     known: Cache<String>,
-    synced: watch::Sender<bool>,
+    first_list: FirstList,
     on_change: Box<dyn Fn(&str) + Send>,
 }
 
@@ -97,6 +97,7 @@ impl ClassObserver {
 
 impl Observer<StorageClass> for ClassObserver {
     fn observe(&mut self, sighting: Sighting<StorageClass>) {
+        let extent = Extent::of(&sighting);
         match sighting {
             Sighting::Restarted => self.known.restarted(),
             Sighting::Listed(class) | Sighting::Applied(class) => self.seen(class),
@@ -109,9 +110,9 @@ impl Observer<StorageClass> for ClassObserver {
                 for name in self.known.complete() {
                     self.gone(&name);
                 }
-                self.synced.send_replace(true);
             }
         }
+        self.first_list.reached(extent);
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
         let follower = Arc::clone(&told);
         classes.follow(move |_, class| follower.lock().push(class.is_some()));
         let mut observer =
-            classes.observer(watch::Sender::new(false), Box::new(move |_| *count.lock() += 1));
+            classes.observer(FirstList::default(), Box::new(move |_| *count.lock() += 1));
         let relist = |class: Option<StorageClass>| {
             let listed = class.map(Sighting::Listed);
             [Some(Sighting::Restarted), listed, Some(Sighting::Complete)].into_iter().flatten()

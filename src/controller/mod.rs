@@ -65,7 +65,7 @@ use self::{
 };
 use crate::{
     kube_api::{
-        Client, Kind, Reflector, Scope, Sighting, View,
+        Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
         events::Source,
         reflector,
         views::{Claim, StorageClass, Volume},
@@ -130,7 +130,7 @@ pub struct Controller<P> {
     random: Arc<dyn Random>,
     tasks: Tasks,
     settings: Settings,
-    synced: Synced,
+    lists: Lists,
     /// Kinds whose changes open watches show, so that nobody else need look.
     shown: Vec<Kind>,
 }
@@ -151,11 +151,12 @@ struct Queues {
     working: Arc<AtomicBool>,
 }
 
-/// Whether the first list of each kind is whole.
-struct Synced {
-    classes: watch::Sender<bool>,
-    claims: watch::Sender<bool>,
-    volumes: watch::Sender<bool>,
+/// How far the first list of each kind is.
+#[derive(Default)]
+struct Lists {
+    classes: FirstList,
+    claims: FirstList,
+    volumes: FirstList,
 }
 
 impl<P: Provisioner> Controller<P> {
@@ -240,7 +241,6 @@ impl<P: Provisioner> Controller<P> {
             tasks: tasks.clone(),
             retry_max: settings.retry_max,
         };
-        let unsynced = || watch::Sender::new(false);
         Self {
             claims: Arc::new(claims),
             volumes: Arc::new(volumes),
@@ -251,7 +251,7 @@ impl<P: Provisioner> Controller<P> {
             random,
             tasks,
             settings,
-            synced: Synced { classes: unsynced(), claims: unsynced(), volumes: unsynced() },
+            lists: Lists::default(),
             shown: vec![Kind::of::<StorageClass>(), Kind::of::<Claim>(), Kind::of::<Volume>()],
         }
     }
@@ -283,16 +283,16 @@ impl<P: Provisioner> Controller<P> {
     fn watch_classes(&self) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let wake = move |class: &str| queues.wake_claims(book.of_class(class));
-        let observer = self.classes.observer(self.synced.classes.clone(), Box::new(wake));
+        let observer = self.classes.observer(self.lists.classes.clone(), Box::new(wake));
         self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
     }
 
     fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
-        let (synced, waits) = (self.synced.claims.clone(), self.claims.waits.clone());
+        let (first_list, waits) = (self.lists.claims.clone(), self.claims.waits.clone());
         let observer = move |sighting: Sighting<Claim>| {
             also(&sighting);
-            let complete = matches!(sighting, Sighting::Complete);
+            let extent = Extent::of(&sighting);
             // Whoever is gone unnoticed ceases to wait when its back-off ends.
             if let Sighting::Deleted(claim) = &sighting {
                 waits.forget(&Item::claim(claim.uid()));
@@ -304,9 +304,7 @@ impl<P: Provisioner> Controller<P> {
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
-            if complete {
-                synced.send_replace(true);
-            }
+            first_list.reached(extent);
         };
         // New claims are served while the old ones are listed, however many these are.
         let settings = reflector::Settings { overlapped: true, ..reflector::Settings::default() };
@@ -316,9 +314,9 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_volumes(&self) {
         let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
-        let (synced, waits) = (self.synced.volumes.clone(), self.claims.waits.clone());
+        let (first_list, waits) = (self.lists.volumes.clone(), self.claims.waits.clone());
         let observer = move |sighting: Sighting<Volume>| {
-            let complete = matches!(sighting, Sighting::Complete);
+            let extent = Extent::of(&sighting);
             if let Sighting::Deleted(volume) = &sighting {
                 waits.forget(&Item::volume(volume.name()));
             }
@@ -329,9 +327,7 @@ impl<P: Provisioner> Controller<P> {
             }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
-            if complete {
-                synced.send_replace(true);
-            }
+            first_list.reached(extent);
         };
         self.tasks.vital("watch of PersistentVolumes", self.reflector::<Volume>().run(observer));
     }
@@ -359,21 +355,18 @@ impl<P: Provisioner> Controller<P> {
 
     /// Waits until all classes have been listed once.
     pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
-        let mut synced = self.synced.classes.subscribe();
-        async move {
-            // An error means that nobody lists any more.
-            let _ = synced.wait_for(|listed| *listed).await;
-        }
+        let classes = self.lists.classes.clone();
+        async move { classes.whole().await }
     }
 
     /// A check of whether everything has been listed once; an error names what has not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
         let kinds = [
-            ("StorageClasses", self.synced.classes.subscribe()),
-            ("PersistentVolumeClaims", self.synced.claims.subscribe()),
-            ("PersistentVolumes", self.synced.volumes.subscribe()),
+            ("StorageClasses", self.lists.classes.clone()),
+            ("PersistentVolumeClaims", self.lists.claims.clone()),
+            ("PersistentVolumes", self.lists.volumes.clone()),
         ];
-        move || match kinds.iter().find(|(_, synced)| !*synced.borrow()) {
+        move || match kinds.iter().find(|(_, list)| !list.is_whole()) {
             None => Ok(()),
             Some((kind, _)) => Err(format!("{kind} are not listed yet")),
         }
@@ -422,17 +415,18 @@ impl<P: Provisioner> Controller<P> {
         futures::future::join(last_calls, saving).await;
     }
 
-    /// Waits until volumes can be made for claims that nothing else keeps waiting.
+    /// Waits until volumes can be made for claims that nothing else keeps waiting. As in the original
+    /// that is never where we may not list the volumes; but nobody waits for the end of their list.
     async fn may_create(&self) {
-        self.classes_listed().await;
+        self.lists.classes.whole().await;
+        self.lists.volumes.begun().await;
         self.claims.provisioner.ready_to_create().await;
     }
 
     /// Waits until everything has been listed once: nothing is deleted before.
     async fn may_delete(&self) {
-        for synced in [&self.synced.classes, &self.synced.claims, &self.synced.volumes] {
-            // The sender lives as long as `self`.
-            let _ = synced.subscribe().wait_for(|listed| *listed).await;
+        for list in [&self.lists.classes, &self.lists.claims, &self.lists.volumes] {
+            list.whole().await;
         }
         self.claims.provisioner.ready_to_delete().await;
     }

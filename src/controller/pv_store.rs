@@ -211,9 +211,9 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
 impl PvStore {
     /// Saves a PersistentVolume now, or keeps it for [`PvStore::sync`]. The caller holds its key.
     pub async fn save(&self, unsaved: Unsaved) {
-        let uid = unsaved.claim.uid().to_owned();
+        let (uid, unsaved) = (unsaved.claim.uid().to_owned(), Arc::new(unsaved));
         // Kept first: whatever happens to the attempt, the volume is not forgotten.
-        self.keep(&uid, unsaved.clone());
+        self.keep(&uid, Arc::clone(&unsaved));
         if self.attempt_and_tell(&uid, &unsaved).await == Verdict::Retry {
             self.queue.add_rate_limited(uid);
         }
@@ -266,8 +266,8 @@ impl PvStore {
         self.unsaved.borrow().get(uid).cloned()
     }
 
-    fn keep(&self, uid: &str, unsaved: Unsaved) {
-        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), Arc::new(unsaved))));
+    fn keep(&self, uid: &str, unsaved: Arc<Unsaved>) {
+        self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), unsaved)));
     }
 
     async fn attempt_and_tell(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
@@ -302,7 +302,7 @@ impl PvStore {
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let unclear = setback.unclear || unsaved.setback.unclear;
         let setback = Setback { unclear, ..setback };
-        self.keep(uid, Unsaved { setback, ..unsaved.clone() });
+        self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
         // A claim that is being deleted is kept for a time only.
         self.claims.add(uid.to_owned());
         Verdict::Retry
@@ -377,12 +377,8 @@ impl PvStore {
     }
 
     async fn post(&self, unsaved: &Unsaved) -> Attempt {
-        let body = match serde_json::to_value(&unsaved.volume) {
-            Ok(body) => body,
-            Err(error) => return Attempt::NotYet { why: error.to_string(), unclear: false },
-        };
         let sent = self.freshness.sending();
-        match self.client.create(None, &body).await {
+        match self.client.create(None, &unsaved.volume).await {
             Ok(saved) => {
                 self.freshness.created(sent, &saved);
                 Attempt::Saved

@@ -14,12 +14,11 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::{
     controller::provisioner::Failure,
     kube_api::{
-        Observer, Sighting,
+        Extent, FirstList, Observer, Sighting,
         views::{View as _, VolumeAttachment},
     },
     mutations::{self, Mutation},
@@ -32,8 +31,7 @@ pub struct Attachments(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     index: Mutex<Index>,
-    /// Whether all have been listed once.
-    listed: watch::Sender<bool>,
+    first_list: FirstList,
 }
 
 /// A cluster has as many attachments as volumes in use: little is kept of each.
@@ -62,10 +60,14 @@ struct Attachment {
 }
 
 impl Attachments {
+    /// Waits until the attachments are being listed: we may.
+    pub async fn begun(&self) {
+        self.0.first_list.begun().await;
+    }
+
     /// Waits until all attachments have been listed once; what is said before means nothing.
     pub async fn listed(&self) {
-        // The sender lives as long as `self`.
-        let _ = self.0.listed.subscribe().wait_for(|listed| *listed).await;
+        self.0.first_list.whole().await;
     }
 
     /// The node that the volume is attached to, one of them where there are several. The observer
@@ -74,7 +76,7 @@ impl Attachments {
     /// # Errors
     /// While the attachments have not been listed yet.
     pub fn block(&self, volume: &str) -> Result<Option<String>, Failure> {
-        if !*self.0.listed.borrow() {
+        if !self.0.first_list.is_whole() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
         let mut index = self.0.index.lock();
@@ -93,11 +95,9 @@ impl Attachments {
     ) -> impl Observer<VolumeAttachment> + use<F> {
         let shared = Arc::clone(&self.0);
         move |sighting| {
-            let complete = matches!(sighting, Sighting::Complete);
+            let extent = Extent::of(&sighting);
             let detached = shared.index.lock().observe(sighting);
-            if complete {
-                shared.listed.send_replace(true);
-            }
+            shared.first_list.reached(extent);
             for volume in detached {
                 on_detached(volume.into());
             }

@@ -362,6 +362,10 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn ready_to_create(&self) {
+        // As in the original, a driver that attaches is not served without the right to see that.
+        if let Some(attachments) = &self.0.attachments {
+            attachments.begun().await;
+        }
         if let Some(topology) = &self.0.topology {
             topology.listed().await;
         }

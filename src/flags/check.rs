@@ -63,6 +63,23 @@ pub(super) fn after_version(values: &Values) -> Result<(), Refusal> {
             2,
         ));
     }
+    bursts(values)
+}
+
+/// client-go's rule and words.
+fn bursts(values: &Values) -> Result<(), Refusal> {
+    let stuck = |qps: &str, unset: f64, burst: &str| {
+        let qps = if values.is_given(qps) { values.get(qps) } else { unset };
+        qps > 0.0 && values.get::<i64>(burst) <= 0
+    };
+    let capacity = || stuck("kube-api-capacity-qps", 1.0, "kube-api-capacity-burst");
+    // Unset, the original's rate is 5.
+    if stuck("kube-api-qps", 5.0, "kube-api-burst") || (wants_capacity(values) && capacity()) {
+        return Err(Refusal::new(
+            "Failed to create client: burst is required to be greater than 0 when RateLimiter is not set and QPS is set to greater than 0",
+            255,
+        ));
+    }
     Ok(())
 }
 

@@ -31,7 +31,7 @@ They are the original's. The last error also stands in `/dev/termination-log`, w
 | 0 | `--help`, `--version`; SIGTERM or SIGINT, once the work in hand has ended |
 | 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is none; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost; a second signal |
 | 2 | a flag that nobody knows, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is none |
-| 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` cannot be listened on |
+| 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of none; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` cannot be listened on |
 
 ## Environment
 

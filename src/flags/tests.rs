@@ -501,7 +501,31 @@ fn rates_are_read_as_client_go_reads_them() {
     for none in ["-1", "inf", "nan"] {
         assert_eq!(rate(&[&format!("--kube-api-qps={none}")]), None);
     }
-    assert_eq!(rate(&["--kube-api-qps=1", "--kube-api-burst=-3"]), Some((1.0, 1)));
+    assert_eq!(rate(&["--kube-api-qps=0", "--kube-api-burst=-3"]), Some((5.0, 1)));
+}
+
+/// As client-go refuses it, and by its reading: a rate of zero is none.
+#[test]
+fn a_rate_without_a_burst_is_refused() {
+    let capacity =
+        ["--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-capacity-burst=0"];
+    for args in [
+        &["--kube-api-burst=0"][..],
+        &["--kube-api-burst=-1"],
+        &["--kube-api-qps=1", "--kube-api-burst=0"],
+        &capacity,
+    ] {
+        let refusal = parse_in(&[("NAMESPACE", "ns")], args).unwrap_err();
+        assert_eq!(refusal.exit_code, 255, "{args:?}");
+        assert!(refusal.text.contains("burst is required to be greater than 0"), "{args:?}");
+    }
+    for args in [
+        &["--kube-api-qps=0", "--kube-api-burst=0"][..],
+        &["--kube-api-qps=-1", "--kube-api-burst=-1"],
+        &["--kube-api-capacity-burst=0"],
+    ] {
+        assert!(parse(args).is_ok(), "{args:?}");
+    }
 }
 
 #[test]

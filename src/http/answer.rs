@@ -22,10 +22,10 @@ pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
     answer
 }
 
-/// As Go sends somebody who left the last slash out.
-pub(super) fn moved(to: &str) -> Answer {
-    let body = format!("<a href=\"{to}\">Moved Permanently</a>.\n\n");
-    let mut answer = respond(StatusCode::MOVED_PERMANENTLY, "text/html; charset=utf-8", body);
+/// As Go sends somebody on who left the last slash out, or went round about.
+pub(super) fn redirected(to: &str) -> Answer {
+    let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", to.replace('&', "&amp;"));
+    let mut answer = respond(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", body);
     if let Ok(location) = HeaderValue::from_str(to) {
         answer.headers_mut().insert(header::LOCATION, location);
     }

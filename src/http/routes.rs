@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt};
 use http::{StatusCode, Uri};
 
 use super::{
-    answer::{Answer, TEXT, failure, moved, ok},
+    answer::{Answer, TEXT, failure, ok, redirected},
     pprof::{self, Profiles},
 };
 use crate::runtime::Tasks;
@@ -79,6 +79,11 @@ impl Routes {
 
     pub(super) async fn answer(&self, uri: &Uri) -> Answer {
         let path = uri.path();
+        let straight = straight(path);
+        if straight != path {
+            let slash = if self.lacks_slash(&straight) { "/" } else { "" };
+            return elsewhere(&format!("{straight}{slash}"), uri);
+        }
         if path == self.metrics_path {
             return ok(METRICS, (self.scrape)());
         }
@@ -94,8 +99,7 @@ impl Routes {
             return ok(METRICS, (self.scrape)());
         }
         if self.lacks_slash(path) {
-            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-            return moved(&format!("{path}/{query}"));
+            return elsewhere(&format!("{path}/"), uri);
         }
         failure(StatusCode::NOT_FOUND, "404 page not found")
     }
@@ -108,6 +112,26 @@ impl Routes {
             .flatten()
             .any(|served| served.strip_suffix('/') == Some(path))
     }
+}
+
+/// To another path, with what was asked there.
+fn elsewhere(path: &str, uri: &Uri) -> Answer {
+    let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    redirected(&format!("{path}{query}"))
+}
+
+/// Go's `path.Clean`, but for a slash at the end, which stays.
+fn straight(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let slash = if path.ends_with('/') && !parts.is_empty() { "/" } else { "" };
+    format!("/{}{slash}", parts.join("/"))
 }
 
 /// Go's rule: a pattern that ends in a slash stands for all that is below.

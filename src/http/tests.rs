@@ -114,11 +114,32 @@ async fn a_path_that_ends_in_a_slash_stands_for_all_below() {
     let server = start("/m/").await;
     assert_eq!(get(server.address, "/m/x/y").await.2, "metric 1\n");
     let (status, headers, _) = get(server.address, "/m?a=b").await;
-    assert_eq!(status, "HTTP/1.1 301 Moved Permanently");
+    assert_eq!(status, "HTTP/1.1 307 Temporary Redirect");
     assert!(headers.contains("location: /m/?a=b\r\n"), "{headers}");
     let everywhere = start("/").await;
     assert_eq!(get(everywhere.address, "/anything").await.2, "metric 1\n");
     assert_eq!(get(everywhere.address, "/healthz").await.2, "ok", "the longer path counts");
+}
+
+#[tokio::test]
+async fn whoever_goes_round_about_is_sent_the_straight_way() {
+    let server = start("/m/").await;
+    for (path, to) in [
+        ("//m/", "/m/"),
+        ("/m//x", "/m/x"),
+        ("/a/../m/./x/", "/m/x/"),
+        ("//m?a=b&c=d", "/m/?a=b&c=d"),
+        ("/../..", "/"),
+        ("/./", "/"),
+        ("/x/..", "/"),
+        ("/none//x", "/none/x"),
+    ] {
+        let (status, headers, body) = get(server.address, path).await;
+        assert_eq!(status, "HTTP/1.1 307 Temporary Redirect", "{path}");
+        assert!(headers.contains(&format!("location: {to}\r\n")), "{path}: {headers}");
+        let link = to.replace('&', "&amp;");
+        assert_eq!(body, format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n"));
+    }
 }
 
 #[tokio::test]

@@ -17,9 +17,8 @@ use bytes::Bytes;
 use http::{Method, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::client::Body;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
 
 use super::{
     error::{ApiError, Refusal, fault},
@@ -103,7 +102,7 @@ impl Client {
     pub async fn create<V: View>(
         &self,
         namespace: Option<&str>,
-        body: &Value,
+        body: &(impl Serialize + Sync),
     ) -> Result<V, ApiError> {
         if V::NAMESPACED || namespace.is_some() {
             check_namespace(namespace.unwrap_or_default())?;
@@ -163,34 +162,36 @@ impl Client {
     }
 
     async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
-        let about = Target::of(&request).about();
+        let (method, uri) = (request.method().clone(), request.uri().clone());
         let body = self.exchange(request).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| ApiError::Unreadable { about, fault: fault(&error) })
+        serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable {
+            about: Target::read(&method, &uri).about(),
+            fault: fault(&error),
+        })
     }
 
     /// Sends a request and reads the body of a success.
     async fn exchange(&self, request: Request) -> Result<Bytes, ApiError> {
-        let (method, target) = (request.method().clone(), Target::of(&request));
-        let response =
-            self.service.clone().oneshot(request).await.map_err(ApiError::from_transport)?;
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
         let body = read(body, MAX_ANSWER).await;
+        let target = || Target::read(&method, &uri);
         if parts.status.is_success() {
-            return body.map_err(|unread| broken(unread, &target));
+            return body.map_err(|unread| broken(unread, target));
         }
         // A refusal is one also where its explanation is lost.
-        let body = body.unwrap_or_default();
+        let (body, target) = (body.unwrap_or_default(), target());
         let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
 }
 
 /// What a body that could not be read to its end means.
-fn broken(unread: Unread, target: &Target) -> ApiError {
+fn broken(unread: Unread, target: impl Fn() -> Target) -> ApiError {
     match unread {
         Unread::TooLong => {
-            ApiError::Unreadable { about: target.about(), fault: "larger than 32 MiB".to_owned() }
+            ApiError::Unreadable { about: target().about(), fault: "larger than 32 MiB".to_owned() }
         }
         Unread::Broken(error) => ApiError::from_transport(error),
     }
@@ -215,11 +216,12 @@ fn request_with(
     method: Method,
     path: &str,
     media_type: &'static str,
-    body: &Value,
+    body: &impl Serialize,
 ) -> Result<Request, ApiError> {
+    let body = serde_json::to_vec(body).map_err(ApiError::Unwritable)?;
     let mut request = request(method, path)?;
     request.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
-    *request.body_mut() = Body::from(body.to_string().into_bytes());
+    *request.body_mut() = Body::from(body);
     Ok(request)
 }
 

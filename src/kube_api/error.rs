@@ -47,6 +47,9 @@ pub enum ApiError {
     /// The request could not be put together; nothing was sent.
     #[error("cannot build a request: {0}")]
     Unsendable(#[from] http::Error),
+    /// The object could not be written as JSON; nothing was sent.
+    #[error("cannot write an object as JSON: {0}")]
+    Unwritable(#[source] serde_json::Error),
 }
 
 /// A request was not answered in time.
@@ -116,7 +119,7 @@ impl ApiError {
             Self::NoAnswer(_) | Self::DeadlineExceeded(_) | Self::Unreadable { .. } => true,
             Self::Refused(refusal) => refusal.code >= 500,
             Self::GateShut(shut) => *shut == GateShut::Cut,
-            Self::BadName(_) | Self::Unsendable(_) => false,
+            Self::BadName(_) | Self::Unsendable(_) | Self::Unwritable(_) => false,
         }
     }
 

@@ -8,7 +8,7 @@
 //! | `objects` | writes | where a rate is given | bounded | claims, volumes and all other reads and writes |
 //! | `capacity` | writes | its own, unless switched off | bounded | CSIStorageCapacity objects, of which there may be many |
 //! | `reviews` | no | no | any number | questions about our own rights |
-//! | `events` | no | its own, of the same numbers | one | events, which may be late |
+//! | `events` | no | its own, of the same numbers | a few | events, which may be late |
 //!
 //! All lanes send the User-Agent, keep the deadline, obey `Retry-After` and count their requests.
 //! Promises that a request waits only for others of its lane. Leaves the rules themselves to
@@ -19,6 +19,7 @@ use std::{sync::Arc, time::Duration};
 pub use super::layers::throttle::RateLimit;
 use super::{
     client::Client,
+    events,
     layers::{
         deadline::Deadline, gate::Gated, in_flight::InFlight, layer, layer_if,
         request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
@@ -99,7 +100,7 @@ impl Lanes {
             }),
             events: common.lane(Rules {
                 throttle: common.bucket(common.settings.qps),
-                in_flight: Some(InFlight::new(1)),
+                in_flight: Some(InFlight::new(events::AT_ONCE)),
                 gate: None,
             }),
         }
@@ -281,13 +282,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_of_objects_are_bounded_and_events_go_one_by_one() {
+    async fn writes_of_objects_are_bounded_and_so_are_events() {
         let settings = LaneSettings { max_writes: 3, ..LaneSettings::default() };
         let House { server, lanes, .. } = house(settings, |_| object().after(1));
         join_all((0..5).map(|_| write(&lanes.objects))).await;
         assert_eq!(server.times(), [0, 0, 0, 1, 1]);
-        join_all((0..3).map(|_| write(&lanes.events))).await;
-        assert_eq!(server.times()[5..], [2, 3, 4]);
+        join_all((0..=events::AT_ONCE).map(|_| write(&lanes.events))).await;
+        assert_eq!(server.times()[5..], [[2; events::AT_ONCE].as_slice(), &[3]].concat());
     }
 
     #[tokio::test(start_paused = true)]

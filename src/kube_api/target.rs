@@ -33,6 +33,11 @@ impl Verb {
         }
     }
 
+    /// What `request` does.
+    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+        Path::of(request.uri()).verb(request.method(), request.uri())
+    }
+
     /// Whether the request changes something.
     pub(crate) fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
@@ -58,23 +63,15 @@ impl Target {
         Self::read(request.method(), request.uri())
     }
 
-    fn read(method: &Method, uri: &Uri) -> Self {
-        let mut segments = uri.path().split('/').skip(1);
-        let group = match segments.next() {
-            Some("apis") => segments.next().unwrap_or_default(),
-            _ => "",
-        };
-        // After the version: [namespaces/<namespace>/]<resource>[/<name>].
-        let mut rest = segments.skip(1);
-        let (mut resource, mut name) =
-            (rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
-        if resource == "namespaces"
-            && let Some(inner) = rest.next()
-        {
-            (resource, name) = (inner, rest.next().unwrap_or_default());
+    /// The same of the parts of a request that is gone.
+    pub(crate) fn read(method: &Method, uri: &Uri) -> Self {
+        let path = Path::of(uri);
+        Self {
+            verb: path.verb(method, uri),
+            group: path.group.to_owned(),
+            resource: path.resource.to_owned(),
+            name: path.name.to_owned(),
         }
-        let verb = verb(method, name, uri.query().unwrap_or_default());
-        Self { verb, group: group.to_owned(), resource: resource.to_owned(), name: name.to_owned() }
     }
 
     /// Resource and name for messages: `storageclasses.storage.k8s.io fast`.
@@ -89,6 +86,37 @@ impl Target {
             about.push_str(&self.name);
         }
         about
+    }
+}
+
+/// The same as it stands in a URL.
+struct Path<'a> {
+    group: &'a str,
+    resource: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Path<'a> {
+    fn of(uri: &'a Uri) -> Self {
+        let mut segments = uri.path().split('/').skip(1);
+        let group = match segments.next() {
+            Some("apis") => segments.next().unwrap_or_default(),
+            _ => "",
+        };
+        // After the version: [namespaces/<namespace>/]<resource>[/<name>].
+        let mut rest = segments.skip(1);
+        let (mut resource, mut name) =
+            (rest.next().unwrap_or_default(), rest.next().unwrap_or_default());
+        if resource == "namespaces"
+            && let Some(inner) = rest.next()
+        {
+            (resource, name) = (inner, rest.next().unwrap_or_default());
+        }
+        Self { group, resource, name }
+    }
+
+    fn verb(&self, method: &Method, uri: &Uri) -> Verb {
+        verb(method, self.name, uri.query().unwrap_or_default())
     }
 }
 

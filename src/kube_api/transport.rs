@@ -7,10 +7,16 @@
 //! twice (a request that never left an idle connection is not sent yet): what is repeated is the
 //! layers' decision. Leaves limits, deadlines and metrics to `layers`.
 
-use std::time::Duration;
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
+use futures::{FutureExt as _, future::BoxFuture};
 use http::{HeaderValue, Uri};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::rt::{Read, Write};
@@ -25,15 +31,16 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::client::{Body, ConfigExt as _};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, util::BoxCloneSyncService};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 use super::{config::ConfigError, credentials, proxy};
 
 /// An idle connection is probed so often.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A connection that was of no use so long is closed: what a burst opened is given back.
-const IDLE: Duration = Duration::from_secs(90);
+/// A connection that was of no use so long is closed, and its buffers with it: looked for as often,
+/// so that all that a burst has opened is gone within 40 s.
+const IDLE: Duration = Duration::from_secs(20);
 
 /// A request to the API server; its URL has a path and a query only.
 pub type Request = http::Request<Body>;
@@ -44,8 +51,49 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 /// An answer of the API server.
 pub type Response = http::Response<ResponseBody>;
 
-/// Carries requests to the API server. Clones share its connections.
-pub type Transport = BoxCloneSyncService<Request, Response, BoxError>;
+/// What becomes of a request.
+pub type Outcome = Result<Response, BoxError>;
+
+/// Carries requests to the API server. Clones share its connections, and cost next to nothing:
+/// every layer makes one for each request. It is always ready; whoever must wait waits in the
+/// request's own future.
+#[derive(Clone)]
+pub struct Transport(Arc<dyn Fn(Request) -> BoxFuture<'static, Outcome> + Send + Sync>);
+
+impl Transport {
+    /// A transport that carries each request as `carry` does.
+    pub(crate) fn new(
+        carry: impl Fn(Request) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(carry))
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&self, request: Request) -> BoxFuture<'static, Outcome> {
+        (self.0)(request)
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Transport")
+    }
+}
+
+/// For kube's client.
+impl Service<Request> for Transport {
+    type Response = Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Outcome>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        self.send(request)
+    }
+}
 
 /// The transport that `config` describes. To be called inside a tokio runtime.
 ///
@@ -129,7 +177,7 @@ where
             response.map(|body| body.map_err(Into::into).boxed_unsync())
         })
         .map_err(Into::into);
-    BoxCloneSyncService::new(service)
+    Transport::new(move |request| service.clone().oneshot(request).boxed())
 }
 
 /// Why a body could not be read to its end.
@@ -183,7 +231,7 @@ mod tests {
         let mut config = kube::Config::new(url.parse().unwrap());
         config.auth_info.token = Some("secret".to_owned().into());
         let service = transport(&config).unwrap();
-        let asking = service.oneshot(request(http::Method::GET, "/api/v1/nodes?limit=1"));
+        let asking = service.send(request(http::Method::GET, "/api/v1/nodes?limit=1"));
         let (came, response) = tokio::join!(serve_once(listener), asking);
         let came = came.to_ascii_lowercase();
         assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
@@ -217,7 +265,7 @@ mod tests {
         config.proxy_url = Some(url.parse().unwrap());
         let asking = async {
             let service = transport(&config).unwrap();
-            let response = service.oneshot(request(http::Method::GET, "/version")).await.unwrap();
+            let response = service.send(request(http::Method::GET, "/version")).await.unwrap();
             read(response.into_body(), 10).await.unwrap()
         };
         let (tunnelled, came, answer) = tokio::join!(proxy_once(proxy), serve_once(server), asking);
@@ -245,7 +293,7 @@ mod tests {
             client
         };
         let service = transport(&config).unwrap();
-        let asking = service.oneshot(request(http::Method::GET, "/version"));
+        let asking = service.send(request(http::Method::GET, "/version"));
         let (_client, outcome) = tokio::join!(refusing, asking);
         let error = format!("{:?}", outcome.unwrap_err());
         assert!(error.contains("ProxyAuthRequired") && !error.contains("hush"), "{error}");

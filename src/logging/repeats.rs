@@ -16,6 +16,8 @@ const BURST: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(60);
 /// So many different lines are remembered.
 const REMEMBERED: usize = 1024;
+/// While there are so many, those that are no longer repeated make room so often.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// What is to be said of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub(super) enum Say {
 pub(super) struct Repeats {
     /// By the line's hash. Two lines that share one would be told as one, for a minute.
     lines: BTreeMap<u64, Window>,
+    /// When those that rested were last looked for: not at every line of a burst.
+    swept: Duration,
 }
 
 /// What became of one line since `began`.
@@ -55,7 +59,8 @@ impl Repeats {
         if let Some(window) = self.lines.get_mut(&line) {
             return window.judge(now);
         }
-        if self.lines.len() >= REMEMBERED {
+        if self.lines.len() >= REMEMBERED && now.saturating_sub(self.swept) >= SWEEP {
+            self.swept = now;
             self.lines.retain(|_, window| !window.is_over(now));
         }
         if self.lines.len() < REMEMBERED {
@@ -137,7 +142,8 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(repeats.judge("new", at(1)), Say::It);
         }
-        // Old ones make room.
+        // Old ones make room, but are not looked for at every line.
+        assert_eq!(repeats.swept, at(1));
         repeats.judge("new", at(61));
         assert_eq!(repeats.lines.len(), 1);
     }

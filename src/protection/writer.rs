@@ -8,15 +8,21 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use super::{
     holders::{Origin, Worn},
     source::{NamedSource, SourceKind},
 };
 use crate::kube_api::{
-    ApiError, Client, Edit, Edited, Name, WriteBy, finalizers,
+    ApiError, Client, Edit, Edited, Name, WriteBy,
+    access::Right,
+    finalizers,
     views::{Claim, View, VolumeSnapshot},
 };
+
+/// The API group of snapshots.
+const GROUP: &str = "snapshot.storage.k8s.io";
 
 /// Writes finalizers.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(super) struct Writer {
     client: Client,
     /// Whether snapshots may be updated and not patched, as was found out.
     updates: AtomicBool,
+    /// Whether the API server was asked which of both.
+    asked: OnceCell<()>,
     /// Whether it was told that snapshots can't be written.
     told: AtomicBool,
 }
@@ -45,7 +53,8 @@ pub enum Unprotected {
 impl Writer {
     /// Writes by `client`.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, updates: AtomicBool::new(false), told: AtomicBool::new(false) }
+        let asked = OnceCell::new();
+        Self { client, updates: AtomicBool::new(false), asked, told: AtomicBool::new(false) }
     }
 
     /// Puts the finalizer on the object `uid`, unless it wears it. `None`: it is not protected,
@@ -148,7 +157,7 @@ impl Writer {
         uid: &str,
         edit: impl Fn(&mut Value) -> Edit,
     ) -> Result<Edited<VolumeSnapshot>, ApiError> {
-        let updates = self.updates.load(Ordering::Relaxed);
+        let updates = self.updates().await;
         match self.client.edit_by(verb(updates), name, uid, &edit).await {
             Err(error) if error.is_forbidden() => {}
             edited => return edited,
@@ -158,6 +167,19 @@ impl Writer {
             self.updates.store(!updates, Ordering::Relaxed);
         }
         edited
+    }
+
+    /// Whether snapshots are to be updated rather than patched. Asked before the first is written:
+    /// a refusal would say so as well, and look like an attack to whoever reads the audit log.
+    async fn updates(&self) -> bool {
+        let ask = || async {
+            let patch = Right { verb: "patch", group: GROUP, resource: "volumesnapshots" };
+            // Without an answer a refusal will tell.
+            let patches = self.client.may(patch, None).await.unwrap_or(true);
+            self.updates.store(!patches, Ordering::Relaxed);
+        };
+        self.asked.get_or_init(ask).await;
+        self.updates.load(Ordering::Relaxed)
     }
 
     /// Whether snapshots stay as they are because we may not write them; told once.

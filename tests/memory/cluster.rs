@@ -1,7 +1,7 @@
 //! An API server that holds as many objects as a test asks for, and keeps none of them in memory.
 //!
-//! It answers what a standby asks: what is served and allowed, streamed lists, made up object by
-//! object while they are sent, and the Lease, which another replica holds.
+//! It answers what a standby asks: what is served and allowed, streamed lists and pages, made up
+//! object by object while they are sent, and the Lease, which another replica holds.
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
@@ -18,6 +18,9 @@ use tower::service_fn;
 
 /// The body of an answer.
 type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Objects in a page of a list.
+const PAGE: usize = 500;
 
 /// An event of a watch by number: its type and its object.
 pub(crate) type Maker = Arc<dyn Fn(usize) -> (&'static str, Value) + Send + Sync>;
@@ -38,19 +41,33 @@ impl Show {
         Self { listed: 0, total: 0, event: Arc::new(|_| ("ADDED", Value::Null)) }
     }
 
-    /// The lines of the watch, which then stays open.
-    fn lines(self, kind: String) -> impl Stream<Item = Bytes> + Send {
-        let Self { listed, total, event } = self;
-        let later = Arc::clone(&event);
-        // As Go writes it: the type first.
-        let line = |(of, object): (&str, Value)| {
-            Bytes::from(format!("{{\"type\":\"{of}\",\"object\":{object}}}\n"))
-        };
-        let list = stream::iter((0..listed).map(move |number| line(event(number))));
-        let whole = stream::once(async move { line(("BOOKMARK", end_of_list(&kind))) });
-        let changes = stream::iter((listed..total).map(move |number| line(later(number))));
-        list.chain(whole).chain(changes).chain(stream::pending())
+    /// The lines of a watch that begins with a list, and then stays open.
+    fn list_and_changes(self, kind: &str) -> impl Stream<Item = Bytes> + Send + use<> {
+        let event = Arc::clone(&self.event);
+        let list = stream::iter((0..self.listed).map(move |number| line(event(number))));
+        let whole = line(("BOOKMARK", end_of_list(kind)));
+        list.chain(stream::once(async move { whole })).chain(self.changes())
     }
+
+    /// The lines of a watch that follows a list.
+    fn changes(self) -> impl Stream<Item = Bytes> + Send {
+        let Self { listed, total, event } = self;
+        let changes = stream::iter((listed..total).map(move |number| line(event(number))));
+        changes.chain(stream::pending())
+    }
+
+    /// The page of a list that begins with the object of this number.
+    fn page(&self, from: usize) -> Value {
+        let end = self.listed.min(from + PAGE);
+        let items: Vec<Value> = (from..end).map(|number| (self.event)(number).1).collect();
+        let next = if end < self.listed { end.to_string() } else { String::new() };
+        json!({"metadata": {"resourceVersion": "2000000", "continue": next}, "items": items})
+    }
+}
+
+/// A line of a watch, as Go writes it: the type first.
+fn line((of, object): (&str, Value)) -> Bytes {
+    Bytes::from(format!("{{\"type\":\"{of}\",\"object\":{object}}}\n"))
 }
 
 /// The bookmark that ends a streamed list.
@@ -76,7 +93,8 @@ pub(crate) fn transport(shows: BTreeMap<&'static str, Show>) -> Transport {
 fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
     let plural = path.rsplit('/').next().unwrap_or_default().to_owned();
-    let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+    let query = request.uri().query().unwrap_or_default();
+    let show = || shows.get(plural.as_str()).cloned().unwrap_or_else(Show::nothing);
     let body = if path.contains("/leases") {
         whole(&lease())
     } else if path == "/apis/storage.k8s.io/v1" {
@@ -85,14 +103,21 @@ fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Resp
         )
     } else if plural == "selfsubjectrulesreviews" {
         whole(&all_rights())
-    } else if watches {
-        let show = shows.get(plural.as_str()).cloned().unwrap_or_else(Show::nothing);
-        let frames = show.lines(plural).map(|line| Ok(Frame::data(line)));
-        StreamBody::new(frames).boxed_unsync()
+    } else if query.contains("sendInitialEvents=true") {
+        watch(show().list_and_changes(&plural))
+    } else if query.contains("watch=true") {
+        watch(show().changes())
+    } else if query.contains("limit=") {
+        let next = query.split('&').find_map(|pair| pair.strip_prefix("continue="));
+        whole(&show().page(next.map_or(0, |next| next.parse().unwrap())))
     } else {
         panic!("a standby has no business with {path}")
     };
     http::Response::new(body)
+}
+
+fn watch(lines: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    StreamBody::new(lines.map(|line| Ok(Frame::data(line)))).boxed_unsync()
 }
 
 fn whole(object: &Value) -> Body {

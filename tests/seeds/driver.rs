@@ -192,7 +192,7 @@ impl Inner {
             self.core.ledger.tell(&format!("storage: {name} is made"));
             // The original knows volumes by their names alone.
             if !caller.is_original() {
-                self.core.ledger.made(name, &others);
+                self.core.ledger.made(caller.name(), name, &others);
             }
         }
         sleep(fate.after).await;
@@ -279,7 +279,7 @@ impl Driver {
         let patience = time_left.unwrap_or(Duration::from_secs(3_600));
         let job = Job(
             Arc::clone(&self.0.core),
-            self.0.core.ledger.job_begins(caller.elected_host(), &keys[0], patience),
+            self.0.core.ledger.job_begins(caller.name(), caller.elected_host(), &keys[0], patience),
         );
         let (inner, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
         let running = call(Arc::clone(&inner));

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use csi_provisioner::controller::open_calls;
 use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::apiserver::ApiServer;
@@ -52,6 +53,8 @@ struct Inner {
     claims: BTreeMap<String, Option<Instant>>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
+    /// Those that carry the record of an open call.
+    recorded: BTreeSet<String>,
     /// Names that a PersistentVolume of another volume had.
     taken: BTreeSet<String>,
     /// Since when each PersistentVolume has been attached.
@@ -64,6 +67,7 @@ struct Inner {
 /// What a driver works on.
 #[derive(Debug, Clone)]
 struct Job {
+    process: String,
     /// The identity its caller is elected under.
     host: String,
     what: String,
@@ -108,6 +112,8 @@ struct CallsTruth {
     since: usize,
     /// The process that sent the last one, while its end is not known.
     open: Option<String>,
+    /// The process whose call has made the volume.
+    maker: Option<String>,
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
 }
@@ -115,8 +121,15 @@ struct CallsTruth {
 /// How a claim's volume was left by a process that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Abandoned {
-    /// Killed in its first call.
+    /// Killed in its first call, which nothing recorded.
     InFirstCall,
+    /// Without a record on the claim.
+    Unrecorded {
+        /// Not told to end.
+        killed: bool,
+        /// The time since the first call began.
+        after: Duration,
+    },
     /// In any other way.
     Otherwise,
     /// By the original provisioner, which records nothing.
@@ -281,9 +294,10 @@ impl Ledger {
         }
     }
 
-    /// A driver makes a volume, while there are `others`.
-    pub(crate) fn made(&self, name: &str, others: &[String]) {
-        let inner = self.inner.lock();
+    /// A driver makes a volume for a process, while there are `others`.
+    pub(crate) fn made(&self, process: &str, name: &str, others: &[String]) {
+        let mut inner = self.inner.lock();
+        inner.calls.entry(name.to_owned()).or_default().maker = Some(process.to_owned());
         let second = inner.sole_claim(name).filter(|_| !inner.is_left(name)).and_then(|uid| {
             let same = |other: &&String| {
                 inner.sole_claim(other) == Some(uid)
@@ -299,12 +313,18 @@ impl Ledger {
     }
 
     /// A driver starts to work for a caller who waits for so long.
-    pub(crate) fn job_begins(&self, host: Option<&str>, what: &str, patience: Duration) -> u64 {
+    pub(crate) fn job_begins(
+        &self,
+        process: &str,
+        host: Option<&str>,
+        what: &str,
+        patience: Duration,
+    ) -> u64 {
         let mut inner = self.inner.lock();
         inner.jobs_so_far += 1;
         let (number, until) = (inner.jobs_so_far, Instant::now() + patience);
-        let host = host.unwrap_or_default().to_owned();
-        inner.jobs.insert(number, Job { host, what: what.to_owned(), until });
+        let (process, host) = (process.to_owned(), host.unwrap_or_default().to_owned());
+        inner.jobs.insert(number, Job { process, host, what: what.to_owned(), until });
         number
     }
 
@@ -353,9 +373,13 @@ impl Ledger {
         for (name, calls) in &mut inner.calls {
             if calls.open.as_deref() == Some(process) {
                 calls.open = None;
-                let first = killed && calls.since == 1;
-                calls.abandoned =
-                    Some(if first { Abandoned::InFirstCall } else { Abandoned::Otherwise });
+                let recorded = inner.recorded.iter().any(|uid| may_be_of(name, uid));
+                let after = calls.first.map_or(Duration::MAX, |first| first.elapsed());
+                calls.abandoned = Some(match calls.since {
+                    _ if recorded => Abandoned::Otherwise,
+                    1 if killed => Abandoned::InFirstCall,
+                    _ => Abandoned::Unrecorded { killed, after },
+                });
                 let _ = writeln!(inner.lines, "          {process} leaves {name} open");
             }
         }
@@ -370,14 +394,22 @@ impl Ledger {
         }
     }
 
-    /// A process gives the selected node of the claim back.
-    pub(crate) fn node_given_back(&self, process: &str, uid: &str, storage: &Storage) {
+    /// A process gives the selected node of the claim back, which was `recorded` or not. Of what
+    /// others left open without a record it knows nothing.
+    pub(crate) fn node_given_back(
+        &self,
+        process: &str,
+        uid: &str,
+        recorded: bool,
+        storage: &Storage,
+    ) {
         let inner = self.inner.lock();
+        let known = |whose: &str| recorded || whose == process;
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
-            let running = inner.jobs.values().any(|job| job.what == **name);
-            may_be_of(name, uid)
-                && calls.open.as_deref() == Some(process)
-                && (running || storage.get(name).is_some())
+            let mut jobs = inner.jobs.values();
+            let running = jobs.any(|job| job.what == **name && known(&job.process));
+            let made = calls.maker.as_deref().is_some_and(known) && storage.get(name).is_some();
+            may_be_of(name, uid) && calls.open.as_deref() == Some(process) && (running || made)
         };
         let open = inner.calls.iter().find(is_open).map(|(name, _)| name.clone());
         drop(inner);
@@ -507,6 +539,12 @@ impl Inner {
         }
         why
     }
+}
+
+/// Whether a claim carries the record of an open call.
+pub(crate) fn is_recorded(claim: &Value) -> bool {
+    let finalizers = claim["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
 }
 
 /// Whether that was long enough ago for everybody to know.

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use csi_provisioner::controller::open_calls;
 use serde_json::Value;
 
 use super::{
     admins::BY_HAND,
     copying::is_guarded,
     core::{Core, DRIVER},
-    ledger::{Abandoned, text},
+    ledger::{Abandoned, is_recorded, text},
     naming::{NAMINGS, may_be_of},
+    plan::Plan,
     storage::image_of,
 };
 
@@ -54,10 +54,7 @@ fn is_bound(claim: &Value) -> bool {
 
 /// Whether the claim is gone but for our record.
 fn is_held(claim: &Value) -> bool {
-    let finalizers = claim["metadata"]["finalizers"].as_array();
-    claim["metadata"]["deletionTimestamp"].is_string()
-        && finalizers
-            .is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
+    claim["metadata"]["deletionTimestamp"].is_string() && is_recorded(claim)
 }
 
 /// A claim may only go without a volume when something that only people can mend is in its way.
@@ -88,27 +85,40 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
 /// Whether a leak is one that the claims' protection in use does not close.
 pub(crate) fn is_excused(core: &Core, name: &str) -> bool {
     let stripped = core.ledger.was_stripped(name);
-    core.ledger.abandoned(name).is_some_and(|how| {
-        stripped || too_late(core, name) || protects_not(core.plan.protection, how)
-    })
+    core.ledger
+        .abandoned(name)
+        .is_some_and(|how| stripped || too_late(core, name) || protects_not(&core.plan, how))
 }
 
 /// Whether the claim was deleted before a record could be put on it: with `auto` that is when the
 /// first call has ended without a word of the driver's.
 fn too_late(core: &Core, name: &str) -> bool {
     let plan = &core.plan;
-    let troubled = plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather;
-    let writing = Duration::from_secs(if troubled { 60 } else { 2 });
-    plan.protection == "auto" && core.ledger.was_deleted_within(name, plan.timeout + writing)
+    plan.protection == "auto" && core.ledger.was_deleted_within(name, until_recorded(plan))
+}
+
+/// For how long after its beginning a claim's first call may lack a record with `auto`: until its
+/// end is unknown, and until the record is written.
+fn until_recorded(plan: &Plan) -> Duration {
+    plan.timeout + Duration::from_secs(if is_troubled(plan) { 60 } else { 2 })
+}
+
+/// Whether writing a record may fail.
+fn is_troubled(plan: &Plan) -> bool {
+    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather
 }
 
 /// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it
-/// says in the documentation of `--claim-protection`.
-fn protects_not(protection: &str, how: Abandoned) -> bool {
-    matches!(
-        (protection, how),
-        (_, Abandoned::ByOriginal) | ("off", _) | ("auto", Abandoned::InFirstCall)
-    )
+/// says in the documentation of `--claim-protection`; a process that is told to end records what
+/// it leaves open, if it can.
+fn protects_not(plan: &Plan, how: Abandoned) -> bool {
+    match (plan.protection, how) {
+        (_, Abandoned::ByOriginal) | ("off", _) | ("auto", Abandoned::InFirstCall) => true,
+        ("auto", Abandoned::Unrecorded { killed, after }) => {
+            (killed || is_troubled(plan)) && after < until_recorded(plan)
+        }
+        _ => false,
+    }
 }
 
 fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {

@@ -7,15 +7,19 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
-use super::{Inner, LeaseTruth, VolumeTruth, text};
+use super::{Inner, LeaseTruth, VolumeTruth, is_recorded, text};
 use crate::{admins::BY_HAND, storage::image_of};
 
 impl Inner {
     pub(super) fn see_claims(&mut self, api: &ApiServer, now: Instant) {
         let mut standing = BTreeSet::new();
+        self.recorded.clear();
         for claim in api.objects("PersistentVolumeClaim") {
             let uid = text(claim.value(), "/metadata/uid").to_owned();
             self.claims.entry(uid.clone()).or_default();
+            if is_recorded(claim.value()) {
+                self.recorded.insert(uid.clone());
+            }
             if claim.value()["metadata"]["deletionTimestamp"].is_null() {
                 standing.insert(uid);
             }

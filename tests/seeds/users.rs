@@ -9,7 +9,7 @@ use super::{
     copiers,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
-    ledger::text,
+    ledger::{is_recorded, text},
 };
 
 pub(crate) const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
@@ -37,7 +37,7 @@ pub(crate) fn mend(core: &Core) {
         let name = text(&event, "/involvedObject/name");
         let Some(claim) = core.api.get("PersistentVolumeClaim", NAMESPACE, name) else { continue };
         let current = claim["metadata"]["uid"] == event["involvedObject"]["uid"];
-        if !asked || !current || !text(&claim, "/spec/volumeName").is_empty() {
+        if !asked || !current || !is_recorded(&claim) {
             continue;
         }
         let name = text(&claim, "/spec/storageClassName");

@@ -19,7 +19,12 @@ use tokio::{sync::oneshot, time::sleep};
 use tower::BoxError;
 
 use super::{
-    cluster::SELECTED_NODE, copying::Source, core::Core, dice::Dice, ledger::text, process::Life,
+    cluster::SELECTED_NODE,
+    copying::Source,
+    core::Core,
+    dice::Dice,
+    ledger::{is_recorded, text},
+    process::Life,
     storage::image_of,
 };
 
@@ -167,8 +172,10 @@ impl Wire {
         if let Some(uid) = removed.filter(|_| response.status() == 200) {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }
-        if let Some(uid) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
-            self.core.ledger.node_given_back(self.life.name(), &uid, &self.core.storage);
+        if let Some(claim) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
+            let (uid, recorded) = (text(&claim, "/metadata/uid"), is_recorded(&claim));
+            let (ledger, storage) = (&self.core.ledger, &self.core.storage);
+            ledger.node_given_back(self.life.name(), uid, recorded, storage);
         }
         if let Some(source) = source.filter(|_| response.status() == 200) {
             source.after(&self.core, self.life.name());
@@ -186,13 +193,12 @@ impl Wire {
         Some(text(&volume, "/metadata/uid").to_owned())
     }
 
-    /// The UID of the claim with a selected node that is about to be written.
-    fn selected(&self, info: &RequestInfo) -> Option<String> {
+    /// The claim with a selected node that is about to be written, as it stands.
+    fn selected(&self, info: &RequestInfo) -> Option<Value> {
         let writes = info.verb == "update" && info.resource == "persistentvolumeclaims";
         let claim = writes
             .then(|| self.core.api.get("PersistentVolumeClaim", &info.namespace, &info.name))??;
-        claim["metadata"]["annotations"][SELECTED_NODE].as_str()?;
-        Some(text(&claim, "/metadata/uid").to_owned())
+        claim["metadata"]["annotations"][SELECTED_NODE].is_string().then_some(claim)
     }
 
     fn check_saved(&self, body: &[u8]) {

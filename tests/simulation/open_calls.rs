@@ -109,6 +109,24 @@ async fn auto_a_call_that_does_not_end_in_time_is_recorded_before_it_is_cut() {
     ends_without_a_leak(&simulation, &uid).await;
 }
 
+/// Nobody comes back to the claim before the process ends.
+#[tokio::test(start_paused = true)]
+async fn auto_the_record_of_a_call_that_is_about_to_be_cut_is_tried_again() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 60_000, "times": 1}, {}]}));
+    let process = simulation.start_with(&["--timeout=2m", "--shutdown-timeout=5s"]);
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls_under_way("CreateVolume") == 1).await;
+    for (verb, effect) in [("get", Effect::CutBefore), ("update", Effect::CutBefore)] {
+        simulation.faults().add(Rule::on(verb, "persistentvolumeclaims", effect).times(2));
+    }
+    roll_out(&simulation, &process).await;
+    assert!(is_marked(&simulation), "{}", simulation.trace());
+    simulation.delete_claim("data");
+    simulation.start();
+    ends_without_a_leak(&simulation, &uid).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn auto_an_unsaved_volume_outlives_the_process() {
     let simulation = Simulation::new(1);

@@ -17,7 +17,7 @@ use std::sync::{
 };
 
 use serde_json::Value;
-use tokio::time::Duration;
+use tokio::time::{Duration, sleep};
 
 pub use self::{
     mark::{FINALIZER, RECORD},
@@ -72,6 +72,10 @@ enum Due {
     /// The claim was kept for long enough: the mark goes although the call is open.
     GiveUp,
 }
+
+/// So often the claim of a call that is about to be cut is written, and so long after a failure.
+const LAST_TRIES: usize = 5;
+const LAST_WAIT: Duration = Duration::from_millis(200);
 
 /// For so long at least a process follows the call of a deleted claim.
 const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
@@ -163,14 +167,28 @@ impl OpenCalls {
         self.put_on(uid, order).await
     }
 
+    /// Marks the claim because its call will outlast the process: the claim does not come again, so
+    /// what the API server refuses is tried again at once.
+    pub async fn protect_at_last(&self, uid: &str, order: &Order) {
+        for _ in 1..LAST_TRIES {
+            if self.protect(uid, order).await {
+                return;
+            }
+            sleep(LAST_WAIT).await;
+        }
+        self.protect(uid, order).await;
+    }
+
     /// Marks the claim because something of it will outlast this moment. A failure is told, and
-    /// made up for when the claim comes next.
-    pub async fn protect(&self, uid: &str, order: &Order) {
+    /// made up for when the claim comes next; false where another try may succeed.
+    pub async fn protect(&self, uid: &str, order: &Order) -> bool {
         let owed = self.settings.mode != Mode::Off && self.book.is_wanted(uid);
         if !owed {
-            return;
+            return true;
         }
-        match self.put_on(uid, order).await {
+        let written = self.put_on(uid, order).await;
+        let over = !matches!(written, Err(Unmarked::Refused(_)));
+        match written {
             Ok(()) => {}
             Err(Unmarked::Unwanted) => tracing::debug!("too late to protect the claim"),
             Err(error) if self.told.swap(true, Ordering::Relaxed) => {
@@ -181,6 +199,7 @@ impl OpenCalls {
                 "An open call is not protected: if its claim is deleted while no replica runs, its volume may be left at the driver. Told once"
             ),
         }
+        over
     }
 
     /// Does what is due for the claim's mark; false when that must be tried again. The caller

@@ -155,8 +155,9 @@ pub fn reopen(
 ) -> Result<Order, String> {
     let named = ownership::class_of_claim(claim);
     let gone = |what: &str| {
+        let volume = &record.volume;
         format!(
-            "an earlier CreateVolume for this claim may still run, and its storage class {named:?} {what}: restore the class, and the call is followed to its end"
+            "an earlier CreateVolume for this claim may still run, and its storage class {named:?} {what}: restore the class, and the call is followed to its end; or delete the claim, and look for the volume {volume:?} at the driver by hand"
         )
     };
     let class = class.ok_or_else(|| gone("is gone"))?;

@@ -5,8 +5,6 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use tower::ServiceExt as _;
-
 use super::*;
 use crate::kube_api::testing::request;
 
@@ -220,7 +218,7 @@ async fn nor_is_what_it_prints_when_its_token_has_run_out() {
     let config = with_plugin(&directory, expired).await;
     let transport = crate::kube_api::transport(&config).unwrap();
     directory.file("plugin", "echo hush");
-    let asking = transport.oneshot(request(http::Method::GET, "/version"));
+    let asking = transport.send(request(http::Method::GET, "/version"));
     let error = asking.await.unwrap_err();
     let told = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
     assert!(told.contains("no ExecCredential") && !told.contains("hush"), "{told}");

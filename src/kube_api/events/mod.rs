@@ -2,7 +2,7 @@
 //!
 //! Owns core/v1 events from the call that tells one to the API server: what an event looks like
 //! (as client-go writes it), when similar ones are counted or combined (`correlate`), and the
-//! queue with its one writer ([`Recorder`]). Promises that telling an event never waits and never
+//! queue with its writer ([`Recorder`]). Promises that telling an event never waits and never
 //! fails, that events about one object keep their order, that one the server does not take holds up
 //! those about its own object only, and that an object's first event and its last word get out
 //! where the server lets them. Leaves reasons and messages to those who tell.
@@ -17,24 +17,33 @@ mod sink;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+pub(super) use self::recorder::AT_ONCE;
 pub use self::recorder::{Recorder, Source};
 
-/// The object an event is about.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The object an event is about. Fields that are empty are not written, as Go leaves them out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Subject {
     /// Its kind, as in `PersistentVolumeClaim`.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Its API version, as in `v1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
     /// Its namespace; empty for kinds that have none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its UID.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The version the event speaks of.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
 }
 
@@ -103,26 +112,6 @@ impl Event {
         }
     }
 
-    /// The object as it is created.
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "kind": "Event",
-            "apiVersion": "v1",
-            "metadata": {"name": self.name, "namespace": self.namespace()},
-            "involvedObject": self.about.to_json(),
-            "reason": self.reason,
-            "message": self.message,
-            "source": {"component": &*self.component},
-            "firstTimestamp": seconds(self.first),
-            "lastTimestamp": seconds(self.last),
-            "count": self.count,
-            "type": self.severity.as_str(),
-            "eventTime": null,
-            "reportingComponent": &*self.reporting_component,
-            "reportingInstance": "",
-        })
-    }
-
     /// The strategic merge patch that brings an earlier event up to this one.
     pub(super) fn to_patch(&self) -> Value {
         let mut patch = json!({"count": self.count, "lastTimestamp": seconds(self.last)});
@@ -144,19 +133,53 @@ impl std::fmt::Display for Subject {
     }
 }
 
-impl Subject {
-    /// Fields that are empty are left out, as Go leaves them out.
-    fn to_json(&self) -> Value {
-        let fields = [
-            ("kind", &self.kind),
-            ("namespace", &self.namespace),
-            ("name", &self.name),
-            ("uid", &self.uid),
-            ("apiVersion", &self.api_version),
-            ("resourceVersion", &self.resource_version),
-        ];
-        let some = fields.into_iter().filter(|(_, value)| !value.is_empty());
-        Value::Object(some.map(|(name, value)| (name.to_owned(), value.as_str().into())).collect())
+/// The object as it is created.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Metadata<'a> {
+            name: &'a str,
+            namespace: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Component<'a> {
+            component: &'a str,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Object<'a> {
+            kind: &'static str,
+            api_version: &'static str,
+            metadata: Metadata<'a>,
+            involved_object: &'a Subject,
+            reason: &'a str,
+            message: &'a str,
+            source: Component<'a>,
+            first_timestamp: String,
+            last_timestamp: String,
+            count: u32,
+            r#type: &'static str,
+            event_time: Option<String>,
+            reporting_component: &'a str,
+            reporting_instance: &'static str,
+        }
+        Object {
+            kind: "Event",
+            api_version: "v1",
+            metadata: Metadata { name: &self.name, namespace: self.namespace() },
+            involved_object: &self.about,
+            reason: &self.reason,
+            message: &self.message,
+            source: Component { component: &self.component },
+            first_timestamp: seconds(self.first),
+            last_timestamp: seconds(self.last),
+            count: self.count,
+            r#type: self.severity.as_str(),
+            event_time: None,
+            reporting_component: &self.reporting_component,
+            reporting_instance: "",
+        }
+        .serialize(serializer)
     }
 }
 
@@ -203,7 +226,7 @@ pub(super) mod tests {
     fn an_event_is_written_as_client_go_writes_it() {
         let event = event("c", "Provisioning", "text", 1_700_000_000);
         assert_eq!(
-            event.to_json(),
+            serde_json::to_value(event).unwrap(),
             json!({
                 "kind": "Event",
                 "apiVersion": "v1",
@@ -234,7 +257,7 @@ pub(super) mod tests {
     fn events_about_objects_without_namespace_live_in_default() {
         let mut event = event("pv", "VolumeFailedDelete", "text", 0);
         event.about = Arc::new(Subject { name: "pv".to_owned(), ..Subject::default() });
-        let json = event.to_json();
+        let json = serde_json::to_value(event).unwrap();
         assert_eq!(json.pointer("/metadata/namespace"), Some(&json!("default")));
         assert_eq!(json.get("involvedObject"), Some(&json!({"name": "pv"})));
     }

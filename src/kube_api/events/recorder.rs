@@ -1,7 +1,11 @@
 //! From telling an event to the API server: a bounded queue and one task that writes.
+//!
+//! Events about different objects are written side by side, as the answer to one takes longer than
+//! a claim needs to cause the next; those about one object go one after the other.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::{
@@ -23,6 +27,8 @@ use crate::{
     runtime::{Clock, Random, Tasks},
 };
 
+/// How many events are written at once.
+pub(in crate::kube_api) const AT_ONCE: usize = 8;
 /// Tries an event gets, as in client-go.
 const TRIES: u32 = 12;
 /// Time between tries, as in client-go; the first is cut by chance.
@@ -196,33 +202,50 @@ impl Shared {
     }
 
     async fn write_for_ever(&self, sink: &impl Sink) {
-        let (mut correlator, mut held) = (Correlator::default(), Held::default());
+        let (mut correlator, mut waits) = (Correlator::default(), Waits::default());
+        let mut writing = FuturesUnordered::new();
         loop {
-            let attempt = self.next(&mut correlator, &mut held).await;
-            match self.try_to_write(sink, attempt).await {
-                Some(attempt) => {
-                    let due = Instant::now() + self.pause(attempt.tried);
-                    held.hold(attempt, due);
+            tokio::select! {
+                biased;
+                Some((object, again)) = writing.next() => {
+                    waits.written(object);
+                    self.settle(&mut waits, again);
                 }
-                None => self.finished(),
+                attempt = self.next(&mut correlator, &mut waits), if writing.len() < AT_ONCE => {
+                    let object = attempt.object;
+                    writing.push(async move { (object, self.try_to_write(sink, attempt).await) });
+                }
             }
         }
     }
 
+    /// An event was tried: it is done, or waits to be tried `again`.
+    fn settle(&self, waits: &mut Waits, again: Option<Attempt>) {
+        match again {
+            Some(attempt) => {
+                let due = Instant::now() + self.pause(attempt.tried);
+                waits.held.hold(attempt, due);
+            }
+            None => self.finished(),
+        }
+    }
+
     /// Waits for an event that is to be tried: one whose next try is due, else a new one.
-    async fn next(&self, correlator: &mut Correlator, held: &mut Held) -> Attempt {
+    /// Whoever gives up waiting loses nothing.
+    async fn next(&self, correlator: &mut Correlator, waits: &mut Waits) -> Attempt {
         loop {
             // Made before looking, so that a change between looking and waiting is not missed.
             let changed = self.changed.notified();
-            if let Some(attempt) = held.take_due(Instant::now()) {
+            if let Some(attempt) = waits.take_due(Instant::now()) {
                 return attempt;
             }
-            if let Some((object, event)) = self.take(held) {
-                match self.judge(correlator, object, event) {
-                    Some(attempt) => return attempt,
-                    None => self.finished(),
+            if let Some((object, event)) = self.take(waits) {
+                if let Some(attempt) = self.judge(correlator, object, event) {
+                    return attempt;
                 }
-            } else if let Some(due) = held.next_due() {
+                waits.written(object);
+                self.finished();
+            } else if let Some(due) = waits.held.next_due() {
                 // Out of time or told: either way it looks again.
                 let _ = timeout_at(due, changed).await;
             } else {
@@ -232,15 +255,16 @@ impl Shared {
     }
 
     /// Takes the next new event in hand, where one may be.
-    fn take(&self, held: &mut Held) -> Option<(Digest, Event)> {
+    fn take(&self, waits: &mut Waits) -> Option<(Digest, Event)> {
         let mut state = self.state.lock();
         if state.hurry {
-            held.hurry(Instant::now() + BETWEEN_LAST_TRIES);
+            waits.held.hurry(Instant::now() + BETWEEN_LAST_TRIES);
         }
-        if held.is_full() {
+        if waits.is_full() {
             return None;
         }
-        let taken = state.pending.pop(|object| held.holds(object))?;
+        let taken = state.pending.pop(|object| waits.holds(object))?;
+        waits.writing.insert(taken.0);
         state.in_hand += 1;
         Some(taken)
     }
@@ -307,6 +331,37 @@ impl Shared {
     fn give_up(&self, reason: &str, event: &Event, why: &str) {
         tracing::error!(event = event.name, error = why, "Unable to write event (will not retry!)");
         self.metrics.event_dropped(reason);
+    }
+}
+
+/// What the writer has in hand, by object: nothing else is written about one of those.
+#[derive(Default)]
+struct Waits {
+    /// Events on their way.
+    writing: BTreeSet<Digest>,
+    /// Events whose next try is to come.
+    held: Held,
+}
+
+impl Waits {
+    /// The event about the object has its answer.
+    fn written(&mut self, object: Digest) {
+        self.writing.remove(&object);
+    }
+
+    fn take_due(&mut self, now: Instant) -> Option<Attempt> {
+        let attempt = self.held.take_due(now)?;
+        self.writing.insert(attempt.object);
+        Some(attempt)
+    }
+
+    fn holds(&self, object: Digest) -> bool {
+        self.writing.contains(&object) || self.held.holds(object)
+    }
+
+    /// Whether so many wait, or may come to wait, that no more may be begun.
+    fn is_full(&self) -> bool {
+        self.held.is_full(self.writing.len())
     }
 }
 

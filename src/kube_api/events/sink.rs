@@ -29,8 +29,7 @@ pub(super) enum Failure {
 impl Sink for Client {
     fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
         async move {
-            let body = event.to_json();
-            outcome(Self::create::<views::Event>(self, Some(event.namespace()), &body).await)
+            outcome(Self::create::<views::Event>(self, Some(event.namespace()), event).await)
         }
         .boxed()
     }
@@ -58,9 +57,10 @@ fn outcome(answer: Result<views::Event, ApiError>) -> Result<(), Failure> {
         _ if error.is_already_exists() || terminating => Failure::Pointless(text),
         _ if error.is_not_found() => Failure::Gone(text),
         _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Failure::Passing(text),
-        ApiError::Refused(_) | ApiError::BadName(_) | ApiError::Unsendable(_) => {
-            Failure::Refused(text)
-        }
+        ApiError::Refused(_)
+        | ApiError::BadName(_)
+        | ApiError::Unsendable(_)
+        | ApiError::Unwritable(_) => Failure::Refused(text),
         ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
             Failure::Passing(text)
         }

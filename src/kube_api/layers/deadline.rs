@@ -16,12 +16,12 @@ use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::time::{Sleep, sleep};
-use tower::{BoxError, ServiceExt as _};
+use tower::BoxError;
 
 use super::{Outcome, Rule};
 use crate::kube_api::{
     error::DeadlineExceeded,
-    target::{Target, Verb},
+    target::Verb,
     transport::{Request, ResponseBody, Transport},
 };
 
@@ -31,12 +31,12 @@ pub(crate) struct Deadline(pub(crate) Duration);
 impl Rule for Deadline {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         let limit = self.0;
-        let watches = Target::of(&request).verb == Verb::Watch;
+        let watches = Verb::of(&request) == Verb::Watch;
         Box::pin(async move {
             let mut end = Box::pin(sleep(limit));
             let response = tokio::select! {
                 biased;
-                response = next.oneshot(request) => response?,
+                response = next.send(request) => response?,
                 () = &mut end => return Err(DeadlineExceeded(limit).into()),
             };
             if watches {
@@ -99,7 +99,7 @@ mod tests {
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(Deadline(Duration::from_secs(10)), server.transport);
         let start = Instant::now();
-        let body = match service.oneshot(request(Method::GET, url)).await {
+        let body = match service.send(request(Method::GET, url)).await {
             Ok(response) => read(response.into_body(), 1024).await.map_err(|unread| match unread {
                 Unread::Broken(error) => error,
                 Unread::TooLong => "too long".into(),

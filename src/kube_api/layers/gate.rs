@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
 use crate::{
     kube_api::{
-        target::Target,
+        target::Verb,
         transport::{Request, Transport},
     },
     runtime::Gate,
@@ -24,10 +23,10 @@ pub(crate) struct Gated(pub(crate) Gate);
 impl Rule for Gated {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         Box::pin(async move {
-            if Target::of(&request).verb.writes() {
-                self.0.through(next.oneshot(request)).await?
+            if Verb::of(&request).writes() {
+                self.0.through(next.send(request)).await?
             } else {
-                next.oneshot(request).await
+                next.send(request).await
             }
         })
     }
@@ -52,9 +51,8 @@ mod tests {
         let server = Server::new(|_, _| Answer::status(200));
         let gate = Gate::shut(Arc::new(SystemClock));
         let service = layer(Gated(gate.clone()), server.transport.clone());
-        let send = async |method| {
-            service.clone().oneshot(request(method, "/api/v1/persistentvolumes/pv")).await
-        };
+        let send =
+            async |method| service.send(request(method, "/api/v1/persistentvolumes/pv")).await;
         for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
             assert!(send(method.clone()).await.unwrap_err().is::<GateShut>(), "{method}");
         }
@@ -69,7 +67,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::status(200).after(60));
         let gate = Gate::open(Arc::new(SystemClock));
         let service = layer(Gated(gate.clone()), server.transport.clone());
-        let write = service.clone().oneshot(request(Method::POST, "/api/v1/persistentvolumes"));
+        let write = service.send(request(Method::POST, "/api/v1/persistentvolumes"));
         let shut = async { gate.close() };
         let (outcome, ()) = futures::future::join(write, shut).await;
         let error = ApiError::from_transport(outcome.unwrap_err());

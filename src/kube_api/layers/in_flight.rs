@@ -14,11 +14,11 @@ use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower::{BoxError, ServiceExt as _};
+use tower::BoxError;
 
 use super::{Outcome, Rule};
 use crate::kube_api::{
-    target::Target,
+    target::Verb,
     transport::{Request, ResponseBody, Transport},
 };
 
@@ -34,12 +34,12 @@ impl InFlight {
 
 impl Rule for InFlight {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        if !Target::of(&request).verb.writes() {
-            return Box::pin(next.oneshot(request));
+        if !Verb::of(&request).writes() {
+            return next.send(request);
         }
         Box::pin(async move {
             let permit = Arc::clone(&self.0).acquire_owned().await?;
-            let response = next.oneshot(request).await?;
+            let response = next.send(request).await?;
             Ok(response.map(|inner| HoldingBody { inner, _permit: permit }.boxed_unsync()))
         })
     }
@@ -90,7 +90,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
         let service = layer(InFlight::new(2), server.transport.clone());
         let write = || async {
-            let response = service.clone().oneshot(request(Method::PUT, URL)).await.unwrap();
+            let response = service.send(request(Method::PUT, URL)).await.unwrap();
             read(response.into_body(), 1024).await.unwrap();
         };
         join_all((0..5).map(|_| write())).await;
@@ -101,9 +101,9 @@ mod tests {
     async fn a_write_given_up_frees_its_place() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let service = layer(InFlight::new(1), server.transport.clone());
-        let unread = service.clone().oneshot(request(Method::PUT, URL)).await.unwrap();
+        let unread = service.send(request(Method::PUT, URL)).await.unwrap();
         drop(unread);
-        service.oneshot(request(Method::PUT, URL)).await.unwrap();
+        service.send(request(Method::PUT, URL)).await.unwrap();
         assert_eq!(server.seen().len(), 2);
     }
 
@@ -111,8 +111,8 @@ mod tests {
     async fn reads_do_not_wait() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let service = layer(InFlight::new(1), server.transport.clone());
-        let _held = service.clone().oneshot(request(Method::PUT, URL)).await.unwrap();
-        service.oneshot(request(Method::GET, URL)).await.unwrap();
+        let _held = service.send(request(Method::PUT, URL)).await.unwrap();
+        service.send(request(Method::GET, URL)).await.unwrap();
         assert_eq!(server.times(), [0, 0]);
     }
 }

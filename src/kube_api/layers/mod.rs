@@ -22,12 +22,9 @@ pub(crate) mod user_agent;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tower::{BoxError, service_fn, util::BoxCloneSyncService};
 
-use super::transport::{Request, Response, Transport};
-
-/// What becomes of a request.
-pub(crate) type Outcome = Result<Response, BoxError>;
+pub(crate) use super::transport::Outcome;
+use super::transport::{Request, Transport};
 
 /// One rule: what it does with a request, given the rest of the way.
 pub(crate) trait Rule: Send + Sync + 'static {
@@ -38,9 +35,7 @@ pub(crate) trait Rule: Send + Sync + 'static {
 /// Puts `rule` before `next`.
 pub(crate) fn layer(rule: impl Rule, next: Transport) -> Transport {
     let rule = Arc::new(rule);
-    BoxCloneSyncService::new(service_fn(move |request| {
-        Arc::clone(&rule).apply(request, next.clone())
-    }))
+    Transport::new(move |request| Arc::clone(&rule).apply(request, next.clone()))
 }
 
 /// Puts `rule` before `next` where there is one.

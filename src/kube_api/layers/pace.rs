@@ -7,14 +7,13 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tower::ServiceExt as _;
 
 use super::{
     Outcome, Rule,
     throttle::{RateLimit, Throttle},
 };
 use crate::kube_api::{
-    target::{Target, Verb},
+    target::Verb,
     transport::{Request, Transport},
 };
 
@@ -34,10 +33,10 @@ impl Pace {
 impl Rule for Pace {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         Box::pin(async move {
-            if Target::of(&request).verb == Verb::Watch {
+            if Verb::of(&request) == Verb::Watch {
                 self.0.wait().await;
             }
-            next.oneshot(request).await
+            next.send(request).await
         })
     }
 }

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
-use tower::{BoxError, ServiceExt as _};
+use tower::BoxError;
 use tracing::{Level, Span};
 
 use super::{Outcome, Rule};
@@ -34,7 +34,7 @@ pub(crate) struct RequestLog;
 impl Rule for RequestLog {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         if !tracing::enabled!(target: REQUESTS, Level::TRACE) {
-            return Box::pin(next.oneshot(request));
+            return next.send(request);
         }
         Box::pin(logged(request, next))
     }
@@ -51,7 +51,7 @@ async fn logged(mut request: Request, next: Transport) -> Outcome {
         request = about.sent(request).await?;
     }
     let start = Instant::now();
-    let outcome = next.oneshot(request).await;
+    let outcome = next.send(request).await;
     about.ended(&outcome, start);
     if bodies { outcome.map(|response| about.showing(response)) } else { outcome }
 }
@@ -190,7 +190,7 @@ mod tests {
         let server = Server::new(move |_, _| answer.clone());
         let mut request = request(Method::POST, url);
         *request.body_mut() = body.as_bytes().to_vec().into();
-        let answer = layer(RequestLog, server.transport.clone()).oneshot(request).await.unwrap();
+        let answer = layer(RequestLog, server.transport.clone()).send(request).await.unwrap();
         read(answer.into_body(), 1 << 20).await.unwrap();
         assert_eq!(server.seen()[0].body, body, "nothing is changed");
         log.text()
@@ -217,7 +217,7 @@ mod tests {
         let (log, _guard) = logged_down_to(Level::TRACE);
         let server = Server::new(move |_, _| answer.clone());
         let request = request(Method::GET, "/api/v1/pods?watch=true");
-        let answer = layer(RequestLog, server.transport.clone()).oneshot(request).await.unwrap();
+        let answer = layer(RequestLog, server.transport.clone()).send(request).await.unwrap();
         let mut body = answer.into_body();
         for name in ["a", "b"] {
             body.frame().await.unwrap().unwrap();
@@ -240,7 +240,7 @@ mod tests {
     async fn nothing_is_logged_at_the_usual_level() {
         let (log, _guard) = logged();
         let server = Server::new(|_, _| Answer::status(200));
-        let sending = layer(RequestLog, server.transport).oneshot(request(Method::GET, "/version"));
+        let sending = layer(RequestLog, server.transport).send(request(Method::GET, "/version"));
         sending.await.unwrap();
         assert_eq!(log.text(), "");
     }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
 use crate::{
@@ -22,9 +21,9 @@ pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
 
 impl Rule for RequestMetrics {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        let mut count = Count { metrics: self.0.clone(), target: Target::of(&request), code: None };
         Box::pin(async move {
-            let outcome = next.oneshot(request).await;
+            let mut count = Count { rule: self, target: Target::of(&request), code: None };
+            let outcome = next.send(request).await;
             count.answered(&outcome);
             outcome
         })
@@ -33,7 +32,7 @@ impl Rule for RequestMetrics {
 
 /// One request that is counted when it is over, however it ends.
 struct Count {
-    metrics: ApiMetrics,
+    rule: Arc<RequestMetrics>,
     target: Target,
     code: Option<u16>,
 }
@@ -47,7 +46,7 @@ impl Count {
 impl Drop for Count {
     fn drop(&mut self) {
         let code = self.code.map_or_else(|| "error".to_owned(), |code| code.to_string());
-        self.metrics.requested(self.target.verb.as_str(), &self.target.resource, &code);
+        self.rule.0.requested(self.target.verb.as_str(), &self.target.resource, &code);
     }
 }
 
@@ -68,7 +67,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
-        let sending = service.oneshot(request(method, url));
+        let sending = service.send(request(method, url));
         // What is still under way after a second is given up.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
         let text = metrics.text();

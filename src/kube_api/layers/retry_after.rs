@@ -10,7 +10,6 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use http::{StatusCode, header};
-use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
 use crate::{
@@ -36,7 +35,7 @@ impl Rule for RetryAfter {
             let mut request = request;
             for _ in 0..MAX_RETRIES {
                 let Some(again) = copy(&request) else { break };
-                let response = next.clone().oneshot(request).await?;
+                let response = next.send(request).await?;
                 let Some(wait) = wait(&response) else { return Ok(response) };
                 // Only for the connection's sake: what cannot be read is closed with it.
                 drop(read(response.into_body(), MAX_DRAINED).await);
@@ -44,7 +43,7 @@ impl Rule for RetryAfter {
                 tokio::time::sleep(wait).await;
                 request = again;
             }
-            next.oneshot(request).await
+            next.send(request).await
         })
     }
 }
@@ -95,7 +94,7 @@ mod tests {
         let request = http::Request::post("/api/v1/persistentvolumes")
             .header("x", "y")
             .body(Body::from(b"{}".to_vec()));
-        let response = service.oneshot(request.unwrap()).await.unwrap();
+        let response = service.send(request.unwrap()).await.unwrap();
         let seen = server.seen();
         let said = seen
             .iter()
@@ -141,7 +140,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::none());
         let service = layer(rule(), server.transport.clone());
         let request = crate::kube_api::testing::request(Method::GET, "/api/v1/nodes");
-        assert!(service.oneshot(request).await.is_err());
+        assert!(service.send(request).await.is_err());
         assert_eq!(server.seen().len(), 1);
     }
 }

@@ -10,12 +10,11 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
 use crate::{
     kube_api::{
-        target::{Target, Verb},
+        target::Verb,
         transport::{Request, Transport},
     },
     metrics::{ApiMetrics, WaitReason},
@@ -85,10 +84,10 @@ impl Drop for Reservation<'_> {
 impl Rule for Throttle {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         Box::pin(async move {
-            if Target::of(&request).verb != Verb::Watch {
+            if Verb::of(&request) != Verb::Watch {
                 self.wait().await;
             }
-            next.oneshot(request).await
+            next.send(request).await
         })
     }
 }
@@ -173,7 +172,7 @@ mod tests {
         let service =
             layer(Throttle::new(RateLimit { qps: 0.5, burst: 2 }, None), server.transport.clone());
         let urls = (0..5).map(|number| format!("/api/v1/nodes/{number}"));
-        join_all(urls.map(|url| service.clone().oneshot(request(Method::GET, &url)))).await;
+        join_all(urls.map(|url| service.send(request(Method::GET, &url)))).await;
         assert_eq!(server.times(), [0, 0, 2, 4, 6]);
         let order: Vec<_> = server.seen().iter().map(|seen| seen.url.clone()).collect();
         assert!(order.is_sorted());
@@ -190,7 +189,7 @@ mod tests {
             "/api/v1/nodes",
             "/api/v1/nodes",
         ] {
-            service.clone().oneshot(request(Method::GET, url)).await.unwrap();
+            service.send(request(Method::GET, url)).await.unwrap();
         }
         assert_eq!(server.times(), [0, 0, 0, 1]);
     }

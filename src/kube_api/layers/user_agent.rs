@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use http::{HeaderValue, header};
-use tower::ServiceExt as _;
 
 use super::{Outcome, Rule};
 use crate::kube_api::transport::{Request, Transport};
@@ -50,7 +49,7 @@ impl Rule for UserAgent {
         next: Transport,
     ) -> BoxFuture<'static, Outcome> {
         request.headers_mut().insert(header::USER_AGENT, self.0.clone());
-        Box::pin(next.oneshot(request))
+        next.send(request)
     }
 }
 
@@ -68,7 +67,7 @@ mod tests {
     async fn every_request_says_who_asks() {
         let server = Server::new(|_, _| Answer::status(200));
         let service = layer(UserAgent::default(), server.transport.clone());
-        service.oneshot(request(Method::GET, "/api/v1/nodes")).await.unwrap();
+        service.send(request(Method::GET, "/api/v1/nodes")).await.unwrap();
         let (seen, own) = (server.seen(), user_agent());
         assert_eq!(seen[0].header("user-agent"), own);
         assert!(own.starts_with("csi-provisioner/v0.") && own.contains(" (linux/"), "{own}");

@@ -17,7 +17,8 @@ fn object(finalizers: &[&str], deleted: bool) -> Value {
            "spec": {"fieldOfNextYear": true}})
 }
 
-/// A server with one object, on which the verbs of `refused` are forbidden.
+/// A server with one object, on which the methods of `refused` are forbidden. POST is the question
+/// whether patches are granted.
 fn server(object: Value, refused: &'static [&'static str]) -> Server {
     Server::new(move |_, seen| {
         if refused.contains(&seen.method.as_str()) {
@@ -25,13 +26,19 @@ fn server(object: Value, refused: &'static [&'static str]) -> Server {
         }
         match &*seen.method {
             "GET" => Answer::json(200, &object),
+            "POST" => {
+                let allowed = !refused.contains(&"PATCH");
+                Answer::json(201, &json!({"status": {"allowed": allowed}}))
+            }
             _ => Answer::json(200, &seen.json()),
         }
     })
 }
 
+/// What was done to the object.
 fn methods(server: &Server) -> Vec<String> {
-    server.seen().into_iter().map(|seen| seen.method).collect()
+    let methods = server.seen().into_iter().map(|seen| seen.method);
+    methods.filter(|method| method != "POST").collect()
 }
 
 fn finalizers(seen: &Seen) -> Value {
@@ -68,21 +75,27 @@ async fn only_our_finalizer_is_taken_off_and_only_while_that_holds() {
         writer.take_off(&source(kind), "u", || true).await.unwrap();
         assert_eq!(finalizers(&server.seen().pop().unwrap()), json!(["a", "b"]));
         writer.take_off(&source(kind), "other", || true).await.unwrap();
-        assert_eq!(server.seen().len(), 4, "another object has the name: nothing is written");
+        assert_eq!(methods(&server).len(), 4, "another object has the name: nothing is written");
     }
 }
 
-/// Upstream's role grants `update` on snapshots and not `patch`; that is found out once.
+/// Upstream's role grants `update` on snapshots and not `patch`. That is asked once; where there is
+/// no answer, one refusal tells.
 #[tokio::test]
 async fn where_snapshots_cannot_be_patched_they_are_updated() {
-    let server = server(object(&[], false), &["PATCH"]);
-    let (writer, source) = (Writer::new(client(&server)), source(SNAPSHOT));
-    for _ in 0..2 {
-        assert_eq!(writer.put_on(&source, "u").await.unwrap(), Some(worn(Origin::Ours)));
+    const ASKED: [&str; 4] = ["GET", "PUT", "GET", "PUT"];
+    const FOUND_OUT: [&str; 6] = ["GET", "PATCH", "GET", "PUT", "GET", "PUT"];
+    for (refused, done) in [(&["PATCH"][..], &ASKED[..]), (&["PATCH", "POST"], &FOUND_OUT)] {
+        let server = server(object(&[], false), refused);
+        let (writer, source) = (Writer::new(client(&server)), source(SNAPSHOT));
+        for _ in 0..2 {
+            assert_eq!(writer.put_on(&source, "u").await.unwrap(), Some(worn(Origin::Ours)));
+        }
+        assert_eq!(methods(&server), done);
+        assert_eq!(server.seen().len() - done.len(), 1, "asked once");
+        let put = server.seen().pop().unwrap();
+        assert_eq!(put.json()["spec"], json!({"fieldOfNextYear": true}), "nothing is lost");
     }
-    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PUT", "GET", "PUT"]);
-    let put = server.seen().pop().unwrap();
-    assert_eq!(put.json()["spec"], json!({"fieldOfNextYear": true}), "nothing is lost");
 }
 
 #[tokio::test]

@@ -3,11 +3,20 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use testkit::load::{self, options::Options};
+use serde::Serialize;
+use testkit::load::{self, LoadError, options::Options, pairs};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let outcome = load::run(Options::parse()).await;
+    let options = Options::parse();
+    if options.against.is_some() {
+        told(pairs::run(options).await)
+    } else {
+        told(load::run(options).await)
+    }
+}
+
+fn told(outcome: Result<impl Serialize, LoadError>) -> ExitCode {
     let line = outcome.map(|report| serde_json::to_string(&report));
     match line {
         Ok(Ok(line)) => {

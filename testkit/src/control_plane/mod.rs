@@ -124,7 +124,18 @@ impl ControlPlane {
     /// Whatever stands in the way; nothing is left running then.
     pub async fn start() -> Result<Self, StartError> {
         let variable = |name| env::var_os(name).map(PathBuf::from);
-        let choice = Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"));
+        Self::of(Choice::of(variable("KUBEBUILDER_ASSETS"), variable("KUBECONFIG_E2E"))).await
+    }
+
+    /// Starts etcd and kube-apiserver from the directory `assets`, and prepares them.
+    ///
+    /// # Errors
+    /// Whatever stands in the way; nothing is left running then.
+    pub async fn of_binaries(assets: &Path) -> Result<Self, StartError> {
+        Self::of(Choice::Binaries(assets.to_owned())).await
+    }
+
+    async fn of(choice: Choice) -> Result<Self, StartError> {
         let directory = TemporaryDirectory::new()?;
         let layout = Layout::new(&directory.0);
         let audit = directory.0.join("audit.log");

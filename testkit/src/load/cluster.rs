@@ -1,20 +1,20 @@
-//! The cluster that a run works in: an embedded one of its own, or a namespace of somebody's.
+//! What a run makes of a server: names of its own, and a namespace to work in.
 //!
-//! Owns the class and, in somebody else's cluster, taking everything away again. Promises to touch
-//! there only what carries the run's label or name. Leaves the run's claims to `traffic`, and what
-//! stands around them to `residents`.
+//! Owns the class, the binder and taking everything away again. Promises to touch in somebody's
+//! cluster only what carries the run's label or name. Leaves the server to [`super::server`], the
+//! run's claims to `traffic`, and what stands around them to `residents`.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Client, Config, Resource,
+    Api, Client, Resource,
     api::{DeleteParams, ListParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::sleep};
@@ -23,24 +23,14 @@ use super::{
     error::LoadError,
     objects::Family,
     options::Options,
-    requests::Requests,
     residents::{OTHERS, Residents, remove},
+    server::Server,
     watches::claim_of,
 };
-use crate::{
-    apiserver::serve::{Served, Settings, layout::CLIENTS},
-    binder,
-    control_plane::TemporaryDirectory,
-};
+use crate::{apiserver::serve::Served, binder, control_plane::TemporaryDirectory};
 
 /// The label of everything a run makes.
 const LABEL: &str = "load.testkit/run";
-
-/// The kubeconfig of the embedded server that the measured program gets.
-const MEASURED: &str = "sa";
-
-/// The namespace of an embedded cluster's claims.
-const NAMESPACE: &str = "load";
 
 /// How often what is to go away is looked at.
 const GLANCE: Duration = Duration::from_millis(500);
@@ -117,52 +107,47 @@ pub(super) struct Cluster {
     pub(super) client: Client,
     pub(super) namespace: String,
     class: Class,
-    /// How the measured program finds it.
-    pub(super) kubeconfig: PathBuf,
-    served: Option<Served>,
-    binder: JoinSet<()>,
-    /// Last, so that the server has ended before its files go.
+    pub(super) server: Arc<Server>,
+    /// Whether nobody else binds claims.
+    needs_binder: bool,
+    binder: Mutex<JoinSet<()>>,
+    /// The files of this run.
     pub(super) directory: TemporaryDirectory,
 }
 
 impl Cluster {
-    /// The cluster that the options name. Nothing is made in somebody else's yet.
-    pub(super) async fn open(options: &Options) -> Result<Self, LoadError> {
+    /// A cluster on the server. Nothing is made in it yet.
+    pub(super) async fn open(options: &Options, server: Arc<Server>) -> Result<Self, LoadError> {
         let directory = TemporaryDirectory::new().map_err(LoadError::Directory)?;
-        let theirs = options.kubeconfig.clone().zip(options.namespace.clone());
-        let (served, kubeconfig, namespace) = if let Some((kubeconfig, namespace)) = theirs {
-            (None, kubeconfig, namespace)
-        } else {
-            let served = Served::start(Settings::new(directory.path())).await?;
-            served.api().namespace(NAMESPACE);
-            let kubeconfig = served.layout().kubeconfig(MEASURED);
-            (Some(served), kubeconfig, NAMESPACE.to_owned())
-        };
-        let ours = served.as_ref().map(|served| served.layout().kubeconfig("admin"));
-        let client = client(ours.as_ref().unwrap_or(&kubeconfig)).await?;
-        let names = Names::new();
-        let mut binder = JoinSet::new();
-        if served.is_some() || options.binder {
-            binder.spawn(binder::run(
-                client.clone(),
-                binder::Settings {
-                    selector: Some(OTHERS.to_owned()),
-                    ..binder::Settings::default()
-                },
-            ));
-        }
+        let (client, names) = (server.client().await?, Names::new());
         let cluster = Self {
             class: Class::find(options.class.as_deref(), &names, &client).await?,
             names,
             client,
-            namespace,
-            kubeconfig,
-            served,
-            binder,
+            namespace: server.namespace.clone(),
+            needs_binder: server.is_ours() || options.binder,
+            server,
+            binder: Mutex::default(),
             directory,
         };
         cluster.check_namespace().await?;
         Ok(cluster)
+    }
+
+    /// From now on claims are bound and volumes released, where nobody else does it.
+    pub(super) fn bind(&self) {
+        if self.needs_binder {
+            let settings = binder::Settings {
+                selector: Some(OTHERS.to_owned()),
+                ..binder::Settings::default()
+            };
+            self.binder.lock().spawn(binder::run(self.client.clone(), settings));
+        }
+    }
+
+    /// From now on this process binds nothing any more.
+    pub(super) fn stop_binding(&self) {
+        self.binder.lock().abort_all();
     }
 
     async fn check_namespace(&self) -> Result<(), LoadError> {
@@ -194,18 +179,6 @@ impl Cluster {
         Api::all(self.client.clone())
     }
 
-    /// The server's version, as the report tells it.
-    pub(super) async fn version(&self) -> Result<String, LoadError> {
-        let version = self.client.apiserver_version().await?.git_version;
-        Ok(if self.served.is_some() { format!("{version} (embedded)") } else { version })
-    }
-
-    /// What the measured program has asked of an embedded server.
-    pub(super) fn requests(&self) -> Option<Requests> {
-        let user = CLIENTS.iter().find(|client| client.kubeconfig == MEASURED)?.user().name;
-        Some(Requests::of(&self.served.as_ref()?.api().requests().all(), &user))
-    }
-
     // === Before ===
 
     /// Makes the run's class, unless it uses the cluster's own, and the residents.
@@ -220,22 +193,19 @@ impl Cluster {
 
     /// The embedded server, where it is one.
     pub(super) fn served(&self) -> Option<&Served> {
-        self.served.as_ref()
+        self.server.in_memory()
     }
 
     /// Whether claims are bound by this process.
     pub(super) fn binds(&self) -> bool {
-        !self.binder.is_empty()
+        self.needs_binder
     }
 
     // === After ===
 
-    /// Takes away what the run has made in somebody else's cluster; the provisioner must still be
-    /// there. Events are left to the server, which drops them by itself.
+    /// Takes away what the run has made; the provisioner must still be there. Events are left to
+    /// the server, which drops them by itself.
     pub(super) async fn clean_up(&self, residents: &Residents) -> Result<(), LoadError> {
-        if self.served.is_some() {
-            return Ok(());
-        }
         residents.leave(self).await?;
         let ours = ListParams::default().labels(&self.names.selector());
         let claims = self.empty_of_claims(&ours).await;
@@ -304,12 +274,6 @@ impl Cluster {
             }
         }
     }
-}
-
-async fn client(kubeconfig: &PathBuf) -> Result<Client, LoadError> {
-    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    Ok(Client::try_from(config)?)
 }
 
 /// The object as a client creates it.

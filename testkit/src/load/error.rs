@@ -5,7 +5,10 @@ use std::{io, path::PathBuf, process::ExitStatus};
 use kube::config::KubeconfigError;
 
 use super::progress::Milestone;
-use crate::apiserver::{serve::ServeError, status::Status};
+use crate::{
+    apiserver::{serve::ServeError, status::Status},
+    control_plane::StartError,
+};
 
 /// Why a run came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +19,12 @@ pub enum LoadError {
     /// The embedded server can't be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// etcd and kube-apiserver can't be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The audit log of the started server can't be read.
+    #[error("can't read the API server's audit log: {0}")]
+    AuditLog(#[source] io::Error),
     /// The embedded server refuses an object.
     #[error("the embedded API server refuses an object: {}", .0.message())]
     Refused(Status),

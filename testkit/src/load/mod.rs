@@ -8,31 +8,43 @@
 //! | room | what lives there |
 //! |---|---|
 //! | [`options`] | the command line |
-//! | `cluster` | the embedded server or somebody's namespace; class, cleaning up |
+//! | `server` | the API server: embedded, started from binaries, or somebody's |
+//! | `cluster` | what a run makes of it: names, class, binder, cleaning up |
 //! | [`residents`] | what stands in the cluster from the start |
 //! | [`objects`] | claims and volumes as large as real ones |
 //! | `program`, `driver` | the measured process; what it calls |
+//! | [`backlog`], `bare` | a backlog, compared with a client that only writes |
+//! | [`pairs`] | two programs in turn |
 //! | `traffic`, `watches` | making and deleting claims; seeing how far they come |
 //! | [`progress`], [`latency`] | when what happened, and how long it took |
 //! | [`usage`], [`requests`] | processor and memory from `/proc`; requests from audit or metrics |
 //! | [`report`] | the line that is printed |
 
+pub mod backlog;
+mod bare;
 mod cluster;
 mod driver;
 mod error;
 pub mod latency;
 pub mod objects;
 pub mod options;
+pub mod pairs;
 mod program;
 pub mod progress;
 pub mod report;
 pub mod requests;
 pub mod residents;
+mod server;
 mod traffic;
 pub mod usage;
 mod watches;
 
-use std::{collections::BTreeMap, future::Future, sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures::{FutureExt as _, future};
 use tokio::{
@@ -51,6 +63,7 @@ use self::{
     progress::{Milestone, Progress},
     report::{Cost, Delete, MemoryUse, Provision, Report, Setting},
     requests::Requests,
+    server::Server,
     traffic::Traffic,
     usage::{Cpu, Memory},
     watches::Shared,
@@ -71,18 +84,26 @@ const TELL: Duration = Duration::from_secs(5);
 /// Why it came to nothing; or, of a run that succeeded, what could not be cleaned up.
 pub async fn run(options: Options) -> Result<Report, LoadError> {
     let mut interrupts = Interrupts::new()?;
-    let bench = tokio::select! {
-        bench = Bench::open(options) => bench?,
-        () = interrupts.next() => return Err(LoadError::Interrupted),
-    };
-    let outcome = tokio::select! {
-        outcome = bench.measure() => outcome,
-        () = interrupts.next() => Err(LoadError::Interrupted),
-    };
-    let cleaned = tokio::select! {
-        cleaned = bench.clean_up() => cleaned,
+    let server = interrupts.or(Server::open(&options)).await?;
+    // A server of our own ends with the run, and all that stands in it.
+    let clean = !server.is_ours();
+    run_on(options, &Arc::new(server), clean, &mut interrupts).await
+}
+
+/// Does a run on a server that is there.
+async fn run_on(
+    options: Options,
+    server: &Arc<Server>,
+    clean: bool,
+    interrupts: &mut Interrupts,
+) -> Result<Report, LoadError> {
+    let bench = interrupts.or(Bench::open(options, Arc::clone(server))).await?;
+    let outcome = interrupts.or(bench.measure()).await;
+    let cleaned = if clean {
         // Whoever asks twice means it.
-        () = interrupts.next() => Err(LoadError::Interrupted),
+        interrupts.or(bench.cluster.clean_up(&bench.options.residents)).await
+    } else {
+        Ok(())
     };
     if let Some(program) = bench.program.get() {
         program.stop().await;
@@ -112,6 +133,17 @@ impl Interrupts {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
         })
+    }
+
+    /// Does `work`, unless a signal comes first.
+    async fn or<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, LoadError>>,
+    ) -> Result<T, LoadError> {
+        tokio::select! {
+            outcome = work => outcome,
+            () = self.next() => Err(LoadError::Interrupted),
+        }
     }
 
     async fn next(&mut self) {
@@ -149,8 +181,8 @@ struct Reading {
 
 impl Bench {
     /// Starts or finds everybody but the program; makes nothing in somebody else's cluster yet.
-    async fn open(options: Options) -> Result<Self, LoadError> {
-        let cluster = Cluster::open(&options).await?;
+    async fn open(options: Options, server: Arc<Server>) -> Result<Self, LoadError> {
+        let cluster = Cluster::open(&options, server).await?;
         let directory = cluster.directory.path();
         let serve = || Driver::serve(&options, &cluster.names.driver(), directory);
         let driver = options.class.is_none().then(serve).transpose().map_err(LoadError::Driver)?;
@@ -165,24 +197,40 @@ impl Bench {
         for watch in watches::follow(&self.cluster, &self.progress) {
             watches.spawn(watch);
         }
+        if self.options.backlog { self.measure_backlog().await } else { self.measure_burst().await }
+    }
+
+    /// Claims come and go while the program runs.
+    async fn measure_burst(&self) -> Result<Report, LoadError> {
+        self.cluster.bind();
         let first = self.warm_up().await?;
         let idle = self.memory()?;
         let traffic = self.traffic("claim", self.options.claims);
         let cost = self.half(&traffic, traffic.create(), Milestone::Bound).await?;
         let provision = Provision::of(&self.progress.lock(), cost);
         let provisioned = self.memory()?;
-        let cost = self.half(&traffic, traffic.delete(), Milestone::Gone).await?;
-        let delete = Delete::of(&self.progress.lock(), cost);
-        let program = self.program.get().map(|program| program.path().display().to_string());
+        let delete = self.delete(&traffic).await?;
         Ok(Report {
-            setting: Setting::new(&self.options, self.cluster.version().await?, program),
+            setting: self.setting().await?,
             first_volume_seconds: first.stood,
             first_new_volume_seconds: first.new,
+            drain: None,
             provision,
             delete,
             memory: MemoryUse::of(idle, provisioned, self.memory()?),
             volumes_left_at_driver: self.left_at_driver()?,
         })
+    }
+
+    /// The second half: all claims are deleted.
+    async fn delete(&self, traffic: &Traffic) -> Result<Delete, LoadError> {
+        let cost = self.half(traffic, traffic.delete(), Milestone::Gone).await?;
+        Ok(Delete::of(&self.progress.lock(), cost))
+    }
+
+    async fn setting(&self) -> Result<Setting, LoadError> {
+        let program = self.program.get().map(|program| program.path().display().to_string());
+        Ok(Setting::new(&self.options, self.cluster.server.version().await?, program))
     }
 
     /// Starts the program while a first claim waits, makes another as soon as it runs, and lets both
@@ -231,9 +279,9 @@ impl Bench {
         let Some(driver) = &self.driver else { return Ok(()) };
         let program = Program::start(Launch {
             program: self.options.program.as_deref(),
-            kubeconfig: &self.cluster.kubeconfig,
+            kubeconfig: &self.cluster.server.measured,
             socket: driver.socket(),
-            counts_requests: self.options.kubeconfig.is_some(),
+            counts_requests: !self.cluster.server.is_ours(),
             arguments: &self.options.arguments,
             log: self.cluster.directory.path().join("provisioner.log"),
         })?;
@@ -301,7 +349,7 @@ impl Bench {
 
     async fn reading(&self) -> Result<Reading, LoadError> {
         let program = self.program.get();
-        let requests = match self.cluster.requests() {
+        let requests = match self.cluster.server.requests()? {
             None => match program {
                 Some(program) => program.requests().await,
                 None => None,
@@ -322,11 +370,6 @@ impl Bench {
     fn left_at_driver(&self) -> Result<Option<usize>, LoadError> {
         let left = self.driver.as_ref().map(Driver::volumes);
         left.transpose().map_err(LoadError::Driver)
-    }
-
-    /// Takes away what was made in somebody else's cluster.
-    async fn clean_up(&self) -> Result<(), LoadError> {
-        self.cluster.clean_up(&self.options.residents).await
     }
 }
 

@@ -8,8 +8,8 @@ use super::residents::Residents;
 
 /// Provisions and deletes claims, and prints one line of JSON that says how that went.
 ///
-/// Without `--kubeconfig` it starts an API server in memory, binds claims as
-/// kube-controller-manager does, and measures the program beside it.
+/// Without `--kubeconfig` it starts an API server (in memory, or a real one with `--assets`), binds
+/// claims as kube-controller-manager does, and measures the program beside it.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "load")]
 pub struct Options {
@@ -31,6 +31,9 @@ pub struct Options {
     /// How long the driver takes to create or delete a volume, in milliseconds.
     #[arg(long, default_value_t = 0, value_name = "MS")]
     pub driver_latency: u64,
+    /// Start etcd and kube-apiserver from this directory and run against them.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "kubeconfig")]
+    pub assets: Option<PathBuf>,
     /// The cluster to run against; what was made there is removed at the end.
     #[arg(long, requires = "namespace")]
     pub kubeconfig: Option<PathBuf>,
@@ -46,13 +49,31 @@ pub struct Options {
     /// The provisioner to measure; by default `csi-provisioner` beside this program.
     #[arg(long)]
     pub program: Option<PathBuf>,
+    /// Let all claims stand before the program starts, and compare how fast they get their volumes
+    /// with a bare client that makes the same writes.
+    #[arg(long, conflicts_with_all = ["rate", "class"])]
+    pub backlog: bool,
+    /// Run this program as well, in turn with the other on the same server, and compare.
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "class")]
+    pub against: Option<PathBuf>,
+    /// One more argument for the program of `--against` alone; may be repeated.
+    #[arg(
+        long = "against-argument",
+        value_name = "ARGUMENT",
+        requires = "against",
+        allow_hyphen_values = true
+    )]
+    pub against_arguments: Vec<String>,
+    /// How often both programs have their turn.
+    #[arg(long, default_value_t = 3, value_name = "ROUNDS", value_parser = value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
     /// Seconds without anything to do before memory is read and after each half.
     #[arg(long, default_value_t = 2, value_name = "SECONDS")]
     pub settle: u64,
     /// Seconds that each half may take before the run is given up.
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
     pub timeout: u64,
-    /// More arguments for the provisioner.
+    /// More arguments for the provisioner, or for both.
     #[arg(last = true)]
     pub arguments: Vec<String>,
 }
@@ -160,6 +181,31 @@ mod tests {
     }
 
     #[test]
+    fn arguments_for_the_other_program_alone_need_one() {
+        let parsed = parse("--against p --against-argument --kube-api-qps=500 -- -v=1").unwrap();
+        assert_eq!(parsed.against_arguments, ["--kube-api-qps=500"]);
+        assert_eq!(parsed.arguments, ["-v=1"]);
+        let refused = parse("--against-argument -v=1").unwrap_err();
+        assert_eq!(refused, ErrorKind::MissingRequiredArgument);
+    }
+
+    #[test]
+    fn there_is_one_server() {
+        assert!(parse("--assets d").is_ok());
+        let both = parse("--assets d --kubeconfig f --namespace n").unwrap_err();
+        assert_eq!(both, ErrorKind::ArgumentConflict);
+    }
+
+    #[test]
+    fn a_backlog_stands_at_once_and_is_the_programs_own() {
+        assert!(parse("--backlog").unwrap().backlog);
+        for more in ["--rate 5", "--kubeconfig f --namespace n --class c"] {
+            let refused = parse(&format!("--backlog {more}")).unwrap_err();
+            assert_eq!(refused, ErrorKind::ArgumentConflict, "{more}");
+        }
+    }
+
+    #[test]
     fn numbers_that_make_no_sense_are_refused() {
         for line in [
             "--claims 0",
@@ -169,6 +215,7 @@ mod tests {
             "--rate NaN",
             "--rate -1",
             "--timeout 0",
+            "--against p --rounds 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

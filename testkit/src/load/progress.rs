@@ -73,6 +73,16 @@ impl Progress {
         self.claims.get(name)?.get(&milestone).copied()
     }
 
+    /// When the first claim came so far.
+    pub fn first(&self, milestone: Milestone) -> Option<Instant> {
+        self.claims.values().filter_map(|times| times.get(&milestone)).min().copied()
+    }
+
+    /// When the last claim came so far.
+    pub fn last(&self, milestone: Milestone) -> Option<Instant> {
+        self.claims.values().filter_map(|times| times.get(&milestone)).max().copied()
+    }
+
     /// How long each claim took from one to another, of those that have come so far.
     pub fn took(&self, from: Milestone, to: Milestone) -> Vec<Duration> {
         let took = |times: &Times| Some(times.get(&to)?.duration_since(*times.get(&from)?));

@@ -1,10 +1,11 @@
 //! The line that a run prints.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
 use super::{
+    backlog::Drain,
     latency::{Latency, rounded},
     options::Options,
     progress::{Milestone, Progress},
@@ -23,6 +24,9 @@ pub struct Report {
     /// Seconds from a claim's creation until its volume was saved, made while the program still
     /// listed what stood in the cluster.
     pub first_new_volume_seconds: Option<f64>,
+    /// How fast claims were served that stood before the program's start (`--backlog`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Drain>,
     /// From claims to volumes.
     pub provision: Provision,
     /// And back.
@@ -86,10 +90,15 @@ pub struct Pace {
 
 impl Pace {
     fn of(progress: &Progress, from: Milestone, to: Milestone) -> Option<Self> {
-        let seconds = progress.span(from, to)?.as_secs_f64();
-        let claims = u32::try_from(progress.count(to)).ok()?;
+        Some(Self::new(progress.count(to), progress.span(from, to)?))
+    }
+
+    /// So many claims in this time.
+    pub fn new(claims: usize, time: Duration) -> Self {
+        let seconds = time.as_secs_f64();
+        let claims = u32::try_from(claims).unwrap_or(u32::MAX);
         let per_second = if seconds > 0.0 { f64::from(claims) / seconds } else { 0.0 };
-        Some(Self { seconds: rounded(seconds), per_second: rounded(per_second) })
+        Self { seconds: rounded(seconds), per_second: rounded(per_second) }
     }
 }
 
@@ -191,8 +200,6 @@ impl MemoryUse {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::Instant;
 
     use super::*;

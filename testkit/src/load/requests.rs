@@ -1,12 +1,15 @@
 //! How often what was asked of the API server, and how much was said.
 //!
-//! Owns the counts, from the embedded server's record or, where the server is somebody else's,
-//! from the metrics of the program itself. Promises that the difference of two readings is what
+//! Owns the counts: from the embedded server's record, from the audit log of one that was started,
+//! or, where the server is somebody else's, from the metrics of the program itself. Promises that the difference of two readings is what
 //! happened between them.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead},
+};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::apiserver::audit::Recorded;
 
@@ -46,6 +49,20 @@ impl Requests {
         (!calls.is_empty()).then_some(Self { calls, bytes_written: None, bytes_read: None })
     }
 
+    /// The requests of `user` in kube-apiserver's audit log, whose last line may be half written.
+    ///
+    /// # Errors
+    /// When the log can't be read.
+    pub fn in_audit_log(log: impl BufRead, user: &str) -> io::Result<Self> {
+        let mut calls = BTreeMap::new();
+        for line in log.lines() {
+            let audited = serde_json::from_str::<Audited>(&line?);
+            let Some(what) = audited.ok().and_then(|audited| audited.what(user)) else { continue };
+            *calls.entry(what).or_default() += 1;
+        }
+        Ok(Self { calls, bytes_written: None, bytes_read: None })
+    }
+
     /// What came after `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -57,6 +74,48 @@ impl Requests {
             bytes_written: bytes(self.bytes_written, earlier.bytes_written),
             bytes_read: bytes(self.bytes_read, earlier.bytes_read),
         }
+    }
+}
+
+/// What a line of an audit log says of a request.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Audited {
+    stage: String,
+    verb: String,
+    user: AuditedUser,
+    object_ref: Option<AuditedObject>,
+    #[serde(rename = "requestURI")]
+    uri: String,
+}
+
+#[derive(Deserialize)]
+struct AuditedUser {
+    username: String,
+}
+
+#[derive(Deserialize)]
+struct AuditedObject {
+    resource: String,
+    subresource: Option<String>,
+}
+
+impl Audited {
+    /// `verb resource/subresource` of a request of `user`. A watch has two lines: at its beginning,
+    /// which is the one that counts, and at its end.
+    fn what(self, user: &str) -> Option<String> {
+        let begins = self.stage == "ResponseStarted";
+        if self.user.username != user || begins != (self.verb == "watch") {
+            return None;
+        }
+        let verb = self.verb;
+        Some(match self.object_ref {
+            None => format!("{verb} {}", self.uri),
+            Some(AuditedObject { resource, subresource: None }) => format!("{verb} {resource}"),
+            Some(AuditedObject { resource, subresource: Some(subresource) }) => {
+                format!("{verb} {resource}/{subresource}")
+            }
+        })
     }
 }
 
@@ -122,6 +181,34 @@ mod tests {
         assert_eq!(requests.calls, calls(&[("create events", 42), ("update leases", 7)]));
         assert_eq!(requests.bytes_read, None);
         assert_eq!(Requests::in_metrics("rest_client_requests_total{code=\"200\"} 3\n"), None);
+    }
+
+    #[test]
+    fn an_audit_log_tells_each_request_of_the_user_once() {
+        let line = |user: &str, stage: &str, verb: &str, object: &str| {
+            format!(
+                r#"{{"stage":"{stage}","verb":"{verb}","requestURI":"/version","user":{{"username":"{user}"}}{object}}}"#
+            )
+        };
+        let volumes = r#","objectRef":{"resource":"persistentvolumes"}"#;
+        let status = r#","objectRef":{"resource":"persistentvolumes","subresource":"status"}"#;
+        let log = [
+            line("measured", "ResponseComplete", "create", volumes),
+            line("measured", "ResponseComplete", "patch", status),
+            line("somebody", "ResponseComplete", "create", volumes),
+            line("measured", "ResponseStarted", "watch", volumes),
+            line("measured", "ResponseComplete", "watch", volumes),
+            line("measured", "ResponseComplete", "get", ""),
+            line("measured", "ResponseComplete", "create", volumes)[..40].to_owned(),
+        ];
+        let requests = Requests::in_audit_log(log.join("\n").as_bytes(), "measured").unwrap();
+        let expected = calls(&[
+            ("create persistentvolumes", 1),
+            ("patch persistentvolumes/status", 1),
+            ("watch persistentvolumes", 1),
+            ("get /version", 1),
+        ]);
+        assert_eq!(requests.calls, expected);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::latency::rounded;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Cpu {
     /// Seconds in the program's own code.
     pub user_seconds: f64,

@@ -4,12 +4,16 @@ use std::{
     fmt,
     future::Future,
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::Instant,
+};
 
 use super::{
     cluster::{Cluster, ClusterError},
@@ -126,7 +130,7 @@ pub async fn play(
 }
 
 /// Plays all `files`, each on a cluster that `cluster` makes, and tells of each as it ends. Clusters
-/// that can be played on again are.
+/// that can be played on again are. SIGTERM and SIGINT end it early; what it started ends with it.
 pub async fn play_all<F>(
     files: &[PathBuf],
     options: &Options,
@@ -147,12 +151,29 @@ where
         Played { name, verdict, outcome, took: began.elapsed() }
     });
     let mut summary = Summary::default();
-    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1));
+    let ended = pin!(told_to_end());
+    let mut plays = stream::iter(plays).buffer_unordered(options.jobs.max(1)).take_until(ended);
     while let Some(played) = plays.next().await {
         summary.count(&played.verdict);
         told(&played);
     }
+    // What is cut short has not passed.
+    summary.failed += usize::from(plays.is_stopped());
     summary
+}
+
+/// Waits for a signal to end; for ever where signals cannot be listened to.
+async fn told_to_end() {
+    let (terminate, interrupt) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    match (terminate, interrupt) {
+        (Ok(mut terminate), Ok(mut interrupt)) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        }
+        _ => std::future::pending().await,
+    }
 }
 
 /// Where scenarios are played.

@@ -166,6 +166,24 @@ async fn an_event_that_is_not_taken_holds_up_those_of_its_object_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_few_events_are_written_at_once_but_those_of_one_object_in_turn() {
+    let script = Script { took: Duration::from_secs(1), ..Script::new([]) };
+    let (recorder, _) = start(&script);
+    for message in ["first", "second"] {
+        for object in 0..=AT_ONCE {
+            tell(&recorder, &format!("c{object}"), message);
+        }
+    }
+    drained(&recorder).await;
+    let calls = script.calls.lock().clone();
+    let at = |second| calls.iter().filter(|call| call.4 == second).count();
+    assert_eq!([at(1), at(2), at(3)], [AT_ONCE, AT_ONCE, 2]);
+    for object in 0..=AT_ONCE {
+        assert_eq!(script.messages(&format!("c{object}")), ["first", "second"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_takes_nothing_is_asked_about_few_events_only() {
     let script = Script { stuck: |_| true, ..Script::new([]) };
     let (recorder, _) = start(&script);
@@ -231,11 +249,11 @@ async fn in_a_flood_each_object_keeps_its_first_event_and_its_last_word_in_order
 async fn draining_ends_in_time_and_tells_what_is_left() {
     let script = Script { took: Duration::from_secs(3), ..Script::new([]) };
     let (recorder, _) = start(&script);
-    for object in ["a", "b", "c"] {
-        tell(&recorder, object, "m");
+    for object in 0..=2 * AT_ONCE {
+        tell(&recorder, &format!("c{object}"), "m");
     }
     let start = Instant::now();
-    assert_eq!(recorder.drain(Duration::from_secs(4)).await, 2);
+    assert_eq!(recorder.drain(Duration::from_secs(4)).await, AT_ONCE + 1);
     assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(recorder.drain(Duration::from_secs(60)).await, 0);
     assert_eq!(start.elapsed().as_secs(), 9);

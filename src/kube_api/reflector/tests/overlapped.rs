@@ -250,42 +250,63 @@ fn version_of(claim: &Claim) -> u64 {
     claim.metadata.resource_version.as_deref().unwrap().parse().unwrap()
 }
 
-/// Shows a list of objects numbered below eight, of which `stand`, with `deeds` meanwhile; checks
-/// what is told on the way, and gives what was told in the end.
-async fn told(stand: Vec<bool>, mut deeds: Vec<Deed>) -> (Versions, Versions) {
-    let mut history = History { version: 100, ..History::default() };
-    for (number, _) in (0..8).zip(stand).filter(|(_, stands)| *stands) {
-        history.carry_out(Deed { object: number, deletes: false, page: 0 });
+impl History {
+    /// Those objects stand, and nothing has happened since.
+    fn of(stand: &[bool]) -> Self {
+        let mut history = Self { version: 100, ..Self::default() };
+        for (object, _) in (0..).zip(stand).filter(|(_, stands)| **stands) {
+            history.carry_out(Deed { object, deletes: false, page: 0 });
+        }
+        history.events.clear();
+        history
     }
-    let (listed, begin) = (history.now.clone(), history.version);
-    history.events.clear();
-    deeds.sort_by_key(|deed| deed.page);
-    deeds.into_iter().for_each(|deed| history.carry_out(deed));
-    let truth = history.now.values().map(|object| {
-        let object: Claim = serde_json::from_value(object.clone()).unwrap();
-        (object.uid().to_owned(), version_of(&object))
-    });
-    let truth: Versions = truth.collect();
-    let pages: Vec<Vec<Value>> =
-        listed.values().cloned().collect::<Vec<_>>().chunks(2).map(<[Value]>::to_vec).collect();
-    // A page comes each ten seconds, the deeds after the page of their number.
-    let mut watch = (Answer::watch(), 0);
-    for (page, kind, object) in &history.events {
-        let at = 10 * (*page as u64) + 5;
-        watch = (watch.0.event(at - watch.1.min(at), kind, object), at);
+
+    fn versions(&self) -> Versions {
+        let claims =
+            self.now.values().map(|object| serde_json::from_value(object.clone()).unwrap());
+        claims.map(|claim: Claim| (claim.uid().to_owned(), version_of(&claim))).collect()
     }
-    let (sender, seen_uids) = (Arc::new(Mutex::new(Vec::new())), listed.clone());
-    let sink = Arc::clone(&sender);
-    let server = Server::new(move |_, seen| match query(&seen.url, "watch") {
-        "true" => watch.0.clone(),
-        _ => {
-            let number: usize = query(&seen.url, "continue").parse().unwrap_or_default();
+
+    /// The pages of a list, two objects each.
+    fn pages(&self) -> Vec<Answer> {
+        let objects: Vec<&Value> = self.now.values().collect();
+        let pages: Vec<_> = objects.chunks(2).collect();
+        let answer = |number: usize| {
             let next =
                 if number + 1 < pages.len() { (number + 1).to_string() } else { String::new() };
-            let items = pages.get(number).cloned().unwrap_or_default();
-            Answer::json(200, &json!({"metadata": {"resourceVersion": begin.to_string(), "continue": next}, "items": items}))
-                .after(if number == 0 { 0 } else { 10 })
+            let metadata = json!({"resourceVersion": self.version.to_string(), "continue": next});
+            let items = pages.get(number).copied().unwrap_or_default();
+            Answer::json(200, &json!({"metadata": metadata, "items": items}))
+        };
+        (0..pages.len().max(1)).map(answer).collect()
+    }
+
+    /// The watch: a page comes each ten seconds, and its deeds five seconds later.
+    fn watch(&self) -> Answer {
+        let (mut answer, mut last) = (Answer::watch(), 0);
+        for (page, kind, object) in &self.events {
+            let at = 10 * (*page as u64) + 5;
+            answer = answer.event(at - last, kind, object);
+            last = at;
         }
+        answer
+    }
+}
+
+/// What a reflector shows of a list of what `stand`, with `deeds` meanwhile; with what stood, and
+/// what is there in the end.
+async fn shown(stand: &[bool], mut deeds: Vec<Deed>) -> (Vec<Sighting<Claim>>, [Versions; 2]) {
+    let mut history = History::of(stand);
+    let (stood, pages) = (history.versions(), history.pages());
+    deeds.sort_by_key(|deed| deed.page);
+    deeds.into_iter().for_each(|deed| history.carry_out(deed));
+    let watch = history.watch();
+    let server = Server::new(move |_, seen| match query(&seen.url, "watch") {
+        "true" => watch.clone(),
+        _ => match query(&seen.url, "continue").parse::<usize>() {
+            Ok(number) => pages[number].clone().after(10),
+            Err(_) => pages[0].clone(),
+        },
     });
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
@@ -293,33 +314,39 @@ async fn told(stand: Vec<bool>, mut deeds: Vec<Deed>) -> (Versions, Versions) {
     let settings = Settings { page_size: 2, ..OVERLAPPED };
     let reflector =
         Reflector::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
+    let sightings = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&sightings);
     let observer = move |sighting| sink.lock().push(sighting);
     let _ = tokio::time::timeout(Duration::from_secs(100), reflector.run(observer)).await;
-    let stood: Vec<String> =
-        seen_uids.values().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned()).collect();
-    let mut known = Versions::new();
-    let mut whole = false;
-    for sighting in std::mem::take(&mut *sender.lock()) {
+    let sightings = std::mem::take(&mut *sightings.lock());
+    (sightings, [stood, history.versions()])
+}
+
+/// What an observer knows in the end, who is told who stood and who was born, and nobody's past.
+fn followed(sightings: Vec<Sighting<Claim>>, stood: &Versions) -> Versions {
+    let (mut known, mut whole) = (Versions::new(), false);
+    let learn = |known: &mut Versions, claim: &Claim| {
+        let older = known.insert(claim.uid().to_owned(), version_of(claim));
+        assert!(older.is_none_or(|older| older < version_of(claim)), "told older than before");
+    };
+    for sighting in sightings {
         match sighting {
-            Sighting::Listed(it) => {
-                assert!(stood.contains(&it.uid().to_owned()), "a part of the list stood in it");
-                assert!(!whole);
-                let older = known.insert(it.uid().to_owned(), version_of(&it));
-                assert!(older.is_none_or(|older| older < version_of(&it)), "never told older");
+            Sighting::Restarted => assert!(known.is_empty(), "there is one list"),
+            Sighting::Listed(claim) => {
+                assert!(!whole && stood.contains_key(claim.uid()), "it did not stand");
+                learn(&mut known, &claim);
             }
-            Sighting::Applied(it) => {
-                assert!(whole || !stood.contains(&it.uid().to_owned()), "born since");
-                let older = known.insert(it.uid().to_owned(), version_of(&it));
-                assert!(older.is_none_or(|older| older < version_of(&it)), "never told older");
+            Sighting::Applied(claim) => {
+                assert!(whole || !stood.contains_key(claim.uid()), "it was not born since");
+                learn(&mut known, &claim);
             }
-            Sighting::Deleted(it) => drop(known.remove(it.uid())),
+            Sighting::Deleted(claim) => drop(known.remove(claim.uid())),
             Sighting::Complete => whole = true,
-            Sighting::Restarted => assert!(known.is_empty(), "one list"),
             Sighting::Unreadable { name, .. } => panic!("{name} can be read"),
         }
     }
     assert!(whole);
-    (known, truth)
+    known
 }
 
 proptest! {
@@ -334,7 +361,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all().start_paused(true).build().unwrap();
-        let (known, truth) = runtime.block_on(told(stand, deeds));
-        prop_assert_eq!(known, truth);
+        let (sightings, [stood, truth]) = runtime.block_on(shown(&stand, deeds));
+        prop_assert_eq!(followed(sightings, &stood), truth);
     }
 }

@@ -74,10 +74,9 @@ impl Patch {
         match self.kind {
             PatchKind::Json => apply_operations(&mut object, &self.body)?,
             PatchKind::Merge => json_patch::merge(&mut object, &self.body),
+            PatchKind::Strategic => strategic::merge(kind, &mut object, &self.body)?,
             // Without owners of fields, an apply is a merge that takes nothing away.
-            PatchKind::Strategic | PatchKind::Apply => {
-                strategic::merge(kind, &mut object, &self.body)?;
-            }
+            PatchKind::Apply => strategic::apply(kind, &mut object, &self.body)?,
         }
         Ok(object)
     }

@@ -60,20 +60,50 @@ fn rule(kind: &Kind, field: &str) -> ListRule {
     }
 }
 
-/// Merges `patch` into `object`.
+/// Merges `patch` into `object`, as a strategic merge patch.
 ///
 /// # Errors
 /// 400 for a patch that is no object, or an element without its merge key.
 pub(super) fn merge(kind: &Kind, object: &mut Value, patch: &Value) -> Result<(), Status> {
+    merge_value(Merge { kind, new: New::First }, object, patch)
+}
+
+/// Merges `patch` into `object`, as a server-side apply.
+///
+/// # Errors
+/// As for [`merge`].
+pub(super) fn apply(kind: &Kind, object: &mut Value, patch: &Value) -> Result<(), Status> {
+    merge_value(Merge { kind, new: New::Last }, object, patch)
+}
+
+/// How one patch is merged.
+#[derive(Clone, Copy)]
+struct Merge<'a> {
+    kind: &'a Kind,
+    new: New,
+}
+
+/// Where elements that are new to a list go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum New {
+    First,
+    Last,
+}
+
+fn merge_value(how: Merge<'_>, object: &mut Value, patch: &Value) -> Result<(), Status> {
     let Value::Object(patch) = patch else {
         return Err(Status::bad_request(
             "error decoding patch: a strategic merge patch must be a JSON object",
         ));
     };
-    merge_object(kind, object, patch)
+    merge_object(how, object, patch)
 }
 
-fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> Result<(), Status> {
+fn merge_object(
+    how: Merge<'_>,
+    target: &mut Value,
+    patch: &Map<String, Value>,
+) -> Result<(), Status> {
     if !target.is_object() {
         *target = Value::Object(Map::new());
     }
@@ -99,12 +129,12 @@ fn merge_object(kind: &Kind, target: &mut Value, patch: &Map<String, Value>) -> 
         if let Some(list) = name.strip_prefix("$deleteFromPrimitiveList/") {
             delete_from_set(target, list, value);
         } else if !name.starts_with('$') {
-            merge_member(kind, target, name, value)?;
+            merge_member(how, target, name, value)?;
         }
     }
     for (name, order, before) in orders {
         if let Some(Value::Array(list)) = target.get_mut(name) {
-            arrange(list, order, &before, rule(kind, name).key());
+            arrange(list, order, &before, rule(how.kind, name).key());
         }
     }
     Ok(())
@@ -124,7 +154,7 @@ fn orders<'p>(
 }
 
 fn merge_member(
-    kind: &Kind,
+    how: Merge<'_>,
     target: &mut Map<String, Value>,
     name: &str,
     patch: &Value,
@@ -135,11 +165,11 @@ fn merge_member(
         }
         Value::Object(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
-            merge_object(kind, member, patch)?;
+            merge_object(how, member, patch)?;
         }
         Value::Array(patch) => {
             let member = target.entry(name).or_insert(Value::Null);
-            merge_list(kind, name, member, patch)?;
+            merge_list(how, name, member, patch)?;
         }
         plain => {
             target.insert(name.to_owned(), plain.clone());
@@ -148,11 +178,16 @@ fn merge_member(
     Ok(())
 }
 
-fn merge_list(kind: &Kind, name: &str, target: &mut Value, patch: &[Value]) -> Result<(), Status> {
-    let rule = rule(kind, name);
+fn merge_list(
+    how: Merge<'_>,
+    name: &str,
+    target: &mut Value,
+    patch: &[Value],
+) -> Result<(), Status> {
+    let rule = rule(how.kind, name);
     let Value::Array(list) = target else {
         *target = Value::Array(Vec::new());
-        return merge_list(kind, name, target, patch);
+        return merge_list(how, name, target, patch);
     };
     let before = list.clone();
     match rule {
@@ -160,18 +195,19 @@ fn merge_list(kind: &Kind, name: &str, target: &mut Value, patch: &[Value]) -> R
         ListRule::Set => {
             let new = patch.iter().filter(|value| !before.contains(value));
             list.extend(new.cloned());
-            arrange(list, patch, &before, None);
         }
         ListRule::Keyed(key) => {
-            merge_keyed(kind, key, list, patch)?;
-            arrange(list, patch, &before, Some(key));
+            merge_keyed(how, key, list, patch)?;
         }
+    }
+    if how.new == New::First && rule != ListRule::Atomic {
+        arrange(list, patch, &before, rule.key());
     }
     Ok(())
 }
 
 fn merge_keyed(
-    kind: &Kind,
+    how: Merge<'_>,
     key: &str,
     list: &mut Vec<Value>,
     patch: &[Value],
@@ -185,10 +221,10 @@ fn merge_keyed(
         if is_directive(element, "delete") {
             list.retain(|one| one.get(key) != Some(id));
         } else if let Some(found) = list.iter_mut().find(|one| one.get(key) == Some(id)) {
-            merge(kind, found, element)?;
+            merge_value(how, found, element)?;
         } else {
             let mut new = Value::Null;
-            merge(kind, &mut new, element)?;
+            merge_value(how, &mut new, element)?;
             list.push(new);
         }
     }

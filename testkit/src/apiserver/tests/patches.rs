@@ -33,7 +33,7 @@ async fn each_type_of_patch_does_what_it_says() {
         (
             STRATEGIC,
             json!({"metadata": {"finalizers": ["example.com/b"]}}),
-            json!(["example.com/a", "example.com/b"]),
+            json!(["example.com/b", "example.com/a"]),
         ),
         (
             STRATEGIC,

@@ -1,0 +1,59 @@
+//! Gives freed memory back to the system.
+//!
+//! Owns the one declaration of a foreign function in this project, and is a crate of its own so that
+//! all others can forbid unsafe code. glibc keeps what a burst has freed: it only gives back what
+//! lies at the end of its heap, and one long-lived object there keeps all before it. `malloc_trim`
+//! also gives back whole free pages in between. Promises that nothing that is in use moves or
+//! changes. Leaves when to call it to others.
+
+/// Gives all whole pages that are free back to the system. Takes a millisecond or so, in which no
+/// thread can allocate. Does nothing where the C library is not glibc.
+pub fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    glibc::trim();
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod glibc {
+    use std::ffi::c_int;
+
+    /// Keeps nothing of what is free at the end of the heap.
+    const NO_PADDING: usize = 0;
+
+    #[expect(unsafe_code, reason = "declares a foreign function; docs/architecture.md, Decisions")]
+    // SAFETY: the declaration is that of malloc_trim(3). The function has no preconditions, takes
+    // the allocator's locks itself (it is MT-safe), and touches only memory that nobody holds.
+    unsafe extern "C" {
+        safe fn malloc_trim(pad: usize) -> c_int;
+    }
+
+    pub(crate) fn trim() {
+        // Says whether anything was given back, which is of no consequence.
+        let _ = malloc_trim(NO_PADDING);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    /// Anonymous memory of this process in KiB.
+    fn anonymous() -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    fn what_was_freed_between_what_is_kept_goes_back() {
+        let mut pieces: Vec<Box<[u8]>> = (0..40_000).map(|_| vec![1; 1_000].into()).collect();
+        let kept = pieces.split_off(39_000);
+        drop(pieces);
+        let before = anonymous();
+        super::trim();
+        let freed = before.saturating_sub(anonymous());
+        assert!(freed > 30_000, "{freed} KiB of some 39,000");
+        assert!(kept.iter().all(|piece| piece.iter().all(|byte| *byte == 1)));
+    }
+}
