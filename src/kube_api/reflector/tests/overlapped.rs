@@ -299,7 +299,9 @@ async fn shown(stand: &[bool], mut deeds: Vec<Deed>) -> (Vec<Sighting<Claim>>, [
     let mut history = History::of(stand);
     let (stood, pages) = (history.versions(), history.pages());
     deeds.sort_by_key(|deed| deed.page);
-    deeds.into_iter().for_each(|deed| history.carry_out(deed));
+    for deed in deeds {
+        history.carry_out(deed);
+    }
     let watch = history.watch();
     let server = Server::new(move |_, seen| match query(&seen.url, "watch") {
         "true" => watch.clone(),
