@@ -52,7 +52,7 @@ fn is_pending(claim: &Value) -> bool {
 }
 
 fn one(dice: &Dice, names: &[&'static str]) -> &'static str {
-    *dice.pick(names)
+    dice.pick::<&str>(names)
 }
 
 fn copy(core: &Core, dice: &Dice) {

@@ -69,13 +69,13 @@ fn object_of(core: &Core, handle: &str) -> Option<Value> {
         let mut all = core.api.list(kind, "").into_iter();
         all.find(|object| text(object, path) == handle)
     };
-    let (kind, reference) = match whose("PersistentVolume", "/spec/csi/volumeHandle") {
-        Some(volume) => ("PersistentVolumeClaim", volume["spec"]["claimRef"].clone()),
-        None => {
+    let (kind, reference) =
+        if let Some(volume) = whose("PersistentVolume", "/spec/csi/volumeHandle") {
+            ("PersistentVolumeClaim", volume["spec"]["claimRef"].clone())
+        } else {
             let content = whose("VolumeSnapshotContent", "/status/snapshotHandle")?;
             ("VolumeSnapshot", content["spec"]["volumeSnapshotRef"].clone())
-        }
-    };
+        };
     let object = core.api.get(kind, text(&reference, "/namespace"), text(&reference, "/name"))?;
     (object["metadata"]["uid"] == reference["uid"]).then_some(object)
 }

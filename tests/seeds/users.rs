@@ -112,7 +112,7 @@ fn delete_claim(core: &Core, dice: &Dice) {
 
 /// The class of this name says something else from now on, or is gone.
 fn replace_class(core: &Core, dice: &Dice) {
-    let name: &str = *dice.pick(&CLASSES);
+    let name: &str = dice.pick::<&str>(&CLASSES);
     replace(core, dice, name);
 }
 
