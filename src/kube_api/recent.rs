@@ -176,11 +176,11 @@ mod tests {
         let server = versions(0);
         let recent = recent(&server);
         assert_eq!(version(&recent, "s").await, "0");
-        sleep(SHARED_FOR - MS).await;
+        sleep(SHARED_FOR.saturating_sub(MS)).await;
         assert_eq!(version(&recent, "s").await, "0");
         sleep(MS).await;
         assert_eq!(version(&recent, "s").await, "1");
-        sleep(SHARED_FOR - MS).await;
+        sleep(SHARED_FOR.saturating_sub(MS)).await;
         assert_eq!(version(&recent, "s").await, "1", "the first one's end is not the second's");
         assert_eq!(server.seen().len(), 2);
     }
