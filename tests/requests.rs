@@ -245,7 +245,9 @@ fn told(simulation: &Simulation) -> BTreeMap<String, Vec<String>> {
             |pointer: &str| event.value().pointer(pointer).unwrap().as_str().unwrap().to_owned();
         told.entry(text("/involvedObject/name")).or_default().push(text("/reason"));
     }
-    told.values_mut().for_each(|reasons| reasons.sort());
+    for reasons in told.values_mut() {
+        reasons.sort();
+    }
     told
 }
 
