@@ -122,7 +122,7 @@ async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
         sleep(Duration::from_secs(2)).await;
         // Seen as an event before its page, or after it, it is no new one for that.
         touch(&simulation, page);
-        sleep(2 * SLOW - Duration::from_secs(3)).await;
+        sleep((2 * SLOW).saturating_sub(Duration::from_secs(3))).await;
         assert_eq!(simulation.calls("CreateVolume"), 0, "{page}");
         simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
         assert_eq!(simulation.calls("CreateVolume"), 1, "{page}");
@@ -190,7 +190,7 @@ async fn deletions_wait_for_the_lists() {
     simulation.api.create(&volume).unwrap();
     simulation.phase("released", "Released");
     simulation.start();
-    sleep(2 * SLOW - Duration::from_secs(1)).await;
+    sleep((2 * SLOW).saturating_sub(Duration::from_secs(1))).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     simulation.until("it is gone", |s| s.volumes().len() == MANY).await;
     assert_eq!(simulation.calls("DeleteVolume"), 1);
