@@ -26,7 +26,7 @@ use testkit::apiserver::{
     faults::{Effect, Match, Rule},
     status::Status,
 };
-use tokio::task::JoinSet;
+use tokio::{task::JoinSet, time::sleep};
 
 /// How long a step is waited for where one is missing: long enough for all others on a slow
 /// machine on which every demo of this file runs at once.
@@ -72,6 +72,8 @@ async fn played(mut demo: Demo, before: Act, fault: impl FnOnce(&Demo)) -> Resul
         let mut fault = Some(fault);
         for act in [Act::Start, Act::Create, Act::Delete] {
             if let Some(fault) = fault.take_if(|_| act == before) {
+                // What the program has read serves it for a second.
+                sleep(Duration::from_secs(1)).await;
                 fault(&demo);
             }
             demo.play(act).await?;

@@ -67,7 +67,7 @@ fn defines(text: &str, name: &str) -> bool {
 /// Whether the file has a test of this name.
 fn is_test(text: &str, name: &str) -> bool {
     let lines: Vec<_> = text.lines().map(str::trim).collect();
-    let head = format!("fn {name}()");
+    let head = format!("fn {name}(");
     let attribute = ["#[test]", "#[tokio::test"];
     lines.windows(2).any(|pair| {
         attribute.iter().any(|start| pair[0].starts_with(start)) && pair[1].contains(&head)

@@ -146,6 +146,8 @@ mod secrets {
         simulation.start();
         let uid = simulation.create_claim("data");
         until_saved(&simulation, &uid).await;
+        // What was read for the first call serves others for a second.
+        sleep(Duration::from_secs(1)).await;
         simulation.delete_claim("data");
         refuse_secrets(&simulation, "watch");
         refuse_secrets(&simulation, "get");

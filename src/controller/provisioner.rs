@@ -164,6 +164,14 @@ impl NotAsked {
         }
     }
 
+    /// Objects whose change may let the next attempt succeed.
+    pub fn awaited(&self) -> &[Awaited] {
+        match self {
+            Self::Ignored { .. } => &[],
+            Self::Failed(failure) | Self::Reschedule(failure) => failure.awaited(),
+        }
+    }
+
     /// Whether the attempt ended by it, in the original's sense: other claims may stand better now.
     pub fn is_finished(&self) -> bool {
         match self {

@@ -195,8 +195,8 @@ impl CsiProvisioner {
         // What was pinned stays; the class is the cluster's own again.
         *order = Order { class: Arc::clone(&order.class), ..translated };
         let prepared = prepared?;
-        let credentials =
-            self.credentials(&prepared.secret, CREATE_VOLUME).map_err(Failure::new)?;
+        let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
+        let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
         Ok(Request { prepared, credentials, migration })
     }
 
@@ -400,6 +400,9 @@ impl Provisioner for CsiProvisioner {
             Ok(request) => self.guarded(order, request).await,
             refused => refused,
         };
+        if let Err(not_asked) = &prepared {
+            self.0.reads.failed(not_asked.awaited());
+        }
         // As in the original: not after what another attempt may find otherwise.
         if prepared.as_ref().is_err_and(NotAsked::is_finished) {
             self.0.refresher.failed(order.class.name());
@@ -453,9 +456,10 @@ impl Provisioner for CsiProvisioner {
         let secret = deletion::secret(&self.0.reads, volume, class, settings.ceph_rbd)
             .await
             .map_err(failed)?;
-        let credentials = self
-            .credentials(&secret, DELETE_VOLUME)
-            .map_err(|unsent| failed(errors::call_failure(&unsent)))?;
+        let credentials = self.credentials(&secret, DELETE_VOLUME).map_err(|unsent| {
+            self.0.reads.failed(secret.source());
+            failed(errors::call_failure(&unsent).awaiting(secret.source().cloned()))
+        })?;
         Ok(Removal { credentials, secret: secret.source().cloned() })
     }
 

@@ -1,8 +1,9 @@
 //! What is read of the cluster for calls.
 //!
 //! Owns which reads are shared among calls ([`Recent`]): secrets and classes of attributes, which
-//! many volumes name. Sources are read for each claim. Promises that a call that failed is not
-//! repeated with what it failed with: whoever asks then gets what is there by then.
+//! many volumes name. Sources are read for each claim. Promises that what failed, a call or
+//! what comes before it, is not repeated with what it failed with: whoever asks then gets what is
+//! there by then.
 
 use crate::{
     controller::awaited::Awaited,
@@ -30,7 +31,7 @@ impl Reads {
         Self { client, secrets, attributes_classes }
     }
 
-    /// A call with these failed.
+    /// An attempt with these failed.
     pub(super) fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Awaited>) {
         let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
         for Awaited { kind, namespace, name, .. } in read {

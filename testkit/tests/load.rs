@@ -138,8 +138,8 @@ async fn an_interrupted_run_takes_away_what_it_made_and_nothing_else() {
     });
     somebodys.served.api().create(&theirs).unwrap();
     let child = somebodys.load(&["--namespace", "theirs", "--class", "slow", "--foreign", "3"]);
-    // Nobody provisions, so the first claim waits for ever.
-    until("claims are there", || somebodys.counts() == [5, 3, 1]).await;
+    // Nobody provisions, so the first two claims wait for ever.
+    until("claims are there", || somebodys.counts() == [6, 3, 1]).await;
     let id = child.id().unwrap().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
     let (code, told) = failed(child).await;
@@ -155,6 +155,6 @@ async fn a_run_that_gets_nowhere_is_given_up_and_cleaned_up() {
     let arguments = ["--namespace", "theirs", "--class", "slow", "--timeout", "1"];
     let (code, told) = failed(somebodys.load(&arguments)).await;
     assert_eq!(code, Some(1));
-    assert!(told.contains("0 of 1 claims are Bound"), "{told}");
+    assert!(told.contains("0 of 2 claims are Bound"), "{told}");
     assert_eq!(somebodys.counts(), [0, 0, 1]);
 }
