@@ -262,7 +262,7 @@ impl ClaimBook {
             claim: Arc::clone(&entry.claim),
             demand: entry.demand(),
             may_call: entry.state.may_call(),
-            doubt: entry.doubt,
+            doubt: entry.doubt(),
             order: entry.order.as_deref().cloned(),
             recorded: entry.recorded(),
             leftover: match &entry.state {
@@ -550,12 +550,7 @@ impl Inner {
     }
 
     fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
-        // A name that does not hold the whole UID may be another claim's as well.
-        let unique = volume_name.as_deref().is_some_and(|name| name.contains(uid));
-        let doubt = match self.first_lists.doubt(uid, born_under_our_eyes) {
-            Doubt::None if !unique => Doubt::Volume,
-            doubt => doubt,
-        };
+        let doubt = self.first_lists.doubt(uid, born_under_our_eyes);
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }

@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) state: ClaimState,
     /// The name of its PersistentVolume.
     pub(super) volume_name: Option<String>,
-    /// What must be read live before the next call that is not a repeat.
+    /// What is to be read live, beside what its name asks for.
     pub(super) doubt: Doubt,
     /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
     /// like the mark.
@@ -113,6 +113,15 @@ impl Entry {
         } else {
             Demand::Withdrawn
         }
+    }
+
+    /// What must be read live before the next call. A name that does not hold the whole UID may be
+    /// another claim's as well, which may have got its volume since the last attempt: it is looked
+    /// up before each, but not before it is asked how an open call ended.
+    pub(super) fn doubt(&self) -> Doubt {
+        let unique = self.volume_name.as_ref().is_some_and(|name| name.contains(self.claim.uid()));
+        let shared = !unique && self.state == ClaimState::Waiting;
+        if shared { self.doubt.max(Doubt::Volume) } else { self.doubt }
     }
 
     /// An attempt ended: what comes next, and how often the open call was asked after in a row.

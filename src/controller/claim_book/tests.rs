@@ -168,6 +168,28 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
 }
 
 #[tokio::test]
+async fn a_name_without_the_whole_uid_is_looked_up_before_each_attempt_but_of_an_open_call() {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
+    book.volumes_listed();
+    book.start_working();
+    book.observe(Sighting::Applied(claim("0a1b")));
+    let doubt = || book.glance("0a1b").unwrap().doubt;
+    let attempt = |outcome: &Outcome| {
+        book.looked_up("0a1b", doubt());
+        assert!(book.called("0a1b", &order("0a1b")));
+        book.answered("0a1b", outcome);
+    };
+    book.looked_up("0a1b", doubt());
+    book.not_asked("0a1b", &NotAsked::Failed(Failure::new("no secret")));
+    assert_eq!(doubt(), Doubt::Volume, "another claim may have got it since");
+    attempt(&Outcome::Final(Failure::new("no")));
+    assert_eq!(doubt(), Doubt::Volume);
+    attempt(&background());
+    assert_eq!(doubt(), Doubt::None, "its volume is what that call makes");
+}
+
+#[tokio::test]
 async fn a_bound_claim_is_let_go() {
     let book = with_claim();
     assert!(book.called("u", &order("u")));
