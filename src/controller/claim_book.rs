@@ -448,6 +448,15 @@ impl ClaimBook {
         });
     }
 
+    /// The claim's volume was not saved, and may be gone with another PersistentVolume: the claim asks
+    /// anew, once that is looked up.
+    pub fn bared(&self, uid: &str) {
+        self.change(uid, |entry| {
+            entry.doubt = entry.doubt.max(Doubt::VolumeAndClaim);
+            entry.advance(ClaimState::bared);
+        });
+    }
+
     /// The API server refuses the claim's PersistentVolume, and nobody wants it any more.
     pub fn refused(&self, uid: &str, leftover: Leftover) {
         self.change(uid, |entry| entry.advance(|state| state.refused(leftover)));

@@ -211,6 +211,16 @@ impl ClaimState {
         }
     }
 
+    /// Another PersistentVolume, which may have had the volume, is gone, and the volume perhaps with
+    /// it: `Saving => Waiting`, where a live read comes before the next call.
+    #[must_use]
+    pub fn bared(self) -> Self {
+        match self {
+            Self::Saving(_) => Self::Waiting,
+            other => other,
+        }
+    }
+
     /// The API server refuses the PersistentVolume, and nobody wants it: `Saving => Unusable`.
     #[must_use]
     pub fn refused(self, leftover: Leftover) -> Self {
@@ -505,6 +515,8 @@ mod tests {
         assert_eq!(saving("h").volume_seen("other"), saving("h"));
         assert_eq!(saving("h").interrupted(), saving("h"));
         assert_eq!(saving("h").saved(), ClaimState::Done);
+        assert_eq!(saving("h").bared(), ClaimState::Waiting);
+        assert_eq!(ClaimState::Done.bared(), ClaimState::Done);
         let seen_and_gone = saving("h").volume_seen("h").volume_gone();
         assert_eq!(seen_and_gone.saved(), ClaimState::Waiting, "a late answer to the POST");
     }

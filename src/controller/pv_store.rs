@@ -83,6 +83,9 @@ struct Setback {
     unclear: bool,
     /// Whether the API server refused the last one, as it will until somebody changes something.
     refused: bool,
+    /// Whether a PersistentVolume of the name was there that has this very volume, or may have: when
+    /// that goes, the volume may go with it.
+    shadowed: bool,
 }
 
 impl Unsaved {
@@ -182,6 +185,15 @@ enum Attempt {
         /// Why, for the claim's user.
         why: String,
     },
+    /// A PersistentVolume of the name is there that has this very volume, or may have.
+    Shadowed {
+        /// Why, for the claim's user.
+        why: String,
+        /// Whether its owner may not be read.
+        refused: bool,
+    },
+    /// What shadowed it is gone.
+    Bared,
     /// Not saved now; `unclear` when it may have been.
     NotYet {
         /// Why, for the claim's user.
@@ -195,7 +207,6 @@ enum Attempt {
 fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let found = found?;
     let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == unsaved.claim.uid());
-    let not_yet = |why: String| Attempt::NotYet { why, unclear: true };
     let taken =
         || format!("PersistentVolume {:?} exists already and is not for this claim", found.name());
     let same = found.source_id() == Volume::source_id_of(&unsaved.volume);
@@ -203,7 +214,7 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => Attempt::Leaving { volume: Box::new(found.clone()) },
         (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
-        (false, true) => not_yet(taken()),
+        (false, true) => Attempt::Shadowed { why: taken(), refused: false },
         (false, false) => Attempt::NameTaken { why: taken() },
     })
 }
@@ -285,13 +296,20 @@ impl PvStore {
                 self.hand_over(uid, unsaved, &why)
             }
             Attempt::NameTaken { why } => {
-                self.not_saved(uid, unsaved, &why, Setback { unclear: true, refused: true })
+                let setback = Setback { unclear: true, refused: true, shadowed: false };
+                self.not_saved(uid, unsaved, &why, setback)
             }
+            Attempt::Shadowed { why, refused } => {
+                let setback = Setback { unclear: true, refused, shadowed: true };
+                self.not_saved(uid, unsaved, &why, setback)
+            }
+            Attempt::Bared => self.bared(uid, unsaved),
             Attempt::Invalid { why } | Attempt::Forbidden { why } => {
-                self.not_saved(uid, unsaved, &why, Setback { unclear: false, refused: true })
+                let setback = Setback { refused: true, ..Setback::default() };
+                self.not_saved(uid, unsaved, &why, setback)
             }
             Attempt::NotYet { why, unclear } => {
-                self.not_saved(uid, unsaved, &why, Setback { unclear, refused: false })
+                self.not_saved(uid, unsaved, &why, Setback { unclear, ..Setback::default() })
             }
         }
     }
@@ -303,7 +321,8 @@ impl PvStore {
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let unclear = setback.unclear || unsaved.setback.unclear;
-        let setback = Setback { unclear, ..setback };
+        let shadowed = setback.shadowed || unsaved.setback.shadowed;
+        let setback = Setback { unclear, shadowed, ..setback };
         self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
         // A claim that is being deleted is kept for a time only.
         self.claims.add(uid.to_owned());
@@ -361,6 +380,24 @@ impl PvStore {
         self.forget(uid)
     }
 
+    /// What stood under its name is gone, perhaps with this very volume: it is not saved, and who
+    /// still waits asks anew. Where nobody does, the volume is suspected to be left over (safety rule 14).
+    fn bared(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
+        if self.book.is_gone(uid) {
+            let why = format!(
+                "another PersistentVolume {:?} is gone; the volume {:?} may be left at the driver",
+                unsaved.name(),
+                unsaved.handle
+            );
+            tracing::error!(error = why, "suspected leak");
+            self.metrics.suspected_leak("superseded");
+        }
+        self.book.bared(uid);
+        self.unsaved.send_modify(|all| drop(all.remove(uid)));
+        self.claims.add(uid.to_owned());
+        Verdict::Done
+    }
+
     fn forget(&self, uid: &str) -> Verdict {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.book.saved(uid);
@@ -374,6 +411,7 @@ impl PvStore {
         let looked = if unsaved.setback.unclear { self.look(unsaved).await } else { None };
         match looked {
             Some(attempt) => attempt,
+            None if unsaved.setback.shadowed => Attempt::Bared,
             None => self.post(unsaved).await,
         }
     }
@@ -395,10 +433,7 @@ impl PvStore {
             {
                 Attempt::Invalid { why: taken.to_string() }
             }
-            Err(taken) if taken.is_already_exists() => {
-                let gone_again = Attempt::NotYet { why: taken.to_string(), unclear: true };
-                self.look(unsaved).await.unwrap_or(gone_again)
-            }
+            Err(taken) if taken.is_already_exists() => behind(self.look(unsaved).await, &taken),
             Err(error) if error.is_invalid() => Attempt::Invalid { why: error.to_string() },
             Err(error) => not_yet(&error),
         }
@@ -415,6 +450,17 @@ impl PvStore {
             Err(error) if error.is_not_found() => None,
             Err(error) => Some(not_yet(&error)),
         }
+    }
+}
+
+/// What a look at the PersistentVolume that has `taken` the name means. One that was not seen may
+/// have had this very volume.
+fn behind(looked: Option<Attempt>, taken: &ApiError) -> Attempt {
+    match looked {
+        None => Attempt::Shadowed { why: taken.to_string(), refused: false },
+        Some(Attempt::NotYet { why, .. }) => Attempt::Shadowed { why, refused: false },
+        Some(Attempt::Forbidden { why }) => Attempt::Shadowed { why, refused: true },
+        Some(seen) => seen,
     }
 }
 

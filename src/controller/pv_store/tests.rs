@@ -63,6 +63,8 @@ fn judged(found: Option<Value>) -> String {
         Some(Attempt::Leaving { volume }) => format!("{} leaves", volume.name()),
         Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
+        Some(Attempt::Shadowed { why, refused }) => format!("shadowed: {why} ({refused})"),
+        Some(Attempt::Bared) => "bared".into(),
         Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
         Some(Attempt::Forbidden { why }) => format!("forbidden: {why}"),
         Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
@@ -85,8 +87,23 @@ async fn what_stands_under_the_name_decides() {
     assert_eq!(judged(found("u", "h", true)), "pvc-u leaves");
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
-    assert_eq!(judged(found("x", "h", false)), format!("{stranger} (true)"));
+    assert_eq!(judged(found("x", "h", false)), format!("shadowed: {stranger} (false)"));
     let taken = format!("name taken: {stranger}");
     assert_eq!(judged(found("x", "other", true)), taken);
     assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), taken);
+}
+
+#[tokio::test]
+async fn what_took_the_name_unseen_may_have_this_very_volume() {
+    let taken = ApiError::NoAnswer("taken".into());
+    let not_yet = |unclear| Some(Attempt::NotYet { why: "503".into(), unclear });
+    let shadows = |looked| match behind(looked, &taken) {
+        Attempt::Shadowed { refused, .. } => Some(refused),
+        _ => None,
+    };
+    assert_eq!(shadows(None), Some(false), "it came and went");
+    assert_eq!(shadows(not_yet(false)), Some(false));
+    assert_eq!(shadows(Some(Attempt::Forbidden { why: "403".into() })), Some(true));
+    assert_eq!(shadows(Some(Attempt::NameTaken { why: "a stranger's".into() })), None);
+    assert_eq!(shadows(Some(Attempt::Saved)), None);
 }
