@@ -211,6 +211,13 @@ impl Ledger {
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
     }
 
+    /// How many calls the process has made whose volume is neither saved nor removed.
+    pub(crate) fn left_open_by(&self, process: &str) -> u64 {
+        let inner = self.inner.lock();
+        let open = inner.calls.values().filter(|calls| calls.open.as_deref() == Some(process));
+        open.count() as u64
+    }
+
     /// Whether the process of this host works: without election always.
     pub(crate) fn may_work(&self, host: Option<&str>) -> bool {
         let inner = self.inner.lock();
@@ -303,6 +310,7 @@ impl Ledger {
             let same = |other: &&String| {
                 inner.sole_claim(other) == Some(uid)
                     && !inner.is_left(other)
+                    && !inner.is_unknown_to(process, other, uid)
                     && !inner.was_given_up(other)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
@@ -495,6 +503,13 @@ impl Inner {
     fn is_left(&self, name: &str) -> bool {
         self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
             || self.suspects.iter().any(|told| told.contains(name))
+    }
+
+    /// Whether nothing tells the process of the call for this volume: that of another one, which is
+    /// held up in it, and whose prefix this one does not know. With a record on the claim it does.
+    fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
+        let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
+        asks.is_some_and(|other| other != process) && !self.recorded.contains(claim)
     }
 
     fn was_given_up(&self, image: &str) -> bool {

@@ -105,7 +105,7 @@ fn until_recorded(plan: &Plan) -> Duration {
 
 /// Whether writing a record may fail.
 fn is_troubled(plan: &Plan) -> bool {
-    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather
+    plan.refused + plan.unanswered + plan.slow + plan.hung > 0 || plan.weather || plan.quota
 }
 
 /// Whether a volume abandoned so is not protected. The finalizer of open calls closes what it

@@ -15,7 +15,9 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
     let who = process.life.name();
     let mut unrest = Vec::new();
     let (held, standing) = (sum(&figures, "provisioner_claims"), claims(core));
-    if held > standing {
+    // A claim that is gone is held until its volume is saved or removed.
+    let unended = core.ledger.left_open_by(who);
+    if held > standing + unended {
         unrest.push(format!("{who} holds {held} claims, and there are {standing}"));
     }
     // A standby's queues wait for its term.
