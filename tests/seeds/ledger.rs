@@ -392,6 +392,10 @@ impl Ledger {
                 let _ = writeln!(inner.lines, "          {process} leaves {name} open");
             }
         }
+        // The next process of this identity knows nothing of what its driver goes on with.
+        for job in inner.jobs.values_mut().filter(|job| job.process == process) {
+            job.host.clear();
+        }
     }
 
     /// The original provisioner has ended so.
