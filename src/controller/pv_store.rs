@@ -275,6 +275,18 @@ impl PvStore {
         let _ = self.unsaved.subscribe().wait_for(left).await;
     }
 
+    /// The driver deletes the volume of the PersistentVolume `name`, which others may have put there:
+    /// what waits to be saved under it may be that very volume. The caller holds the volume's key.
+    pub fn volume_goes(&self, name: &str) {
+        self.unsaved.send_if_modified(|all| {
+            for unsaved in all.values_mut().filter(|unsaved| unsaved.name() == name) {
+                let setback = &mut Arc::make_mut(unsaved).setback;
+                (setback.unclear, setback.shadowed) = (true, true);
+            }
+            false
+        });
+    }
+
     fn get(&self, uid: &str) -> Option<Arc<Unsaved>> {
         self.unsaved.borrow().get(uid).cloned()
     }

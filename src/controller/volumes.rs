@@ -157,6 +157,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         let Some(volume) = self.confirmed(glance).await? else { return Ok(None) };
         if let Some((permit, removal)) = removal {
             self.check_handle(&volume).await?;
+            self.store.volume_goes(volume.name());
             tracing::trace!("asking the provisioner to delete");
             let deleted = self.provisioner.delete(&volume, removal).await;
             permit.ended(deleted.as_ref().err().map_or(Strain::Bearable, NotDeleted::strain));
