@@ -357,9 +357,9 @@ async fn cluster_with_slow_writes(takes: Duration) -> (Simulation, Arc<Host<Busy
     (simulation, driver)
 }
 
-/// The time that the API server takes for a write. Where it takes much longer, up to a hundred writes
-/// of the one kind stand in the lane's line before one of the other.
-const WRITES_TAKE: [Duration; 2] = [ms(0), ms(10)];
+/// The time that the API server takes for a write. The last makes writes the narrow place: 32 at
+/// once are as many as claims and deletions ask for.
+const WRITES_TAKE: [Duration; 2] = [ms(0), ms(50)];
 
 #[tokio::test(start_paused = true)]
 async fn deletes_do_not_starve_creates() {
