@@ -65,7 +65,7 @@ use self::{
 };
 use crate::{
     kube_api::{
-        Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
+        ApiError, Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
         events::Source,
         reflector,
         views::{Claim, StorageClass, Volume},
@@ -436,19 +436,21 @@ impl<P: Provisioner> Controller<P> {
     /// Learns which claims were there before this process worked, where another one may have served
     /// them; runs beside the work, and for as long. Until then new claims are looked up first.
     async fn date_births(&self) {
-        while self.settings.elected {
-            match self.client.newest_version::<Claim>().await.map(|version| version.parse()) {
-                Ok(Ok(version)) => {
-                    self.claims.book.all_reached(version);
-                    break;
-                }
-                // On a server whose versions are no numbers each claim is looked up.
-                Ok(Err(_)) => break,
-                Err(error) => tracing::debug!(%error, "the version of all claims is not known yet"),
+        if self.settings.elected {
+            while let Err(error) = self.date_births_once().await {
+                tracing::debug!(%error, "the version of all claims is not known yet");
+                tokio::time::sleep(DATING).await;
             }
-            tokio::time::sleep(DATING).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
+    }
+
+    async fn date_births_once(&self) -> Result<(), ApiError> {
+        // On a server whose versions are no numbers each claim is looked up.
+        if let Ok(version) = self.client.newest_version::<Claim>().await?.parse() {
+            self.claims.book.all_reached(version);
+        }
+        Ok(())
     }
 
     /// Waits until volumes can be made for claims that nothing else keeps waiting. As in the original
