@@ -167,7 +167,8 @@ impl Shown {
     }
 }
 
-fn version_of(metadata: &ObjectMeta) -> Option<u64> {
+/// The object's version, where it is a number.
+pub(super) fn version_of(metadata: &ObjectMeta) -> Option<u64> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
 
