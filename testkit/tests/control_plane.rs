@@ -201,7 +201,8 @@ async fn version_of_the_end(volumes: &Api<DynamicObject>, since: u64) -> u64 {
 async fn the_write_that_takes_the_last_finalizer_off_is_answered_with_the_version_before() {
     let plane = ControlPlane::start().await.unwrap();
     let client = plane.client("admin").await.unwrap();
-    let volumes: Api<DynamicObject> = Api::all_with(client, &resource("", "v1", "PersistentVolume"));
+    let volumes: Api<DynamicObject> =
+        Api::all_with(client, &resource("", "v1", "PersistentVolume"));
     let (plain, patching) = (DeleteParams::default(), PatchParams::default());
     for puts in [false, true] {
         let stood = volume(&volumes, "held", &["example.com/a", "example.com/b"]).await;
