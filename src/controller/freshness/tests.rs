@@ -206,7 +206,7 @@ async fn whoever_comes_when_few_others_do_does_not_wait() {
         let start = Instant::now();
         freshness.wait().await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        sleep(PATIENCE / FIRST as u32).await;
+        sleep(PATIENCE / u32::try_from(FIRST).unwrap()).await;
     }
 }
 
