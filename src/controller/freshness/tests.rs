@@ -202,11 +202,12 @@ async fn the_first_to_come_do_not_wait_and_the_others_until_the_view_is_proven()
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_when_few_others_do_does_not_wait() {
     let freshness = Freshness::new(crate::kube_api::testing::paused_clock());
+    let apart = PATIENCE / u32::try_from(FIRST).unwrap();
     for _ in 0..10 * FIRST {
         let start = Instant::now();
         freshness.wait().await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        sleep(PATIENCE / FIRST as u32).await;
+        sleep(apart).await;
     }
 }
 

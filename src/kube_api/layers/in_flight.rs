@@ -130,7 +130,7 @@ mod tests {
         let many = [Method::POST, Method::POST, Method::POST, Method::POST];
         let few = [Method::DELETE, Method::PATCH, Method::DELETE];
         join_all(many.into_iter().chain(few).map(write)).await;
-        let sent: Vec<_> = server.seen().iter().map(|seen| seen.method.to_string()).collect();
+        let sent: Vec<_> = server.seen().into_iter().map(|seen| seen.method).collect();
         assert_eq!(sent, ["POST", "POST", "DELETE", "PATCH", "POST", "DELETE", "POST"]);
     }
 
