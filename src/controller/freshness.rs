@@ -3,12 +3,13 @@
 //! Owns the proof (safety rule 10): when an event arrived says nothing of its age, for it may have
 //! waited in a watch that stood still. What a write of our own made does: it came into being after
 //! the write was sent, and once the watch has shown it, or anything newer, all that the watch has
-//! shown up to there was still so when the write was sent, or became so later. The end of what
-//! our write has still found is as good, whoever brought it about: the one that takes the last
-//! finalizer off is answered with the version before, and only the watch tells that of the end. Promises that nothing is believed without that: versions that are no numbers, answers that
-//! may tell of somebody else's write, and a list that is not whole yet prove nothing. Leaves to its
-//! callers what they read live instead; of many who would at about the same time, most are kept
-//! waiting for a moment, since the first of them prove the view for the rest.
+//! shown up to there was still so when the write was sent, or became so later. The end of what our
+//! write has still found is as good, whoever brought it about: the one that takes the last finalizer
+//! off is answered with the version before, and only the watch tells that of the end. Promises that
+//! nothing is believed without that: versions that are no numbers, answers that may tell of somebody
+//! else's write, and a list that is not whole yet prove nothing. Leaves to its callers what they
+//! read live instead; of many who would at about the same time, most are kept waiting for a moment,
+//! since the first of them prove the view for the rest.
 //!
 //! Versions are compared among PersistentVolumes only, in which they grow with each write.
 
