@@ -163,8 +163,9 @@ impl ClaimBook {
         self.work(Births::Told);
     }
 
-    /// From now on this process works, and another one may have until now: what appears now may have
-    /// been born before, unless [`ClaimBook::all_reached`] tells better.
+    /// From now on this process works, and another one may have until now: what is known may have been
+    /// served since, and what appears may have been born before, unless [`ClaimBook::all_reached`]
+    /// tells better.
     pub fn take_over(&self) {
         self.work(Births::Beyond(None));
     }
@@ -177,7 +178,10 @@ impl ClaimBook {
     fn work(&self, births: Births) {
         let mut inner = self.0.inner.lock();
         inner.births = births;
-        inner.entries.values_mut().for_each(Entry::take_up_record);
+        for entry in inner.entries.values_mut() {
+            entry.doubt = entry.doubt.max(births.doubt());
+            entry.take_up_record();
+        }
     }
 
     /// Takes in what the claim watch shows, and names the claims to look at now.

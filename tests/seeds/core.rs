@@ -115,6 +115,7 @@ impl Core {
         self.forbidden.lock().clear();
         self.held_up.lock().clear();
         *self.used_up.lock() = None;
+        self.ledger.quota_used_up(Instant::now());
         *self.dragging.lock() = None;
         self.api.faults().clear();
     }
@@ -143,6 +144,7 @@ impl Core {
     pub(crate) fn use_up(&self, time: Duration) {
         self.ledger.tell(&format!("weather: the quota is used up for {time:?}"));
         *self.used_up.lock() = Some(Instant::now() + time);
+        self.ledger.quota_used_up(Instant::now() + time);
     }
 
     /// Whether quota refuses this.

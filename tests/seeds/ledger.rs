@@ -63,6 +63,8 @@ struct Inner {
     /// What drivers work on for callers who wait, by number.
     jobs: BTreeMap<u64, Job>,
     jobs_so_far: u64,
+    /// From when to when there was no quota left, and no record could be written.
+    used_up: Vec<(Instant, Instant)>,
 }
 
 /// What a driver works on.
@@ -129,7 +131,7 @@ pub(crate) enum Abandoned {
     Unrecorded {
         /// Not told to end.
         killed: bool,
-        /// The time since the first call began.
+        /// The time since the first call began, but that in which quota refused every record.
         after: Duration,
     },
     /// In any other way.
@@ -208,7 +210,7 @@ impl Ledger {
     pub(crate) fn was_deleted_within(&self, name: &str, time: Duration) -> bool {
         let inner = self.inner.lock();
         let Some(first) = inner.calls.get(name).and_then(|calls| calls.first) else { return false };
-        let soon = |deleted: Instant| deleted < first + time;
+        let soon = |deleted: Instant| inner.recordable(first, deleted) < time;
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
     }
 
@@ -217,6 +219,15 @@ impl Ledger {
         let inner = self.inner.lock();
         let open = inner.calls.values().filter(|calls| calls.open.as_deref() == Some(process));
         open.count() as u64
+    }
+
+    /// From now on until then quota refuses what needs some, whatever was said before.
+    pub(crate) fn quota_used_up(&self, until: Instant) {
+        let (now, mut inner) = (Instant::now(), self.inner.lock());
+        if let Some((_, end)) = inner.used_up.last_mut() {
+            *end = now.min(*end);
+        }
+        inner.used_up.push((now, until));
     }
 
     /// Whether the process of this host works: without election always.
@@ -387,6 +398,12 @@ impl Ledger {
     /// A process has ended: what it had open nobody knows of any more.
     pub(crate) fn ended(&self, process: &str, killed: bool) {
         let mut inner = self.inner.lock();
+        let now = Instant::now();
+        let recordable: BTreeMap<_, _> = inner
+            .calls
+            .iter()
+            .filter_map(|(name, calls)| Some((name.clone(), inner.recordable(calls.first?, now))))
+            .collect();
         let inner = &mut *inner;
         for (name, calls) in &mut inner.calls {
             if calls.open.as_deref() == Some(process) {
@@ -395,7 +412,7 @@ impl Ledger {
                     .recorded
                     .iter()
                     .any(|(uid, volume)| may_be_of(name, uid) && is_for(volume, name));
-                let after = calls.first.map_or(Duration::MAX, |first| first.elapsed());
+                let after = recordable.get(name).copied().unwrap_or(Duration::MAX);
                 calls.abandoned = Some(match calls.since {
                     _ if recorded => Abandoned::Otherwise,
                     1 if killed => Abandoned::InFirstCall,
@@ -512,6 +529,15 @@ impl Inner {
             names.push(had(&uid)?.name.clone());
         }
         (!names.is_empty()).then(|| names.join(" and "))
+    }
+
+    /// The time between the two in which quota would not have refused a record.
+    fn recordable(&self, from: Instant, to: Instant) -> Duration {
+        let refused = |(start, end): &(Instant, Instant)| {
+            (*end).min(to).saturating_duration_since((*start).max(from))
+        };
+        let refused: Duration = self.used_up.iter().map(refused).sum();
+        to.saturating_duration_since(from).saturating_sub(refused)
     }
 
     /// The one claim that the volume's name stands for.

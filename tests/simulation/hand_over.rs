@@ -94,6 +94,34 @@ async fn a_claim_that_the_leader_before_has_served_is_not_asked_for_again() {
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
+/// The standby knew the claim, and its watches have stood still since; the leader before named its
+/// volume otherwise. Only the claim itself, read live, says that it is bound (seed 43181).
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_bound_while_a_standbys_watches_stood_still_is_not_asked_for() {
+    let simulation = Simulation::new(1);
+    let first = simulation.start_elected_with("a", &["--volume-name-prefix=tank"]);
+    simulation.until("the first leads", |s| s.lease_holder().as_deref() == Some("a")).await;
+    simulation.start_elected("b");
+    sleep(Duration::from_secs(3)).await;
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    sleep(Duration::from_secs(1)).await;
+    let stalls = |resource: &str| {
+        let held = Effect::Stream(StreamFault::Stall { after: 0 });
+        simulation.faults().add(Rule::on("watch", resource, held).times(2));
+        simulation.api.watches().cut(Some(resource));
+    };
+    ["persistentvolumes", "persistentvolumeclaims"].into_iter().for_each(stalls);
+    simulation.until("its volume is saved", |s| s.volumes().len() == 1).await;
+    let bound = json!({"spec": {"volumeName": format!("tank-{uid}")}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_born_under_a_new_leaders_eyes_is_looked_up_by_nobody() {
     let simulation = Simulation::new(1);

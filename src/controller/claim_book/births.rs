@@ -39,8 +39,8 @@ impl Births {
         }
     }
 
-    /// What is in doubt about a claim that was not. Where another process worked before us, news of
-    /// it may have waited so long that it is something else by now.
+    /// What is in doubt about a claim that was not. Where another process worked before us, what was
+    /// heard of it may be so old that it is bound by now, to a volume of any name.
     pub(super) fn doubt(self) -> Doubt {
         match self {
             Self::Unseen | Self::Told => Doubt::None,

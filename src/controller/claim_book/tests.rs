@@ -58,7 +58,9 @@ fn order(uid: &str) -> Order {
 fn after_another_process_only_what_is_proven_to_be_younger_counts_as_born_under_our_eyes() {
     let book = book();
     book.observe(Sighting::Complete);
+    book.observe(Sighting::Applied(claim("standby")));
     book.take_over();
+    assert_eq!(book.glance("standby").unwrap().doubt, Doubt::VolumeAndClaim);
     let seen = |uid: &str, version: &str| {
         let told = claim_with(uid, |claim| claim["metadata"]["resourceVersion"] = json!(version));
         book.observe(Sighting::Applied(told));

@@ -86,12 +86,12 @@ impl ClaimBook {
     /// waited for the list.
     pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let Inner { entries, first_lists, .. } = &mut *inner;
+        let Inner { entries, first_lists, births, .. } = &mut *inner;
         first_lists.volumes_whole();
         let looked_at = entries.iter_mut().filter_map(|(uid, entry)| {
             let waited = entry.doubt == Doubt::Unlisted;
             if waited {
-                entry.doubt = first_lists.doubt(uid, false);
+                entry.doubt = first_lists.doubt(uid, false).max(births.doubt());
             }
             let missing = !entry.shown && entry.state == ClaimState::Done;
             let returns = missing && entry.volume_gone();
