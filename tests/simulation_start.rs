@@ -22,7 +22,7 @@ const AT_ONCE: Duration = Duration::from_millis(300);
 const SLOW: Duration = Duration::from_secs(10);
 
 /// More than a page of a list.
-const MANY: usize = 501;
+const MANY: usize = 5_001;
 
 /// A cluster full of others' claims and volumes, which are listed in pages: the second one of claims
 /// takes its time, that of volumes twice as long.
@@ -30,7 +30,7 @@ fn slow_cluster() -> Simulation {
     let simulation = slow_claims();
     for number in 0..MANY {
         let owner = format!("owner-{number}");
-        simulation.api.create(&volume_named(&format!("m-{number:03}"), &owner)).unwrap();
+        simulation.api.create(&volume_named(&format!("m-{number:04}"), &owner)).unwrap();
     }
     second_page(&simulation, "persistentvolumes", 2 * SLOW);
     simulation
@@ -41,9 +41,9 @@ fn slow_claims() -> Simulation {
     // This release streams no lists.
     let simulation = Simulation::of_release(33);
     for number in 0..MANY {
-        let mut claim = claim(&format!("m-{number:03}"));
+        let mut claim = claim(&format!("m-{number:04}"));
         claim["metadata"]["annotations"] = json!({});
-        claim["spec"]["volumeName"] = json!(format!("m-{number:03}"));
+        claim["spec"]["volumeName"] = json!(format!("m-{number:04}"));
         simulation.api.create(&claim).unwrap();
     }
     second_page(&simulation, "persistentvolumeclaims", SLOW);
