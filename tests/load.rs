@@ -170,6 +170,20 @@ impl Drop for Somebodys {
     }
 }
 
+/// On a real server, where `KUBEBUILDER_ASSETS` names one; in simulated time `simulation_deletes` counts.
+#[tokio::test]
+async fn before_a_burst_of_deletions_few_volumes_are_read() {
+    let Ok(assets) = env::var("KUBEBUILDER_ASSETS") else { return };
+    let program = ["load", "--program", env!("CARGO_BIN_EXE_csi-provisioner"), "--settle", "3"];
+    let burst = ["--claims", "400", "--driver-latency", "100", "--assets", &assets];
+    let options = Options::try_parse_from([&program[..], &burst].concat()).unwrap();
+    let report = load::run(options).await.unwrap_or_else(|error| panic!("{error}"));
+    let line = serde_json::to_value(report).unwrap();
+    let count = |what| number(&line, &format!("/delete/api/calls/{what} persistentvolumes"));
+    assert_eq!((count("delete"), count("patch")), (400.0, 400.0));
+    assert!(count("get") < 40.0, "{line}");
+}
+
 #[tokio::test]
 async fn in_somebodys_cluster_the_programs_own_counts_are_told_and_nothing_is_left() {
     let somebodys = Somebodys::cluster().await;

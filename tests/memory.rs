@@ -11,18 +11,20 @@
 
 #[path = "memory/cluster.rs"]
 mod cluster;
+#[path = "simulation/dial.rs"]
+mod dial;
 #[path = "memory/nodes.rs"]
 mod nodes;
 
-use std::{alloc::System, collections::BTreeMap, fmt::Write as _, io, sync::Arc, time::Duration};
+use std::{alloc::System, collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use cluster::{Maker, Show};
 use csi_provisioner::{
     app::{self, Host, World},
-    csi::{BoxedIo, Connector},
     flags::Flags,
     runtime::{Clock, Generator, Spawner},
 };
+use dial::dial;
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -216,14 +218,6 @@ fn demanding_driver() -> driver::Host<Scripted> {
     }))
 }
 
-fn connector(driver: Arc<driver::Host<Scripted>>) -> Connector {
-    Arc::new(move |_| {
-        let stream: io::Result<BoxedIo> =
-            driver.connect().map(|stream| Box::new(stream) as BoxedIo);
-        async move { stream }.boxed()
-    })
-}
-
 /// The bytes that the program holds once it has taken in `objects` of a load.
 async fn held(load: &Load, objects: usize) -> u64 {
     let before = live();
@@ -234,7 +228,7 @@ async fn held(load: &Load, objects: usize) -> u64 {
         transport: cluster::transport(
             [("csinodes", a_csi_node()), (load.plural, load.show(objects))].into(),
         ),
-        connector: connector(Arc::new(demanding_driver())),
+        connector: dial(&Arc::new(demanding_driver())),
         clock: Arc::new(SimulatedClock(Instant::now())),
         random: Arc::new(Generator::from_seed(1)),
         spawner: Arc::new(tasks.clone()),

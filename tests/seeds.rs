@@ -25,6 +25,8 @@ mod copiers;
 mod copying;
 #[path = "seeds/core.rs"]
 mod core;
+#[path = "simulation/dial.rs"]
+mod dial;
 #[path = "seeds/dice.rs"]
 mod dice;
 #[path = "seeds/driver.rs"]

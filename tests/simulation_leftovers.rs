@@ -298,3 +298,29 @@ async fn a_volume_whose_name_a_stranger_has_waits_and_stays_as_a_suspect() {
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     assert_eq!(simulation.volumes().len(), 1, "the stranger's stays");
 }
+
+/// The same where the stranger's is of this very volume: nothing is left over, and once the claim is
+/// gone nothing is left to do.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let handle = format!("vol-pvc-{uid}");
+    simulation.api.create(&stranger(&uid, "nobody", &handle)).unwrap();
+    simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
+    simulation.delete_claim("data");
+    sleep(Duration::from_secs(60)).await;
+    let looks = simulation.api_requests("get", "persistentvolumes");
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), looks);
+    let told = simulation.told("data", "ProvisioningFailed");
+    assert!(told.iter().all(|text| text.contains("exists already and is not for this claim")));
+    process.stop();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(process.outcome(), Some(Ok(())), "it has nothing left to save");
+    assert_eq!(simulation.left_at_driver(), [handle]);
+    assert_eq!((simulation.calls("DeleteVolume"), simulation.volumes().len()), (0, 1));
+}

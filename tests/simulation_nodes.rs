@@ -10,8 +10,8 @@ mod cluster;
 use std::{sync::Arc, time::Duration};
 
 use cluster::{
-    Cluster, GIB, SELECTED, connector, selected, share,
-    world::{DRIVER, Simulation, claim},
+    Cluster, GIB, SELECTED, selected, share,
+    world::{DRIVER, Simulation, claim, dial},
 };
 use serde_json::{Value, json};
 use testkit::driver::{Host, Script, Scripted, local::NODE_KEY};
@@ -121,7 +121,7 @@ async fn a_node_that_gives_a_claim_back_races_for_it_again() {
     }))
     .unwrap();
     let liar = Arc::new(Host::new(Scripted::new(script)));
-    cluster.simulation.start_on("liar", connector(&liar), &[]);
+    cluster.simulation.start_on("liar", dial(&liar), &[]);
     cluster.simulation.create_claim("data");
     sleep(Duration::from_secs(600)).await;
     let tries = liar.journal().count("CreateVolume");

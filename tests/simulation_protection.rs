@@ -17,9 +17,12 @@ use std::{sync::Arc, time::Duration};
 
 use keeper::Keeper;
 use serde_json::{Value, json};
-use testkit::{apiserver::serve::manifests, driver::Host};
+use testkit::{
+    apiserver::serve::manifests,
+    driver::{Around as _, Host},
+};
 use tokio::time::sleep;
-use world::{DRIVER, Simulation, claim};
+use world::{DRIVER, Simulation, claim, dial};
 
 const RESTORE: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 const CLONE: &str = "provisioner.storage.kubernetes.io/cloning-protection";
@@ -43,7 +46,7 @@ impl Cluster {
 
     fn on(simulation: Simulation) -> Self {
         let driver = Keeper::host(&simulation.api);
-        let simulation = simulation.dialing(Keeper::connector(&driver));
+        let simulation = simulation.dialing(dial(&driver));
         Self { simulation, driver }
     }
 

@@ -4,6 +4,7 @@
 //! Promises that a claim leaves the map only when nothing of it is open, and that a
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
+mod births;
 mod entry;
 mod first_lists;
 mod older;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
 use self::{
+    births::Births,
     entry::{Entry, Interest, Obstacle},
     first_lists::FirstLists,
     older::Older,
@@ -60,9 +62,8 @@ struct Shared {
 
 struct Inner {
     closed: Closed,
-    /// Whether this process works, or only watches: what was first seen before that may have a
-    /// PersistentVolume that another process made.
-    working: bool,
+    /// What proves that no other process can have made a claim's PersistentVolume.
+    births: Births,
     claims: Cache<Arc<Claim>>,
     entries: BTreeMap<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
@@ -156,11 +157,26 @@ impl ClaimBook {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// From now on this process works: claims that appear now were born under our eyes, and open
-    /// calls that others recorded are ours to follow.
+    /// From now on this process works, and nobody else has since it began to watch: claims that appear
+    /// now were born under our eyes, and open calls that others recorded are ours to follow.
     pub fn start_working(&self) {
+        self.work(Births::Told);
+    }
+
+    /// From now on this process works, and another one may have until now: what appears now may have
+    /// been born before, unless [`ClaimBook::all_reached`] tells better.
+    pub fn take_over(&self) {
+        self.work(Births::Beyond(None));
+    }
+
+    /// All claims together have reached this version, after [`ClaimBook::take_over`].
+    pub fn all_reached(&self, version: u64) {
+        self.0.inner.lock().births = Births::Beyond(Some(version));
+    }
+
+    fn work(&self, births: Births) {
         let mut inner = self.0.inner.lock();
-        inner.working = true;
+        inner.births = births;
         inner.entries.values_mut().for_each(Entry::take_up_record);
     }
 
@@ -175,8 +191,8 @@ impl ClaimBook {
             }
             Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
             Sighting::Applied(claim) => {
-                let working = inner.working;
-                self.seen(&mut inner, claim, working)
+                let born = inner.births.is_under_our_eyes(&claim);
+                self.seen(&mut inner, claim, born)
             }
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
@@ -227,7 +243,7 @@ impl ClaimBook {
             let name = recorded.or_else(|| (self.0.volume_name)(&uid));
             inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
         }
-        let working = inner.working;
+        let working = inner.births.is_working();
         let changed = inner.change(&uid, |entry| {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
@@ -542,7 +558,7 @@ impl Inner {
     fn new(closed: Closed) -> Self {
         Self {
             closed,
-            working: false,
+            births: Births::default(),
             claims: Cache::default(),
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
@@ -559,7 +575,10 @@ impl Inner {
     }
 
     fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
-        let doubt = self.first_lists.doubt(uid, born_under_our_eyes);
+        let mut doubt = self.first_lists.doubt(uid, born_under_our_eyes);
+        if !born_under_our_eyes {
+            doubt = doubt.max(self.births.doubt());
+        }
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }

@@ -65,7 +65,7 @@ use self::{
 };
 use crate::{
     kube_api::{
-        Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
+        ApiError, Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
         events::Source,
         reflector,
         views::{Claim, StorageClass, Volume},
@@ -85,6 +85,9 @@ const AUDIT: Duration = Duration::from_secs(15 * 60);
 /// The time between two volumes that get the protection finalizer: at most 20 a second.
 const ADOPTION: Duration = Duration::from_millis(50);
 
+/// The time between two tries to learn which claims are older than our work.
+const DATING: Duration = Duration::from_secs(5);
+
 /// How the controller works.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -96,6 +99,8 @@ pub struct Settings {
     pub retry_max: Duration,
     /// How open calls are recorded.
     pub open_calls: open_calls::Settings,
+    /// With leader election: another process may have worked until this one does.
+    pub elected: bool,
 }
 
 /// What the controller stands on.
@@ -402,7 +407,7 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => return,
             () = self.may_create() => {}
         }
-        self.claims.book.start_working();
+        self.start_working();
         self.queues.working.store(true, Ordering::Relaxed);
         self.wake_all();
         let calls = futures::future::join(self.work_claims(), self.work_volumes(&stop));
@@ -414,6 +419,7 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => {}
             () = self.audit() => {}
             () = self.adopt() => {}
+            () = self.date_births() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();
@@ -424,6 +430,31 @@ impl<P: Provisioner> Controller<P> {
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;
+    }
+
+    fn start_working(&self) {
+        let book = &self.claims.book;
+        if self.settings.elected { book.take_over() } else { book.start_working() }
+    }
+
+    /// Learns which claims were there before this process worked, where another one may have served
+    /// them; runs beside the work, and for as long. Until then new claims are looked up first.
+    async fn date_births(&self) {
+        if self.settings.elected {
+            while let Err(error) = self.date_births_once().await {
+                tracing::debug!(%error, "the version of all claims is not known yet");
+                tokio::time::sleep(DATING).await;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn date_births_once(&self) -> Result<(), ApiError> {
+        // On a server whose versions are no numbers each claim is looked up.
+        if let Ok(version) = self.client.newest_version::<Claim>().await?.parse() {
+            self.claims.book.all_reached(version);
+        }
+        Ok(())
     }
 
     /// Waits until volumes can be made for claims that nothing else keeps waiting. As in the original

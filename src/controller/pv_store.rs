@@ -185,7 +185,12 @@ enum Attempt {
         /// Why, for the claim's user.
         why: String,
     },
-    /// A PersistentVolume of the name is there that has this very volume, or may have.
+    /// A PersistentVolume of the name, not for this claim, is there that has this very volume.
+    Shared {
+        /// Why, for the claim's user.
+        why: String,
+    },
+    /// A PersistentVolume of the name is there that may have this very volume.
     Shadowed {
         /// Why, for the claim's user.
         why: String,
@@ -214,9 +219,18 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => Attempt::Leaving { volume: Box::new(found.clone()) },
         (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
+        (false, true) if is_of_same_driver(found, &unsaved.volume) => {
+            Attempt::Shared { why: taken() }
+        }
         (false, true) => Attempt::Shadowed { why: taken(), refused: false },
         (false, false) => Attempt::NameTaken { why: taken() },
     })
+}
+
+/// Whether both are of the same CSI driver; what others call their volumes tells less.
+fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
+    let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
+    csi.is_some_and(|csi| found.spec.csi.as_ref().is_some_and(|it| it.driver == csi.driver))
 }
 
 impl PvStore {
@@ -311,6 +325,11 @@ impl PvStore {
                 let setback = Setback { unclear: true, refused: true, shadowed: false };
                 self.not_saved(uid, unsaved, &why, setback)
             }
+            Attempt::Shared { .. } if self.book.is_gone(uid) => self.needless(uid),
+            Attempt::Shared { why } => {
+                let setback = Setback { unclear: true, refused: false, shadowed: true };
+                self.not_saved(uid, unsaved, &why, setback)
+            }
             Attempt::Shadowed { why, refused } => {
                 let setback = Setback { unclear: true, refused, shadowed: true };
                 self.not_saved(uid, unsaved, &why, setback)
@@ -389,6 +408,13 @@ impl PvStore {
         tracing::error!(error = why, "suspected leak");
         self.metrics.suspected_leak("superseded");
         self.events.blocked(&unsaved.claim, &why);
+        self.forget(uid)
+    }
+
+    /// Nobody waits for it any more, and what stands under its name is of this very volume: what
+    /// becomes of it is decided there, and nothing is left over.
+    fn needless(&self, uid: &str) -> Verdict {
+        tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
         self.forget(uid)
     }
 

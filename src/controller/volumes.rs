@@ -175,12 +175,19 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// too: always read live.
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
         let volume = &glance.volume;
-        let trusted = volume.spec.in_tree.is_none() && self.book.is_proven(volume);
-        if trusted || mutations::is_on(Mutation::DeleteUnseen) {
-            return Ok(Some(Arc::clone(&glance.volume)));
+        if mutations::is_on(Mutation::DeleteUnseen) || self.is_proven(volume).await {
+            return Ok(Some(Arc::clone(volume)));
         }
-        let live = self.live(&glance.volume).await?;
+        let live = self.live(volume).await?;
         Ok(live.filter(|live| due(live) == Due::Delete).map(Arc::new))
+    }
+
+    async fn is_proven(&self, volume: &Volume) -> bool {
+        if volume.spec.in_tree.is_some() {
+            return false;
+        }
+        self.freshness.wait().await;
+        self.book.is_proven(volume)
     }
 
     /// The PersistentVolume as it is now, if it still is the one meant.
@@ -246,20 +253,22 @@ impl<P: Provisioner> VolumeWorker<P> {
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
         let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
-        let sent = self.freshness.sending();
-        let leaving = match self.client.delete::<Volume>(name, uid).await {
+        self.freshness.ending(volume.uid());
+        match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // The UID is a precondition; told by a live read, as other things can conflict too.
             Err(error) if error.is_conflict() => {
                 return if self.is_another(volume).await? { Ok(()) } else { Err(error) };
             }
             deleted => deleted?,
-        };
+        }
+        self.freshness.stood(volume.uid());
         if volume.has_finalizer(finalizers::PROTECTION) {
+            self.freshness.ending(volume.uid());
             // Whatever has changed about it since: there is nothing left to protect.
-            let patched = self.patch(volume, finalizers::unprotect(volume.uid())).await?;
-            if let Some(last) = patched.done()? {
-                self.freshness.changed(sent, &leaving, &last.metadata);
+            let patch = finalizers::unprotect(volume.uid());
+            if self.patch(volume, patch).await?.done()? {
+                self.freshness.stood(volume.uid());
             }
         }
         Ok(())

@@ -122,22 +122,14 @@ impl Client {
         self.send(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
     }
 
-    /// Deletes an object; with `uid` only while it is that very object (else a conflict). Gives
-    /// what all objects have of the one that waits for its finalizers now; of one that is gone the
-    /// server need not tell anything.
-    pub async fn delete<V: View>(
-        &self,
-        name: Name<'_>,
-        uid: Option<&str>,
-    ) -> Result<ObjectMeta, ApiError> {
+    /// Deletes an object; with `uid` only while it is that very object (else a conflict).
+    pub async fn delete<V: View>(&self, name: Name<'_>, uid: Option<&str>) -> Result<(), ApiError> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let request = request_with(Method::DELETE, &path::<V>(name)?, JSON, &options)?;
-        let body = self.exchange(request).await?;
-        let waiting: AnyObject = serde_json::from_slice(&body).unwrap_or_default();
-        Ok(waiting.metadata)
+        self.exchange(request).await.map(drop)
     }
 
     /// Asks the server something about ourselves: nothing is changed by it.

@@ -6,7 +6,7 @@
 use http::{Method, Request, Uri};
 
 /// What is done, in RBAC's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Get,
     List,
@@ -19,6 +19,10 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
+    /// What there is that changes something.
+    pub(crate) const WRITES: [Self; 5] =
+        [Self::Create, Self::Update, Self::Patch, Self::Delete, Self::Other];
+
     /// The verb's name in RBAC rules and metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -40,7 +44,7 @@ impl Verb {
 
     /// Whether the request changes something.
     pub(crate) fn writes(self) -> bool {
-        !matches!(self, Self::Get | Self::List | Self::Watch)
+        Self::WRITES.contains(&self)
     }
 }
 

@@ -195,7 +195,7 @@ fn about_bound(claim: &PersistentVolumeClaim, name: &str, index: &Index<'_>) -> 
             });
             Some(change(claim, true, json!({"status": status})))
         }
-        (None, Some("Bound")) => Some(Action::Lose {
+        (None, phase) if phase == Some("Bound") || is_half_bound(claim) => Some(Action::Lose {
             namespace: claim.namespace().unwrap_or_default(),
             name: claim.name_any(),
             version: claim.resource_version(),
@@ -203,6 +203,13 @@ fn about_bound(claim: &PersistentVolumeClaim, name: &str, index: &Index<'_>) -> 
         }),
         _ => None,
     }
+}
+
+/// Whether the claim was bound by the controller and its status does not say so yet: like a bound
+/// one it has lost a volume that is gone (`syncBoundClaim`).
+fn is_half_bound(claim: &PersistentVolumeClaim) -> bool {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    claim.annotations().contains_key(BIND_COMPLETED) && phase != Some("Lost")
 }
 
 /// The volume a claim names.

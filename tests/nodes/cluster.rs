@@ -4,21 +4,19 @@
 #[path = "../simulation/world.rs"]
 pub(crate) mod world;
 
-use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use csi_provisioner::csi::{BoxedIo, Connector};
-use futures::FutureExt as _;
 use serde_json::{Value, json};
 use testkit::{
     apiserver::faults::{Effect, Rule},
     driver::{
-        Backend, Host,
+        Host,
         local::{LocalDriver, Settings},
     },
 };
 use tokio::time::sleep;
 
-use self::world::{DRIVER, Process, Simulation};
+use self::world::{DRIVER, Process, Simulation, dial};
 
 pub(crate) const SELECTED: &str = "volume.kubernetes.io/selected-node";
 pub(crate) const GIB: i64 = 1 << 30;
@@ -35,14 +33,6 @@ pub(crate) struct Cluster {
 pub(crate) struct Node {
     pub(crate) driver: Arc<Host<LocalDriver>>,
     pub(crate) process: Process,
-}
-
-pub(crate) fn connector<B: Backend>(driver: &Arc<Host<B>>) -> Connector {
-    let driver = Arc::clone(driver);
-    Arc::new(move |_| {
-        let stream: io::Result<BoxedIo> = driver.connect().map(|it| Box::new(it) as BoxedIo);
-        async move { stream }.boxed()
-    })
 }
 
 /// A driver with room for so many claims.
@@ -72,7 +62,7 @@ impl Cluster {
 
     pub(crate) fn add(&mut self, name: &str, room: i64, flags: &[&str]) {
         let driver = local(name, room);
-        let process = self.simulation.start_on(name, connector(&driver), flags);
+        let process = self.simulation.start_on(name, dial(&driver), flags);
         self.nodes.insert(name.to_owned(), Node { driver, process });
     }
 
@@ -80,7 +70,7 @@ impl Cluster {
     pub(crate) fn restart(&mut self, name: &str) {
         let node = self.nodes.get_mut(name).unwrap();
         node.process.kill();
-        node.process = self.simulation.start_on(name, connector(&node.driver), &[]);
+        node.process = self.simulation.start_on(name, dial(&node.driver), &[]);
     }
 
     /// How often the driver's method was called, by node.

@@ -342,7 +342,8 @@ impl Backend for Driver {
         let (core, name) = (&self.0.core, request.name.clone());
         core.observe();
         core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
-        core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
+        let repeats =
+            core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
         let _waited =
             core.calls.begins(&core.ledger, What::Create, caller.name(), &name, time_left);
         let source = source_of(&request);
@@ -366,6 +367,9 @@ impl Backend for Driver {
         };
         core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
         core.ledger.create_ended(&name, nothing_left);
+        if result != Code::Ok && !UNFINISHED.contains(&result) && !repeats {
+            core.ledger.create_refused(caller.name(), &name);
+        }
         answer
     }
 

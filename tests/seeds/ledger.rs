@@ -17,7 +17,7 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
-pub(crate) use self::sight::is_recorded;
+pub(crate) use self::sight::{is_recorded, recorded_volume};
 use super::{
     naming::may_be_of,
     storage::{Storage, image_of},
@@ -54,8 +54,8 @@ struct Inner {
     claims: BTreeMap<String, Option<Instant>>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
-    /// Those that carry the record of an open call.
-    recorded: BTreeSet<String>,
+    /// Those that carry the record of an open call, and the volume that it names, where it does.
+    recorded: BTreeMap<String, String>,
     /// Names that a PersistentVolume of another volume had.
     taken: BTreeSet<String>,
     /// Since when each PersistentVolume has been attached.
@@ -113,8 +113,9 @@ struct CallsTruth {
     since: usize,
     /// The process that sent the last one, while its end is not known.
     open: Option<String>,
-    /// The process whose call has made the volume.
-    maker: Option<String>,
+    /// The processes whose calls for the volume have made it or did not end, since one was saved: a
+    /// PersistentVolume closes every call (safety rule 3), also when it goes again (rule 13).
+    unfinished: BTreeSet<String>,
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
 }
@@ -279,15 +280,15 @@ impl Ledger {
 
     // === Checks at the moment of the act ===
 
-    /// A CreateVolume of this name reaches the driver.
-    /// The caller works since `start`, or since it leads.
+    /// A CreateVolume of this name reaches the driver; whether it repeats one of the process that did
+    /// not end. The caller works since `start`, or since it leads.
     pub(crate) fn create_begins(
         &self,
         process: &str,
         host: Option<&str>,
         start: Instant,
         name: &str,
-    ) {
+    ) -> bool {
         self.in_term(host, &format!("CreateVolume {name}"));
         let mut inner = self.inner.lock();
         let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
@@ -296,16 +297,17 @@ impl Ledger {
         calls.since += 1;
         calls.first.get_or_insert_with(Instant::now);
         calls.open = Some(process.to_owned());
+        let repeats = !calls.unfinished.insert(process.to_owned());
         drop(inner);
         if let Some(volume) = bound {
             self.wrong(&format!("{process} asks for {name}, which {volume} had and was bound"));
         }
+        repeats
     }
 
     /// A driver makes a volume for a process, while there are `others`.
     pub(crate) fn made(&self, process: &str, name: &str, others: &[String]) {
-        let mut inner = self.inner.lock();
-        inner.calls.entry(name.to_owned()).or_default().maker = Some(process.to_owned());
+        let inner = self.inner.lock();
         let second = inner.sole_claim(name).filter(|_| !inner.is_left(name)).and_then(|uid| {
             let same = |other: &&String| {
                 inner.sole_claim(other) == Some(uid)
@@ -342,14 +344,21 @@ impl Ledger {
         self.inner.lock().jobs.remove(&number);
     }
 
-    /// The driver's answer to a CreateVolume: nothing is open any more if it says that there is no
-    /// volume.
+    /// The driver's answer to a CreateVolume: nothing is open any more if there is nothing of it.
     pub(crate) fn create_ended(&self, name: &str, nothing_left: bool) {
         let mut inner = self.inner.lock();
         if let Some(calls) = inner.calls.get_mut(name)
             && nothing_left
         {
             (calls.open, calls.first, calls.since) = (None, None, 0);
+            calls.unfinished.clear();
+        }
+    }
+
+    /// The driver's answer to a CreateVolume which repeats none is one that is believed.
+    pub(crate) fn create_refused(&self, process: &str, name: &str) {
+        if let Some(calls) = self.inner.lock().calls.get_mut(name) {
+            calls.unfinished.remove(process);
         }
     }
 
@@ -382,7 +391,10 @@ impl Ledger {
         for (name, calls) in &mut inner.calls {
             if calls.open.as_deref() == Some(process) {
                 calls.open = None;
-                let recorded = inner.recorded.iter().any(|uid| may_be_of(name, uid));
+                let recorded = inner
+                    .recorded
+                    .iter()
+                    .any(|(uid, volume)| may_be_of(name, uid) && is_for(volume, name));
                 let after = calls.first.map_or(Duration::MAX, |first| first.elapsed());
                 calls.abandoned = Some(match calls.since {
                     _ if recorded => Abandoned::Otherwise,
@@ -407,22 +419,26 @@ impl Ledger {
         }
     }
 
-    /// A process gives the selected node of the claim back, which was `recorded` or not. Of what
-    /// others left open without a record it knows nothing.
+    /// A process gives the selected node of the claim back, on which a record may have named a volume.
+    /// Of what others left open without a record it knows nothing; and where several claims share a
+    /// name, nothing here tells whose call it is.
     pub(crate) fn node_given_back(
         &self,
         process: &str,
         uid: &str,
-        recorded: bool,
+        recorded: Option<&str>,
         storage: &Storage,
     ) {
         let inner = self.inner.lock();
-        let known = |whose: &str| recorded || whose == process;
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
+            let known = |whose: &String| {
+                whose == process || recorded.is_some_and(|volume| is_for(volume, name))
+            };
             let mut jobs = inner.jobs.values();
             let running = jobs.any(|job| job.what == **name && known(&job.process));
-            let made = calls.maker.as_deref().is_some_and(known) && storage.get(name).is_some();
-            may_be_of(name, uid) && calls.open.as_deref() == Some(process) && (running || made)
+            let made = calls.unfinished.iter().any(known) && storage.get(name).is_some();
+            let own = inner.sole_claim(name).is_some_and(|claim| claim == uid);
+            own && calls.open.as_deref() == Some(process) && (running || made)
         };
         let open = inner.calls.iter().find(is_open).map(|(name, _)| name.clone());
         drop(inner);
@@ -451,6 +467,7 @@ impl Ledger {
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
         if let Some(calls) = self.inner.lock().calls.get_mut(image_of(handle)) {
             calls.open = None;
+            calls.unfinished.clear();
         }
         if !alive {
             self.wrong(&format!(
@@ -510,10 +527,12 @@ impl Inner {
     }
 
     /// Whether nothing tells the process of the call for this volume: that of another one, which is
-    /// held up in it, and whose prefix this one does not know. With a record on the claim it does.
+    /// held up in it, and whose prefix this one does not know. With a record of it on the claim it
+    /// does; that of this process's own call under another name tells nothing.
     fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
         let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
-        asks.is_some_and(|other| other != process) && !self.recorded.contains(claim)
+        let told = self.recorded.get(claim).is_some_and(|volume| is_for(volume, name));
+        asks.is_some_and(|other| other != process) && !told
     }
 
     fn was_given_up(&self, image: &str) -> bool {
@@ -559,6 +578,11 @@ impl Inner {
         }
         why
     }
+}
+
+/// Whether a record that names this volume is of the call for `name`: one that names none may be.
+fn is_for(volume: &str, name: &str) -> bool {
+    volume.is_empty() || volume == name
 }
 
 /// Whether that was long enough ago for everybody to know.

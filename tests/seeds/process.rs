@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -11,7 +10,6 @@ use std::{
 
 use csi_provisioner::{
     app::{self, Host, World},
-    csi::{BoxedIo, Connector},
     flags::Flags,
     kube_api::transport::boxed,
     metrics::Metrics,
@@ -23,7 +21,9 @@ use testkit::driver;
 use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{core::Core, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire};
+use super::{
+    core::Core, dial::dial, dice::Dice, driver::Driver, naming::Naming, plan::Plan, wire::Wire,
+};
 
 /// What keeps a process's tasks running, stands still with it and ends with it.
 #[derive(Default)]
@@ -240,7 +240,7 @@ impl Process {
         };
         let world = World {
             transport: boxed(Wire::new(core, &life)),
-            connector: connector(driver),
+            connector: dial(driver),
             clock,
             random: Arc::new(Generator::from_seed(dice.within(0..u64::MAX))),
             spawner: Arc::new(Mortals(Arc::clone(&life))),
@@ -299,13 +299,4 @@ fn flags(core: &Core, naming: Naming) -> Flags {
         args.extend(election.map(ToOwned::to_owned));
     }
     Flags::parse(args.into_iter().map(Into::into), |_| None).unwrap().flags
-}
-
-fn connector(driver: &Arc<driver::Host<Driver>>) -> Connector {
-    let driver = Arc::clone(driver);
-    Arc::new(move |_| {
-        let stream: io::Result<BoxedIo> =
-            driver.connect().map(|stream| Box::new(stream) as BoxedIo);
-        async move { stream }.boxed()
-    })
 }

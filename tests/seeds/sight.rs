@@ -18,8 +18,8 @@ impl Inner {
         for claim in api.objects("PersistentVolumeClaim") {
             let uid = text(claim.value(), "/metadata/uid").to_owned();
             self.claims.entry(uid.clone()).or_default();
-            if is_recorded(claim.value()) {
-                self.recorded.insert(uid.clone());
+            if let Some(volume) = recorded_volume(claim.value()) {
+                self.recorded.insert(uid.clone(), volume);
             }
             if claim.value()["metadata"]["deletionTimestamp"].is_null() {
                 standing.insert(uid);
@@ -127,6 +127,12 @@ fn may_go(volume: &Value) -> bool {
 pub(crate) fn is_recorded(claim: &Value) -> bool {
     let finalizers = claim["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
+}
+
+/// The volume that the record of an open call on the claim names; empty where it names none.
+pub(crate) fn recorded_volume(claim: &Value) -> Option<String> {
+    let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str().unwrap_or_default();
+    is_recorded(claim).then(|| open_calls::Record::decode(record).volume)
 }
 
 /// A key in a path.

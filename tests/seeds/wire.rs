@@ -23,7 +23,7 @@ use super::{
     copying::Source,
     core::Core,
     dice::Dice,
-    ledger::{is_recorded, text},
+    ledger::{recorded_volume, text},
     process::Life,
     storage::image_of,
 };
@@ -173,9 +173,9 @@ impl Wire {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }
         if let Some(claim) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
-            let (uid, recorded) = (text(&claim, "/metadata/uid"), is_recorded(&claim));
+            let (uid, recorded) = (text(&claim, "/metadata/uid"), recorded_volume(&claim));
             let (ledger, storage) = (&self.core.ledger, &self.core.storage);
-            ledger.node_given_back(self.life.name(), uid, recorded, storage);
+            ledger.node_given_back(self.life.name(), uid, recorded.as_deref(), storage);
         }
         if let Some(source) = source.filter(|_| response.status() == 200) {
             source.after(&self.core, self.life.name());

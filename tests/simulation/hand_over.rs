@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::json;
 use testkit::apiserver::{
-    faults::{Effect, Match, Rule},
+    audit::Recorded,
+    faults::{Effect, Match, Rule, StreamFault},
     status::Status,
 };
 use tokio::time::{Instant, sleep};
@@ -27,13 +28,14 @@ async fn until_held_by(simulation: &Simulation, holder: &str) -> Duration {
     start.elapsed()
 }
 
-/// How many lists and watches were asked for, but those of the Lease.
+/// How many lists and watches of all objects of a kind were asked for, but those of the Lease.
 fn lists_and_watches(simulation: &Simulation) -> usize {
     let requests = simulation.api.requests().all();
     let looks = |verb: &str| matches!(verb, "list" | "watch");
     // Whoever leads sweeps snapshots for what a crash left on them.
     let known = |resource: &str| !matches!(resource, "leases" | "volumesnapshots");
-    requests.iter().filter(|r| looks(&r.info.verb) && known(&r.info.resource)).count()
+    let whole = |r: &Recorded| r.info.namespace.is_empty() && known(&r.info.resource);
+    requests.iter().filter(|r| looks(&r.info.verb) && whole(r)).count()
 }
 
 fn lease_events(simulation: &Simulation) -> BTreeSet<String> {
@@ -67,6 +69,63 @@ async fn a_stopped_leader_hands_over_in_under_a_second_to_warm_caches() {
         lease_events(&simulation),
         set(&["a became leader", "a stopped leading", "b became leader"])
     );
+}
+
+/// Holds up what the second watch of the resource that is begun from now on shows.
+fn hold_up_the_second(simulation: &Simulation, resource: &str, by: Duration) {
+    let drag = Effect::Stream(StreamFault::Drag { after: 0, by });
+    simulation.faults().add(Rule { skip: 1, ..Rule::on("watch", resource, drag).times(1) });
+}
+
+/// The event of a claim's birth waited in the standby's watch, while the leader served the claim: that
+/// it arrives while the standby leads makes it no claim that was born under its eyes (safety rule 6).
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_the_leader_before_has_served_is_not_asked_for_again() {
+    let simulation = Simulation::new(1);
+    let late = Duration::from_secs(60);
+    hold_up_the_second(&simulation, "persistentvolumeclaims", late);
+    hold_up_the_second(&simulation, "persistentvolumes", 3 * late);
+    let (first, _second) = two(&simulation).await;
+    let uid = simulation.create_claim("served");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(2 * late).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_born_under_a_new_leaders_eyes_is_looked_up_by_nobody() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    sleep(Duration::from_secs(1)).await;
+    let uid = simulation.create_claim("new");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 0);
+}
+
+/// Until it is known which claims are older, each is looked up: nothing waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_that_cannot_tell_a_claims_age_looks_it_up() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    let mut refuse = Rule::on("list", "persistentvolumeclaims", Effect::CutBefore);
+    refuse.when.namespace = Some("default".into());
+    simulation.faults().add(refuse.times(1000));
+    first.stop();
+    until_held_by(&simulation, "b").await;
+    let start = Instant::now();
+    let uid = simulation.create_claim("new");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1);
+    simulation.faults().clear();
+    sleep(Duration::from_secs(60)).await;
+    let uid = simulation.create_claim("later");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumes"), 1, "by then it is known");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,31 +2,25 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     ops::{Range, RangeFrom},
     sync::Arc,
     time::Duration,
 };
 
-use csi_provisioner::csi::{BoxedIo, Connector};
-use futures::{FutureExt as _, future::join_all};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::json;
 use testkit::apiserver::faults::{Effect, Rule};
 use testkit::driver::{
-    Answer, Backend, Call, Host, Script, Scripted, Status,
-    proto::{
-        ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-        DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-        GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse, ProbeResponse,
-    },
+    Answer, Around, Backend as _, Call, Host, Script, Scripted, Status,
+    proto::{CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse},
 };
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep},
 };
 
-use crate::world::{DRIVER, Simulation, claim, stranger};
+use crate::world::{DRIVER, Simulation, claim, dial, stranger};
 
 /// What a driver does with calls beyond what it can do at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +99,11 @@ impl Busy {
     }
 }
 
-impl Backend for Busy {
+impl Around for Busy {
+    fn scripted(&self) -> &Scripted {
+        &self.scripted
+    }
+
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
         let name = call.request.name.clone();
         self.state.lock().asked.push(Instant::now());
@@ -128,41 +126,12 @@ impl Backend for Busy {
         self.state.lock().deleted += 1;
         self.scripted.delete_volume(call).await
     }
-
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        self.scripted.get_plugin_info().await
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        self.scripted.get_plugin_capabilities().await
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        self.scripted.probe().await
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        self.scripted.controller_get_capabilities().await
-    }
-
-    async fn get_capacity(&self, call: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
-        self.scripted.get_capacity(call).await
-    }
-
-    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
-        self.scripted.node_get_info().await
-    }
 }
 
 /// A cluster with this driver, where the program runs once it is started.
 fn cluster(driver: Busy) -> (Simulation, Arc<Host<Busy>>) {
     let driver = Arc::new(Host::new(driver));
-    let dialed = Arc::clone(&driver);
-    let connector: Connector = Arc::new(move |_| {
-        let stream: io::Result<BoxedIo> = dialed.connect().map(|it| Box::new(it) as BoxedIo);
-        async move { stream }.boxed()
-    });
-    let simulation = Simulation::new(1).dialing(connector);
+    let simulation = Simulation::new(1).dialing(dial(&driver));
     let broken = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "broken"},
                         "provisioner": DRIVER, "parameters": {"broken": "yes"}});
     simulation.api.create(&broken).unwrap();
@@ -357,9 +326,9 @@ async fn cluster_with_slow_writes(takes: Duration) -> (Simulation, Arc<Host<Busy
     (simulation, driver)
 }
 
-/// The time that the API server takes for a write. Where it takes much longer, up to a hundred writes
-/// of the one kind stand in the lane's line before one of the other.
-const WRITES_TAKE: [Duration; 2] = [ms(0), ms(10)];
+/// The time that the API server takes for a write. The last makes writes the narrow place: 32 at
+/// once are as many as claims and deletions ask for.
+const WRITES_TAKE: [Duration; 2] = [ms(0), ms(50)];
 
 #[tokio::test(start_paused = true)]
 async fn deletes_do_not_starve_creates() {

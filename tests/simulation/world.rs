@@ -1,7 +1,9 @@
 //! One simulated cluster: API server, driver, and processes that can be killed.
 
+#[path = "dial.rs"]
+mod dial;
+
 use std::{
-    io,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,11 +13,12 @@ use std::{
 
 use csi_provisioner::{
     app::{self, Host, World},
-    csi::{BoxedIo, Connector},
+    csi::Connector,
     flags::Flags,
     kube_api::transport::boxed,
     runtime::{Clock, Generator, Spawner},
 };
+pub(crate) use dial::dial;
 use futures::{FutureExt as _, future::BoxFuture};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -245,12 +248,10 @@ impl Simulation {
         if let Some(driver) = &self.elsewhere {
             return Arc::clone(driver);
         }
-        let (driver, dials) = (Arc::clone(&self.driver), Arc::clone(&self.dials));
-        Arc::new(move |_| {
+        let (dial, dials) = (dial(&self.driver), Arc::clone(&self.dials));
+        Arc::new(move |socket| {
             dials.fetch_add(1, Ordering::Relaxed);
-            let stream: io::Result<BoxedIo> =
-                driver.connect().map(|stream| Box::new(stream) as BoxedIo);
-            async move { stream }.boxed()
+            dial(socket)
         })
     }
 

@@ -1,21 +1,14 @@
 //! A driver that looks after what it copies: whatever it is asked to make a volume from must be
 //! there and guarded, from the call's first moment to its last.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use csi_provisioner::csi::{BoxedIo, Connector};
-use futures::FutureExt as _;
 use parking_lot::Mutex;
 use testkit::{
     apiserver::ApiServer,
     driver::{
-        Answer, Backend, Call, Host, Script, Scripted,
-        proto::{
-            ControllerGetCapabilitiesResponse, CreateVolumeRequest, CreateVolumeResponse,
-            DeleteVolumeRequest, DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse,
-            GetPluginCapabilitiesResponse, GetPluginInfoResponse, NodeGetInfoResponse,
-            ProbeResponse, volume_content_source::Type,
-        },
+        Answer, Around, Backend as _, Call, Host, Script, Scripted,
+        proto::{CreateVolumeRequest, CreateVolumeResponse, volume_content_source::Type},
     },
 };
 use tokio::time::sleep;
@@ -37,18 +30,6 @@ impl Keeper {
         let scripted = Scripted::new(Script { name: Some(DRIVER.into()), ..Script::default() });
         let (found, takes) = (Mutex::default(), Mutex::default());
         Arc::new(Host::new(Self { scripted, api: api.clone(), found, takes }))
-    }
-
-    pub(crate) fn connector(host: &Arc<Host<Self>>) -> Connector {
-        let dialed = Arc::clone(host);
-        Arc::new(move |_| {
-            let stream: io::Result<BoxedIo> = dialed.connect().map(|it| Box::new(it) as BoxedIo);
-            async move { stream }.boxed()
-        })
-    }
-
-    pub(crate) fn scripted(&self) -> &Scripted {
-        &self.scripted
     }
 
     pub(crate) fn takes(&self, time: Duration) {
@@ -78,7 +59,11 @@ impl Keeper {
     }
 }
 
-impl Backend for Keeper {
+impl Around for Keeper {
+    fn scripted(&self) -> &Scripted {
+        &self.scripted
+    }
+
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
         let request = call.request.clone();
         let end = tokio::time::Instant::now() + *self.takes.lock();
@@ -90,33 +75,5 @@ impl Backend for Keeper {
         let answer = self.scripted.create_volume(call).await;
         self.check("at the end of", &request);
         answer
-    }
-
-    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
-        self.scripted.delete_volume(call).await
-    }
-
-    async fn get_plugin_info(&self) -> Answer<GetPluginInfoResponse> {
-        self.scripted.get_plugin_info().await
-    }
-
-    async fn get_plugin_capabilities(&self) -> Answer<GetPluginCapabilitiesResponse> {
-        self.scripted.get_plugin_capabilities().await
-    }
-
-    async fn probe(&self) -> Answer<ProbeResponse> {
-        self.scripted.probe().await
-    }
-
-    async fn controller_get_capabilities(&self) -> Answer<ControllerGetCapabilitiesResponse> {
-        self.scripted.controller_get_capabilities().await
-    }
-
-    async fn get_capacity(&self, call: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
-        self.scripted.get_capacity(call).await
-    }
-
-    async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
-        self.scripted.node_get_info().await
     }
 }

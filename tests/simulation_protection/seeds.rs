@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use csi_provisioner::runtime::{Generator, Random as _};
 use serde_json::{Value, json};
-use testkit::apiserver::{
-    faults::{Effect, Rule},
-    status::Status,
+use testkit::{
+    apiserver::{
+        faults::{Effect, Rule},
+        status::Status,
+    },
+    driver::Around as _,
 };
 use tokio::time::sleep;
 

@@ -53,6 +53,23 @@ fn order(uid: &str) -> Order {
     }
 }
 
+/// The event of its birth may have waited in a watch that stood still while another process worked.
+#[test]
+fn after_another_process_only_what_is_proven_to_be_younger_counts_as_born_under_our_eyes() {
+    let book = book();
+    book.observe(Sighting::Complete);
+    book.take_over();
+    let seen = |uid: &str, version: &str| {
+        let told = claim_with(uid, |claim| claim["metadata"]["resourceVersion"] = json!(version));
+        book.observe(Sighting::Applied(told));
+        book.glance(uid).unwrap().doubt
+    };
+    assert_eq!(seen("unknown", "12"), Doubt::VolumeAndClaim);
+    book.all_reached(9);
+    assert_eq!(seen("late", "9"), Doubt::VolumeAndClaim);
+    assert_eq!(seen("new", "10"), Doubt::None);
+}
+
 /// A working book that knows the claim `u`, seen as it was born.
 fn with_claim() -> ClaimBook {
     let book = book();

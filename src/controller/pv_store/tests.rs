@@ -63,6 +63,7 @@ fn judged(found: Option<Value>) -> String {
         Some(Attempt::Leaving { volume }) => format!("{} leaves", volume.name()),
         Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
+        Some(Attempt::Shared { why }) => format!("shared: {why}"),
         Some(Attempt::Shadowed { why, refused }) => format!("shadowed: {why} ({refused})"),
         Some(Attempt::Bared) => "bared".into(),
         Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
@@ -87,7 +88,10 @@ async fn what_stands_under_the_name_decides() {
     assert_eq!(judged(found("u", "h", true)), "pvc-u leaves");
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
-    assert_eq!(judged(found("x", "h", false)), format!("shadowed: {stranger} (false)"));
+    assert_eq!(judged(found("x", "h", false)), format!("shared: {stranger}"));
+    let mut elsewhere = found("x", "h", false);
+    elsewhere.as_mut().unwrap()["spec"]["csi"]["driver"] = json!("another");
+    assert_eq!(judged(elsewhere), format!("shadowed: {stranger} (false)"));
     let taken = format!("name taken: {stranger}");
     assert_eq!(judged(found("x", "other", true)), taken);
     assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), taken);

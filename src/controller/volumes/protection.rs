@@ -29,8 +29,8 @@ const TRIES: usize = 5;
 /// What became of a patch.
 #[derive(Debug)]
 pub(super) enum Patched {
-    /// It is done, and this is the PersistentVolume now, or its last state.
-    Done(Box<Volume>),
+    /// It is done.
+    Done,
     /// The PersistentVolume is gone or another one.
     Gone,
     /// Somebody else has written first; for a patch that is made for one version alone.
@@ -38,12 +38,12 @@ pub(super) enum Patched {
 }
 
 impl Patched {
-    /// For a patch that others can't make out of date: what they write is an error. Gives what
-    /// the PersistentVolume has become.
-    pub(super) fn done(self) -> Result<Option<Box<Volume>>, ApiError> {
+    /// For a patch that others can't make out of date: what they write is an error. Tells whether
+    /// the PersistentVolume was still there.
+    pub(super) fn done(self) -> Result<bool, ApiError> {
         match self {
-            Self::Done(volume) => Ok(Some(volume)),
-            Self::Gone => Ok(None),
+            Self::Done => Ok(true),
+            Self::Gone => Ok(false),
             Self::Outdated(error) => Err(error),
         }
     }
@@ -77,7 +77,7 @@ impl<P: Provisioner> VolumeWorker<P> {
         let mut tries = 1;
         loop {
             match self.patch(&volume, finalizers::unprotect_as_seen(&volume)).await? {
-                Patched::Done(_) | Patched::Gone => return Ok(()),
+                Patched::Done | Patched::Gone => return Ok(()),
                 Patched::Outdated(error) if tries == TRIES => return Err(error),
                 Patched::Outdated(_) => tries += 1,
             }
@@ -111,7 +111,7 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
             self.book.claim_returns(&live);
             match self.patch(&live, finalizers::unprotect_as_seen(&live)).await? {
-                Patched::Done(_) | Patched::Gone => return self.gone(&live).await,
+                Patched::Done | Patched::Gone => return self.gone(&live).await,
                 Patched::Outdated(error) if tries == TRIES => return Err(error),
                 Patched::Outdated(_) => tries += 1,
             }
@@ -145,7 +145,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Patches the PersistentVolume if it is still the one meant.
     pub(super) async fn patch(&self, volume: &Volume, patch: Value) -> Result<Patched, ApiError> {
         let name = Name::cluster(volume.name())?;
-        match self.client.patch(name, &Patch::StrategicMerge(patch)).await {
+        match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
             Err(error) if error.is_not_found() => Ok(Patched::Gone),
             // The UID in the patch does not match: another one under the same name. Told by a
             // live read, since other things can be wrong with a patch.
@@ -156,7 +156,7 @@ impl<P: Provisioner> VolumeWorker<P> {
                     false => Err(error),
                 }
             }
-            patched => patched.map(|volume| Patched::Done(Box::new(volume))),
+            patched => patched.map(|_| Patched::Done),
         }
     }
 }

@@ -82,17 +82,6 @@ async fn a_delete_names_the_very_object() {
 }
 
 #[tokio::test]
-async fn of_what_waits_to_be_deleted_it_is_told_as_far_as_the_server_tells() {
-    let waiting = json!({"kind": "PersistentVolumeClaim", "metadata": {"name": "data", "resourceVersion": "7"}});
-    let gone = json!({"kind": "Status", "metadata": {}, "status": "Success"});
-    for (answer, version) in [(waiting, Some("7")), (gone, None), (json!([]), None)] {
-        let server = Server::new(move |_, _| Answer::json(200, &answer));
-        let left = client(&server).delete::<Claim>(data(), None).await.unwrap();
-        assert_eq!(left.resource_version.as_deref(), version);
-    }
-}
-
-#[tokio::test]
 async fn a_refusal_prints_the_servers_message_and_nothing_else() {
     let message = "persistentvolumeclaims \"data\" not found";
     let error = get(Answer::refusal(404, "NotFound", message)).await.unwrap_err();

@@ -131,6 +131,16 @@ fn only_bound_claims_are_lost() {
     }
 }
 
+/// The volume goes between the two writes that bind its claim.
+#[test]
+fn claims_are_lost_as_soon_as_their_binding_is_complete() {
+    for (phase, losses) in [("Bound", 1), ("Pending", 1), ("Lost", 0)] {
+        let change = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}},
+                            "spec": {"volumeName": "v"}, "status": {"phase": phase}});
+        assert_eq!(planned(json!([claim(change)]), json!([])).len(), losses, "{phase}");
+    }
+}
+
 #[test]
 fn a_claim_being_deleted_is_not_bound_any_more() {
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});

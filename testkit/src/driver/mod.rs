@@ -4,12 +4,13 @@
 //! tonic), the transports they are served on ([`Host`]: a unix socket, or an in-memory stream for
 //! simulated time) and the log of every call ([`Journal`]). [`Scripted`] answers by rules,
 //! [`disk::DiskDriver`] keeps real (if empty) volumes, [`local::LocalDriver`] those of a node with
-//! limited room. Promises that a call whose caller went away
-//! is dropped where it stands, and that on a paused, single-threaded runtime the same calls give
-//! the same answers in the same order. Leaves to others to judge the calls.
+//! limited room; a test's own stands [`Around`] the scripted one. Promises that a call whose caller
+//! went away is dropped where it stands, and that on a paused, single-threaded runtime the same calls
+//! give the same answers in the same order. Leaves to others to judge the calls.
 
 use std::{future::Future, time::Duration};
 
+mod around;
 pub mod cli;
 pub mod disk;
 mod host;
@@ -22,6 +23,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+pub use around::Around;
 pub use host::Host;
 pub use journal::{Journal, Record};
 #[cfg(test)]

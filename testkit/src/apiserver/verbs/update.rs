@@ -115,7 +115,9 @@ impl State {
         validation::update(kind, &new, old.value(), status).into_result(kind, &target.key.name)?;
         tree::copy(&mut new, old.value(), &["metadata", "resourceVersion"]);
         let object = if may_go(&new) {
-            self.finish(target, new)
+            self.finish(target, new.clone());
+            // Answered as it was before its end, whose version only the watch tells.
+            Arc::new(Object::new(new, old.revision()))
         } else if &new == old.value() {
             // A write that changes nothing keeps the resourceVersion and is seen by no watch.
             Arc::clone(old)
