@@ -11,7 +11,11 @@ mod world;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::apiserver::faults::{Effect, Rule, StreamFault};
+use testkit::apiserver::{
+    Options,
+    faults::{Effect, Rule, StreamFault},
+    resources::ServerVersion,
+};
 use tokio::time::{Instant, sleep};
 use world::{Process, Simulation, claim, stranger};
 
@@ -21,8 +25,11 @@ const AT_ONCE: Duration = Duration::from_millis(300);
 /// How long each of the slow answers takes.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// More than a page of a list.
-const MANY: usize = 5_001;
+/// What the server gives on a page of a list.
+const PAGE: usize = 100;
+
+/// More than that.
+const MANY: usize = 101;
 
 /// A cluster full of others' claims and volumes, which are listed in pages: the second one of claims
 /// takes its time, that of volumes twice as long.
@@ -30,7 +37,7 @@ fn slow_cluster() -> Simulation {
     let simulation = slow_claims();
     for number in 0..MANY {
         let owner = format!("owner-{number}");
-        simulation.api.create(&volume_named(&format!("m-{number:04}"), &owner)).unwrap();
+        simulation.api.create(&volume_named(&format!("m-{number:03}"), &owner)).unwrap();
     }
     second_page(&simulation, "persistentvolumes", 2 * SLOW);
     simulation
@@ -39,11 +46,13 @@ fn slow_cluster() -> Simulation {
 /// The same without the volumes.
 fn slow_claims() -> Simulation {
     // This release streams no lists.
-    let simulation = Simulation::of_release(33);
+    let version = ServerVersion::minor(33);
+    let options = Options { version, page: PAGE, ..Options::default() };
+    let simulation = Simulation::of(options);
     for number in 0..MANY {
-        let mut claim = claim(&format!("m-{number:04}"));
+        let mut claim = claim(&format!("m-{number:03}"));
         claim["metadata"]["annotations"] = json!({});
-        claim["spec"]["volumeName"] = json!(format!("m-{number:04}"));
+        claim["spec"]["volumeName"] = json!(format!("m-{number:03}"));
         simulation.api.create(&claim).unwrap();
     }
     second_page(&simulation, "persistentvolumeclaims", SLOW);
