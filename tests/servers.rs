@@ -148,8 +148,10 @@ async fn the_first_list_is_as_the_server_can_give_it() {
             .map(|request| request.info.resource.as_str())
             .collect();
         let expected = match version.streaming_lists {
-            // Those of claims are open to changes, which streamed ones are not.
-            StreamingLists::Served => BTreeSet::from(["persistentvolumeclaims"]),
+            // These two are open to changes, which streamed ones are not.
+            StreamingLists::Served => {
+                BTreeSet::from(["persistentvolumeclaims", "persistentvolumes"])
+            }
             _ => BTreeSet::from(KINDS),
         };
         assert_eq!(listed, expected, "{version:?}");

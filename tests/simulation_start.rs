@@ -11,7 +11,11 @@ mod world;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::apiserver::faults::{Effect, Rule, StreamFault};
+use testkit::apiserver::{
+    Options,
+    faults::{Effect, Rule, StreamFault},
+    resources::ServerVersion,
+};
 use tokio::time::{Instant, sleep};
 use world::{Process, Simulation, claim, stranger};
 
@@ -21,8 +25,11 @@ const AT_ONCE: Duration = Duration::from_millis(300);
 /// How long each of the slow answers takes.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// More than a page of a list.
-const MANY: usize = 501;
+/// What the server gives on a page of a list.
+const PAGE: usize = 100;
+
+/// More than that.
+const MANY: usize = 101;
 
 /// A cluster full of others' claims and volumes, which are listed in pages: the second one of claims
 /// takes its time, that of volumes twice as long.
@@ -39,7 +46,9 @@ fn slow_cluster() -> Simulation {
 /// The same without the volumes.
 fn slow_claims() -> Simulation {
     // This release streams no lists.
-    let simulation = Simulation::of_release(33);
+    let version = ServerVersion::minor(33);
+    let options = Options { version, page: PAGE, ..Options::default() };
+    let simulation = Simulation::of(options);
     for number in 0..MANY {
         let mut claim = claim(&format!("m-{number:03}"));
         claim["metadata"]["annotations"] = json!({});

@@ -313,9 +313,7 @@ impl<P: Provisioner> Controller<P> {
             first_list.reached(extent);
         };
         // New claims are served while the old ones are listed, however many these are.
-        let settings = reflector::Settings { overlapped: true, ..reflector::Settings::default() };
-        let (reflector, volumes) =
-            (self.reflector_as::<Claim>(settings), self.lists.volumes.clone());
+        let (reflector, volumes) = (self.reflector_of_many::<Claim>(), self.lists.volumes.clone());
         self.tasks.vital("watch of PersistentVolumeClaims", async move {
             if mutations::is_on(Mutation::VolumesListedFirst) {
                 volumes.whole().await;
@@ -341,11 +339,17 @@ impl<P: Provisioner> Controller<P> {
             queues.wake_claims(claims);
             first_list.reached(extent);
         };
-        self.tasks.vital("watch of PersistentVolumes", self.reflector::<Volume>().run(observer));
+        let reflector = self.reflector_of_many::<Volume>();
+        self.tasks.vital("watch of PersistentVolumes", reflector.run(observer));
     }
 
     fn reflector<V: View>(&self) -> Reflector<V> {
         self.reflector_as(reflector::Settings::default())
+    }
+
+    /// Of a kind of which a cluster may hold a hundred thousand.
+    fn reflector_of_many<V: View>(&self) -> Reflector<V> {
+        self.reflector_as(reflector::Settings::of_many())
     }
 
     fn reflector_as<V: View>(&self, settings: reflector::Settings) -> Reflector<V> {

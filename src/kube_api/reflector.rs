@@ -1,7 +1,7 @@
 //! Shows all objects of a kind and every change to them, for ever.
 //!
 //! Owns what kube's watcher lacks: streamed lists with a fall-back to paged ones, paged ones that
-//! changes do not wait for (`overlapped`), recovery from a
+//! changes do not wait for (`overlapped`, `pages`), recovery from a
 //! version the server has forgotten, waits after errors, and objects that cannot be read. Promises
 //! that sightings come in the server's order, that a list is either told whole
 //! ([`Sighting::Complete`]) or begun anew, that a broken connection is resumed where it broke and
@@ -11,6 +11,7 @@
 mod backoff;
 mod listing;
 mod overlapped;
+mod pages;
 mod teller;
 mod tolerant;
 
@@ -102,8 +103,8 @@ pub struct Settings {
     pub list_quiet: Duration,
     /// A streamed list must be whole after this time.
     pub list_whole: Duration,
-    /// Whether changes are shown while the list runs, which comes in pages then. Only without
-    /// selectors.
+    /// Whether changes are shown while the list runs, which comes in pages then, and is read while it
+    /// comes. Only without selectors.
     pub overlapped: bool,
 }
 
@@ -118,6 +119,14 @@ impl Default for Settings {
             list_whole: Duration::from_secs(60),
             overlapped: false,
         }
+    }
+}
+
+impl Settings {
+    /// For kinds of which there may be very many: changes come while the list runs, and 5,000 objects
+    /// a page, of which one at a time is held.
+    pub fn of_many() -> Self {
+        Self { page_size: 5_000, overlapped: true, ..Self::default() }
     }
 }
 

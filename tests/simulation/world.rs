@@ -136,7 +136,8 @@ impl Simulation {
         Self::of(Options { version: ServerVersion::minor(minor), ..Options::default() })
     }
 
-    fn of(options: Options) -> Self {
+    /// The same on an API server with these options.
+    pub(crate) fn of(options: Options) -> Self {
         let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
         let seed = options.seed;
         Self::on(ApiServer::new(Options { hooks, ..options }), seed, User::new("provisioner"))

@@ -8,7 +8,7 @@
 //! kube's watcher, with its events and errors; not for scopes by labels or fields, where objects
 //! also come and go without being born.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration, vec};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{
     FutureExt as _, Stream, StreamExt as _, TryStreamExt as _,
@@ -17,7 +17,7 @@ use futures::{
 };
 use kube::{
     Api, Resource as _,
-    api::{ListParams, ObjectList, WatchEvent, WatchParams},
+    api::{ListParams, WatchEvent, WatchParams},
     runtime::watcher::{self, Event},
 };
 use tokio::time::timeout;
@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use super::{
     Settings,
     listing::{is_refused_as_gone, restarts},
+    pages::{Page, Part},
     tolerant::Tolerant,
 };
 use crate::kube_api::views::View;
@@ -52,18 +53,14 @@ struct Source<V: View> {
     settings: Settings,
 }
 
-/// A page on its way.
-type Fetch<V> = BoxFuture<'static, kube::Result<ObjectList<Tolerant<V>>>>;
-
 /// One watch, from the request to its end.
 type Watch<V> = BoxStream<'static, watcher::Result<WatchEvent<Tolerant<V>>>>;
 
 impl<V: View> Source<V> {
-    fn fetch(self: &Arc<Self>, next: Option<String>) -> Fetch<V> {
-        let source = Arc::clone(self);
+    fn ask(&self, next: Option<String>) -> Coming {
         let mut page = ListParams::default().limit(self.settings.page_size);
         page.continue_token = next;
-        async move { source.api.list(&page).await }.boxed()
+        Coming::Asked(Page::ask(self.api.clone(), page).boxed())
     }
 
     fn watch(self: &Arc<Self>, version: &str) -> Watch<V> {
@@ -88,7 +85,7 @@ struct Overlapped<V: View> {
 enum Stage<V: View> {
     /// Nothing is asked for yet.
     Outside,
-    /// Pages come; changes, too, from the first page on.
+    /// Pages come; changes, too, from the first page's version on.
     Listing(Listing<V>),
     /// All pages have come.
     Watching(Changes<V>),
@@ -137,13 +134,38 @@ impl<V: View> Overlapped<V> {
 /// A list under way.
 struct Listing<V: View> {
     source: Arc<Source<V>>,
-    /// What of the newest page is not told yet.
-    page: vec::IntoIter<Tolerant<V>>,
-    /// The next page; none after the last.
-    next: Option<Fetch<V>>,
-    /// None before the first page, whose version they begin at.
+    /// The newest page; none after the last.
+    page: Option<Coming>,
+    /// Where the page after it begins.
+    next: Option<String>,
+    /// None before the first page's version, which they begin at.
     changes: Option<Changes<V>>,
     touched: Touched,
+}
+
+/// A page on its way.
+enum Coming {
+    Asked(BoxFuture<'static, kube::Result<Page>>),
+    Begun(Page),
+}
+
+impl Coming {
+    /// What of it has come already.
+    fn at_hand<V: View>(&mut self) -> kube::Result<Option<Part<V>>> {
+        match self {
+            Self::Asked(_) => Ok(None),
+            Self::Begun(page) => page.at_hand(),
+        }
+    }
+
+    /// Waits for more of it. Nothing is lost when this is dropped.
+    async fn comes(&mut self) -> kube::Result<()> {
+        match self {
+            Self::Asked(asked) => *self = Self::Begun(asked.await?),
+            Self::Begun(page) => page.comes().await?,
+        }
+        Ok(())
+    }
 }
 
 /// What came of a step of a list.
@@ -156,51 +178,56 @@ enum Listed<V: View> {
 
 /// What comes next.
 enum Came<V: View> {
-    Page(kube::Result<ObjectList<Tolerant<V>>>),
     Change(watcher::Result<Change<V>>),
+    MoreOfThePage(kube::Result<()>),
 }
 
 impl<V: View> Listing<V> {
     fn new(source: Arc<Source<V>>) -> Self {
-        let next = Some(source.fetch(None));
-        let page = Vec::new().into_iter();
-        Self { source, page, next, changes: None, touched: Touched::default() }
+        let page = Some(source.ask(None));
+        Self { source, page, next: None, changes: None, touched: Touched::default() }
     }
 
     async fn step(&mut self) -> watcher::Result<Listed<V>> {
-        if let Some(object) = self.page.next() {
-            let told = !self.touched.knows(&object);
-            return Ok(Listed::More(told.then_some(Event::InitApply(object))));
-        }
-        let Some(next) = &mut self.next else {
+        let Some(page) = &mut self.page else {
             let changes = self.changes.take().ok_or(watcher::Error::NoResourceVersion)?;
             return Ok(Listed::Whole(changes.go_on()));
         };
+        if let Some(part) = page.at_hand().map_err(watcher::Error::InitialListFailed)? {
+            return Ok(Listed::More(self.take_in(part)?));
+        }
+        // A page that comes fast must not keep back what is new.
         let came = tokio::select! {
             biased;
-            page = next => Came::Page(page),
             change = Changes::next_of(&mut self.changes) => Came::Change(change),
+            more = page.comes() => Came::MoreOfThePage(more),
         };
         match came {
-            Came::Page(page) => self.turn(page)?,
             Came::Change(Ok(change)) => return Ok(Listed::More(Some(self.touched.tell(change)))),
             Came::Change(Err(error)) => self.interrupted(error)?,
+            Came::MoreOfThePage(more) => more.map_err(watcher::Error::InitialListFailed)?,
         }
         Ok(Listed::More(None))
     }
 
-    /// Takes in a page.
-    fn turn(&mut self, page: kube::Result<ObjectList<Tolerant<V>>>) -> watcher::Result<()> {
-        let page = page.map_err(watcher::Error::InitialListFailed)?;
-        let version = page.metadata.resource_version.filter(|version| !version.is_empty());
-        if self.changes.is_none() {
-            let version = version.ok_or(watcher::Error::NoResourceVersion)?;
-            self.changes = Some(Changes::new(Arc::clone(&self.source), version));
+    /// Takes in a part of a page.
+    fn take_in(&mut self, part: Part<V>) -> watcher::Result<Option<Event<Tolerant<V>>>> {
+        match part {
+            Part::Object(object) => {
+                let told = !self.touched.knows(&object);
+                return Ok(told.then_some(Event::InitApply(object)));
+            }
+            Part::Head(head) => {
+                let version = head.resource_version.filter(|version| !version.is_empty());
+                if self.changes.is_none() {
+                    let version = version.ok_or(watcher::Error::NoResourceVersion)?;
+                    self.changes = Some(Changes::new(Arc::clone(&self.source), version));
+                }
+                self.next = head.continue_.filter(|next| !next.is_empty());
+            }
+            Part::End => self.page = self.next.take().map(|next| self.source.ask(Some(next))),
         }
-        let next = page.metadata.continue_.filter(|next| !next.is_empty());
-        self.next = next.map(|next| self.source.fetch(Some(next)));
-        self.page = page.items.into_iter();
-        Ok(())
+        Ok(None)
     }
 
     /// The watch failed: the list goes on alone, unless what it changes into is lost.

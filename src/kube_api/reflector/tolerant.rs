@@ -23,13 +23,20 @@ pub(super) enum Tolerant<V> {
     Unreadable { metadata: Box<ObjectMeta>, fault: String },
 }
 
+impl<V: View> Tolerant<V> {
+    /// Reads the text of an object.
+    pub(super) fn read(object: &str) -> Self {
+        serde_json::from_str(object).map_or_else(
+            |error| Self::Unreadable { metadata: Box::new(names(object)), fault: fault(&error) },
+            Self::Read,
+        )
+    }
+}
+
 impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(serde_json::from_str(raw.get()).map_or_else(
-            |error| Self::Unreadable { metadata: Box::new(names(raw.get())), fault: fault(&error) },
-            Self::Read,
-        ))
+        Ok(Self::read(raw.get()))
     }
 }
 

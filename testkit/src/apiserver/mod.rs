@@ -88,6 +88,8 @@ pub struct Options {
     pub seed: u64,
     /// How many changes of each kind watches can go back.
     pub history: usize,
+    /// The most objects in a page of a list, however many are asked for.
+    pub page: usize,
     /// What it asks others.
     pub hooks: Hooks,
 }
@@ -99,6 +101,7 @@ impl Default for Options {
             clock: paused_clock(),
             seed: 1,
             history: 100_000,
+            page: usize::MAX,
             hooks: Hooks::default(),
         }
     }
@@ -141,11 +144,12 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 impl ApiServer {
     /// A server with nothing in it but the namespaces every cluster has.
     pub fn new(options: Options) -> Self {
-        let Options { version, clock, seed, history, hooks } = options;
+        let Options { version, clock, seed, history, page, hooks } = options;
         let state = State {
             store: Store::new(history),
             kinds: Kinds::of(version),
             chance: Chance::new(seed),
+            page,
         };
         let server = Self(Arc::new(Inner {
             state: Arc::new(Mutex::new(state)),

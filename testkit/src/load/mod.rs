@@ -49,6 +49,7 @@ use std::{
 use futures::{FutureExt as _, future};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -66,14 +67,14 @@ use self::{
     server::Server,
     traffic::Traffic,
     usage::{Cpu, Memory},
-    watches::Shared,
+    watches::{Listed, Shared},
 };
 
 /// How often progress is looked at.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// How long after its first call of the driver the program is sure to list.
-const HEAD_START: Duration = Duration::from_millis(100);
+const HEAD_START: Duration = Duration::from_secs(1);
 
 /// How often progress is told.
 const TELL: Duration = Duration::from_secs(5);
@@ -193,11 +194,27 @@ impl Bench {
     /// The run, from an empty cluster to an empty cluster.
     async fn measure(&self) -> Result<Report, LoadError> {
         self.cluster.furnish(&self.options.residents).await?;
+        let _watches = self.watch().await;
+        if self.options.backlog { self.measure_backlog().await } else { self.measure_burst().await }
+    }
+
+    /// Follows claims and volumes until what it gives is dropped. Both are listed when it returns: the
+    /// server does nothing else when the program starts.
+    async fn watch(&self) -> JoinSet<()> {
         let mut watches = JoinSet::new();
-        for watch in watches::follow(&self.cluster, &self.progress) {
+        let (listed, mut lists) = mpsc::channel(2);
+        for watch in watches::follow(&self.cluster, &self.progress, &Listed(listed)) {
             watches.spawn(watch);
         }
-        if self.options.backlog { self.measure_backlog().await } else { self.measure_burst().await }
+        let all = watches.len();
+        let listed = async {
+            for _ in 0..all {
+                lists.recv().await;
+            }
+        };
+        // Where they are refused, the run gets nowhere and says so.
+        let _ = timeout(self.options.timeout(), listed).await;
+        watches
     }
 
     /// Claims come and go while the program runs.

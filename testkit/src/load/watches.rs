@@ -9,7 +9,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     cluster::Cluster,
@@ -20,13 +20,35 @@ use super::{
 /// What is known of a run's claims; shared with those who make and delete them.
 pub(super) type Shared = Arc<Mutex<Progress>>;
 
-/// The watches of a cluster's claims and volumes but residents, to be polled for as long as anything counts.
-pub(super) fn follow(cluster: &Cluster, progress: &Shared) -> [BoxFuture<'static, ()>; 2] {
+/// Tells that a watch has listed what there was.
+#[derive(Debug, Clone)]
+pub(super) struct Listed(pub(super) mpsc::Sender<()>);
+
+impl Listed {
+    fn hears<K>(&self, event: &Event<K>) {
+        if matches!(event, Event::InitDone) {
+            // Whoever waits does so for the first lists; nobody hears of later ones.
+            let _ = self.0.try_send(());
+        }
+    }
+}
+
+/// The watches of a cluster's claims and volumes but residents, to be polled for as long as anything
+/// counts.
+pub(super) fn follow(
+    cluster: &Cluster,
+    progress: &Shared,
+    lists: &Listed,
+) -> [BoxFuture<'static, ()>; 2] {
     let config = watcher::Config::default();
-    let claims = watcher(cluster.claims(), config.clone().labels(&cluster.names.selector()));
+    // Residents are of the run as well: who would list them all takes the server's time from the
+    // program.
+    let ours = format!("{},{OTHERS}", cluster.names.selector());
+    let claims = watcher(cluster.claims(), config.clone().labels(&ours));
     let volumes = watcher(cluster.volumes(), config.labels(OTHERS));
     let namespace = cluster.namespace.clone();
     let (of_claims, of_volumes) = (Arc::clone(progress), Arc::clone(progress));
+    let (claims_listed, volumes_listed) = (lists.clone(), lists.clone());
     let mut listed = BTreeSet::new();
     // Errors mend themselves, or show as a run that gets nowhere.
     let claims = claims.default_backoff().into_stream().filter_map(async |event| event.ok());
@@ -34,10 +56,12 @@ pub(super) fn follow(cluster: &Cluster, progress: &Shared) -> [BoxFuture<'static
     [
         Box::pin(claims.for_each(move |event| {
             claim_seen(&event, &mut of_claims.lock());
+            claims_listed.hears(&event);
             std::future::ready(())
         })),
         Box::pin(volumes.for_each(move |event| {
             volume_seen(&event, &namespace, &mut listed, &mut of_volumes.lock());
+            volumes_listed.hears(&event);
             std::future::ready(())
         })),
     ]

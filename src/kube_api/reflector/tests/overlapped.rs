@@ -37,9 +37,9 @@ async fn what_is_born_while_the_list_runs_is_shown_at_once() {
         ["restarted", "listed a", "applied new", "applied new", "listed b", "complete"]
     );
     assert_eq!(run.shown.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 0, 1, 2, 10, 10]);
-    assert_eq!(run.asked(), ["page", "page next", "watch 20"], "one watch from the first page on");
-    assert_eq!(query(&run.server.seen()[2].url, "allowWatchBookmarks"), "true");
-    assert_eq!(query(&run.server.seen()[2].url, "timeoutSeconds"), "240");
+    assert_eq!(run.asked(), ["page", "watch 20", "page next"], "one watch from the first page on");
+    assert_eq!(query(&run.server.seen()[1].url, "allowWatchBookmarks"), "true");
+    assert_eq!(query(&run.server.seen()[1].url, "timeoutSeconds"), "240");
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +81,7 @@ async fn a_watch_that_ends_while_the_list_runs_is_resumed_where_it_ended() {
         run.words(),
         ["restarted", "listed a", "applied new", "applied newer", "listed b", "complete"]
     );
-    assert_eq!(run.asked(), ["page", "page next", "watch 20", "watch 21"]);
+    assert_eq!(run.asked(), ["page", "watch 20", "page next", "watch 21"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,13 +95,47 @@ async fn a_watch_that_fails_while_the_list_runs_goes_on_after_it() {
             match (number, asked(&seen.url).as_str()) {
                 (_, "page") => page(&["a"], "next"),
                 (_, "page next") => page(&["b"], "").after(10),
-                (2, _) => failure.clone(),
+                (1, _) => failure.clone(),
                 _ => Answer::watch().event(0, "ADDED", &claim("new", 21)),
             }
         })
         .await;
         assert_eq!(run.words(), ["restarted", "listed a", "listed b", "complete", "applied new"]);
-        assert_eq!(run.asked(), ["page", "page next", "watch 20", "watch 20"]);
+        assert_eq!(run.asked(), ["page", "watch 20", "page next", "watch 20"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_new_is_shown_before_the_rest_of_a_page_that_takes_its_time() {
+    let objects = format!("{},", claim("a", 5));
+    let run = reflect_with(OVERLAPPED, 100, move |_, seen| match asked(&seen.url).as_str() {
+        "page" => Answer::status(200)
+            .chunk(0, "{\"metadata\":{\"resourceVersion\":\"20\"},\"items\":[")
+            .chunk(1, objects.clone())
+            .chunk(9, format!("{}]}}", claim("b", 5))),
+        _ => Answer::watch().event(2, "ADDED", &claim("new", 21)),
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "applied new", "listed b", "complete"]);
+    assert_eq!(run.shown.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1, 2, 10, 10]);
+    assert_eq!(run.asked(), ["page", "watch 20"], "the version stands before the objects");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_breaks_off_begins_the_list_anew() {
+    for end in [End::Closed, End::Broken] {
+        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+            match (number, asked(&seen.url).as_str()) {
+                (0, _) => Answer::status(200)
+                    .chunk(0, "{\"metadata\":{\"resourceVersion\":\"20\"},\"items\":[")
+                    .chunk(0, format!("{},", claim("a", 5)))
+                    .end(end),
+                (_, "page") => page(&["a", "b"], ""),
+                _ => Answer::watch(),
+            }
+        })
+        .await;
+        assert_eq!(run.words(), [&["restarted", "listed a"][..], &PAGED].concat());
     }
 }
 
@@ -135,7 +169,7 @@ async fn a_page_that_fails_begins_the_list_anew() {
         let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (_, "page") => page(&["a"], "next"),
-                (1, _) => failure.clone().after(1),
+                (2, _) => failure.clone().after(1),
                 (_, "page next") => page(&["b"], ""),
                 _ => Answer::watch(),
             }

@@ -218,7 +218,14 @@ impl Door {
             audit: audit.map(|file| Arc::new(file) as Arc<dyn AuditSink>),
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
-        let options = Options { version, clock: wall_clock(), seed, history: HISTORY, hooks };
+        let options = Options {
+            version,
+            clock: wall_clock(),
+            seed,
+            history: HISTORY,
+            hooks,
+            ..Options::default()
+        };
         let api = ApiServer::new(options);
         for role in bootstrap::roles() {
             // An empty store takes them.

@@ -77,18 +77,28 @@ impl State {
         let current = self.store.revision();
         if let Some(token) = &options.continue_token {
             let Token { after, revision, left } = Token::decode(token)?;
-            return Ok(Start { after: Some(after), revision, limit: options.limit, left });
+            return Ok(Start {
+                after: Some(after),
+                revision,
+                limit: self.in_a_page(options.limit),
+                left,
+            });
         }
         let (revision, limit) = match options.since {
             Since::Exact(asked) | Since::NotOlderThan(asked) if asked > current => {
                 return Err(Status::too_large_version(asked, current));
             }
-            Since::Exact(asked) => (Some(asked), options.limit),
+            Since::Exact(asked) => (Some(asked), self.in_a_page(options.limit)),
             // As the watch cache does: `0` is answered whole, whatever the limit.
             Since::Any => (None, 0),
-            Since::Latest | Since::NotOlderThan(_) => (None, options.limit),
+            Since::Latest | Since::NotOlderThan(_) => (None, self.in_a_page(options.limit)),
         };
         Ok(Start { after: None, revision, limit, left: None })
+    }
+
+    /// How many objects a page holds of which `limit` are asked for.
+    fn in_a_page(&self, limit: usize) -> usize {
+        limit.min(self.page)
     }
 }
 

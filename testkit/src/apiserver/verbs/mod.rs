@@ -31,6 +31,8 @@ pub(crate) struct State {
     pub(crate) kinds: Kinds,
     /// UIDs and generated names.
     pub(crate) chance: Chance,
+    /// The most objects in a page of a list.
+    pub(crate) page: usize,
 }
 
 /// The object a request is about, and when it came.
