@@ -62,6 +62,8 @@ mod storage;
 mod suspects;
 #[path = "seeds/users.rs"]
 mod users;
+#[path = "seeds/watching.rs"]
+mod watching;
 #[path = "seeds/weather.rs"]
 mod weather;
 #[path = "seeds/wire.rs"]

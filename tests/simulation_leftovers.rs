@@ -324,3 +324,35 @@ async fn a_volume_that_a_stranger_stands_for_is_let_go_with_its_claim() {
     assert_eq!(simulation.left_at_driver(), [handle]);
     assert_eq!((simulation.calls("DeleteVolume"), simulation.volumes().len()), (0, 1));
 }
+
+/// The same where nobody may read whose it is. Once it is gone the volume may be, too, which only asking
+/// anew would tell: when the claim goes before that, it is told.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_may_have_gone_with_a_strangers_is_told_when_nobody_waits() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"create_volume": [{"delay_ms": 3000}]}));
+    simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    let name = format!("pvc-{uid}");
+    simulation.api.create(&stranger(&uid, "nobody", &format!("vol-{name}"))).unwrap();
+    simulation.refuse("get", "persistentvolumes", 1);
+    simulation.until("the name is taken", |s| s.has_event("data", "ProvisioningFailed")).await;
+    // One look finds it gone, and the next ones nothing out.
+    let forbidden = Effect::Answer(Status::new(403, "Forbidden", "no"));
+    simulation.faults().add(Rule::on("get", "persistentvolumes", forbidden).skip(1).times(5));
+    let looks = simulation.api_requests("get", "persistentvolumes");
+    simulation.api.delete("PersistentVolume", "", &name).unwrap();
+    let looked = |s: &Simulation| s.api_requests("get", "persistentvolumes") == looks + 2;
+    simulation.until("it was looked up in vain", looked).await;
+    // Seen to be deleted, and there to be told.
+    let kept = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &kept).unwrap();
+    simulation.delete_claim("data");
+    let suspected = |s: &Simulation| {
+        let told = s.told("data", "ProvisioningFailed");
+        told.iter().any(|text| text.contains("may be left at the driver"))
+    };
+    simulation.until("it is told", suspected).await;
+    assert_eq!((simulation.left_at_driver().len(), simulation.calls("CreateVolume")), (1, 1));
+}

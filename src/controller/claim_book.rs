@@ -8,6 +8,7 @@ mod births;
 mod entry;
 mod first_lists;
 mod older;
+mod records;
 mod volumes;
 
 use std::{
@@ -123,6 +124,8 @@ pub struct Glance {
     pub recorded: Option<Record>,
     /// The volume that it led to and that must go first.
     pub leftover: Option<Box<Leftover>>,
+    /// The handle of a volume that may have gone with another's PersistentVolume.
+    pub bared: Option<String>,
 }
 
 /// How a claim stands with regard to its mark ([`super::open_calls`]).
@@ -240,12 +243,20 @@ impl ClaimBook {
         }
         let older = inner.older.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
-        let news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
+        let mut news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
+        let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
         let entered = !inner.entries.contains_key(&uid);
+        // An event that has waited may have shown the claim before another's mark was on it. While it
+        // is wanted a live read finds that mark ([`ClaimBook::record_found`]).
+        let is_anothers =
+            |entry: &Entry| entry.is_anothers(mark.as_ref()) && claim.is_terminating();
+        let anothers = entered || inner.entries.get(&uid).is_some_and(is_anothers);
         if entered {
-            let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
             let name = recorded.or_else(|| (self.0.volume_name)(&uid));
             inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
+        } else if anothers {
+            news = true;
+            inner.rename(&uid, recorded);
         }
         let working = inner.births.is_working();
         let changed = inner.change(&uid, |entry| {
@@ -256,7 +267,7 @@ impl ClaimBook {
                 entry.existence.end();
             }
             (entry.claim, entry.interest, entry.mark) = (claim, interest, mark.map(Box::new));
-            if entered && working {
+            if anothers && working {
                 entry.take_up_record();
             }
             entry.doubt
@@ -287,6 +298,10 @@ impl ClaimBook {
             recorded: entry.recorded(),
             leftover: match &entry.state {
                 ClaimState::Unusable(leftover) => Some(leftover.clone()),
+                _ => None,
+            },
+            bared: match &entry.state {
+                ClaimState::Bared(handle) => Some(handle.clone()),
                 _ => None,
             },
         })
@@ -404,7 +419,7 @@ impl ClaimBook {
             let count = match entry.state {
                 ClaimState::Waiting => &mut census.waiting,
                 ClaimState::InFlight { .. } => &mut census.in_flight,
-                ClaimState::Background(_) => &mut census.background,
+                ClaimState::Background(_) | ClaimState::Bared(_) => &mut census.background,
                 ClaimState::Saving(_) => &mut census.saving,
                 ClaimState::Unusable(_) => &mut census.unusable,
                 ClaimState::Suspect => &mut census.suspect,
@@ -468,12 +483,12 @@ impl ClaimBook {
         });
     }
 
-    /// The claim's volume was not saved, and may be gone with another PersistentVolume: the claim asks
-    /// anew, once that is looked up.
-    pub fn bared(&self, uid: &str) {
+    /// The claim's volume with this handle was not saved, and may be gone with another
+    /// PersistentVolume: the claim asks anew, once that is looked up.
+    pub fn bared(&self, uid: &str, handle: &str) {
         self.change(uid, |entry| {
             entry.doubt = entry.doubt.max(Doubt::VolumeAndClaim);
-            entry.advance(ClaimState::bared);
+            entry.advance(|state| state.bared(handle));
         });
     }
 
@@ -491,7 +506,7 @@ impl ClaimBook {
         .unwrap_or(false)
     }
 
-    /// The claim's volume that cannot be used stays where it is.
+    /// The claim's volume that cannot be used, or may be gone, stays where it is.
     pub fn suspected(&self, uid: &str) {
         self.change(uid, |entry| entry.advance(ClaimState::suspected));
     }

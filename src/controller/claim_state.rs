@@ -39,6 +39,9 @@ pub enum ClaimState {
     Background(Open),
     /// The driver has made the volume; its PersistentVolume is not saved yet.
     Saving(Box<PersistentVolume>),
+    /// Another PersistentVolume that had the volume with this handle, or may have, is gone, and the
+    /// volume perhaps with it: while somebody wants one the driver is asked, once that is looked up.
+    Bared(String),
     /// The driver has made a volume that cannot be used: it goes before the claim is asked for
     /// again (safety rule 8).
     Unusable(Box<Leftover>),
@@ -89,14 +92,18 @@ pub enum Next {
 impl ClaimState {
     /// Whether the driver may be asked now.
     pub fn may_call(&self) -> bool {
-        matches!(self, Self::Waiting | Self::Background(_))
+        matches!(self, Self::Waiting | Self::Background(_) | Self::Bared(_))
     }
 
     /// Whether the claim must be followed even when nobody wants it any more.
     pub fn is_open(&self) -> bool {
         matches!(
             self,
-            Self::InFlight { .. } | Self::Background(_) | Self::Saving(_) | Self::Unusable(_)
+            Self::InFlight { .. }
+                | Self::Background(_)
+                | Self::Saving(_)
+                | Self::Bared(_)
+                | Self::Unusable(_)
         )
     }
 
@@ -105,12 +112,14 @@ impl ClaimState {
         matches!(self, Self::InFlight { .. } | Self::Background(_))
     }
 
-    /// A call starts: `Waiting | Background => InFlight`; other states stay, as nobody may call.
+    /// A call starts: `Waiting | Background | Bared => InFlight`; other states stay, as nobody may call.
     #[must_use]
     pub fn called(self) -> Self {
         match self {
             Self::Waiting => Self::InFlight { earlier: None, seen: false },
             Self::Background(open) => Self::InFlight { earlier: Some(open), seen: false },
+            // Where the driver still has the volume, it is that of an earlier call.
+            Self::Bared(_) => Self::InFlight { earlier: Some(Open::default()), seen: false },
             other => other,
         }
     }
@@ -149,10 +158,12 @@ impl ClaimState {
         match (self, why, demand) {
             (Self::Waiting, NotAsked::Failed(_), Demand::Wanted)
             // A node is given back only when no call can still make a volume for it (rule 4).
-            | (Self::Background(_), NotAsked::Failed(_) | NotAsked::Reschedule(_), _) => Next::Retry,
+            | (Self::Background(_) | Self::Bared(_), NotAsked::Failed(_) | NotAsked::Reschedule(_), _) => {
+                Next::Retry
+            }
             (Self::Waiting, NotAsked::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
             // What is left to others is followed only where a call is open.
-            (Self::Background(_), NotAsked::Ignored { .. }, _) => Next::Poll,
+            (Self::Background(_) | Self::Bared(_), NotAsked::Ignored { .. }, _) => Next::Poll,
             _ => Next::Drop,
         }
     }
@@ -212,11 +223,11 @@ impl ClaimState {
     }
 
     /// Another PersistentVolume, which may have had the volume, is gone, and the volume perhaps with
-    /// it: `Saving => Waiting`, where a live read comes before the next call.
+    /// it: `Saving => Bared`, where a live read comes before the next call.
     #[must_use]
-    pub fn bared(self) -> Self {
+    pub fn bared(self, handle: &str) -> Self {
         match self {
-            Self::Saving(_) => Self::Waiting,
+            Self::Saving(_) => Self::Bared(handle.to_owned()),
             other => other,
         }
     }
@@ -240,12 +251,12 @@ impl ClaimState {
         }
     }
 
-    /// The volume that cannot be used may be somebody's, so it stays and the claim is not asked
-    /// for again: `Unusable => Suspect`.
+    /// The volume that cannot be used may be somebody's, or nobody wants the one that may be gone: it
+    /// stays and the claim is not asked for again: `Unusable | Bared => Suspect`.
     #[must_use]
     pub fn suspected(self) -> Self {
         match self {
-            Self::Unusable(_) => Self::Suspect,
+            Self::Unusable(_) | Self::Bared(_) => Self::Suspect,
             other => other,
         }
     }
@@ -262,21 +273,24 @@ impl ClaimState {
     }
 
     /// The claim carries the record of a call that an earlier process left open: `Waiting =>
-    /// Background`.
+    /// Background`. A call under way repeats it.
     #[must_use]
     pub fn recorded(self) -> Self {
         match self {
             Self::Waiting => Self::Background(Open::default()),
+            Self::InFlight { earlier: None, seen } => {
+                Self::InFlight { earlier: Some(Open::default()), seen }
+            }
             other => other,
         }
     }
 
-    /// Nobody follows the open call any longer: `Background => Suspect`. What is in memory and
+    /// Nobody follows the open call any longer: `Background | Bared => Suspect`. What is in memory and
     /// can still be saved or removed goes on.
     #[must_use]
     pub fn given_up(self) -> Self {
         match self {
-            Self::Background(_) => Self::Suspect,
+            Self::Background(_) | Self::Bared(_) => Self::Suspect,
             other => other,
         }
     }
@@ -492,6 +506,7 @@ mod tests {
     fn a_record_opens_what_waits_and_giving_up_ends_what_is_only_asked_after() {
         let others = || [saving("h"), unusable(), ClaimState::Suspect, ClaimState::Done];
         assert_eq!(ClaimState::Waiting.recorded(), background());
+        assert_eq!(ClaimState::Waiting.called().recorded(), background().called());
         assert_eq!(background().given_up(), ClaimState::Suspect);
         for state in others() {
             assert_eq!(
@@ -515,10 +530,31 @@ mod tests {
         assert_eq!(saving("h").volume_seen("other"), saving("h"));
         assert_eq!(saving("h").interrupted(), saving("h"));
         assert_eq!(saving("h").saved(), ClaimState::Done);
-        assert_eq!(saving("h").bared(), ClaimState::Waiting);
-        assert_eq!(ClaimState::Done.bared(), ClaimState::Done);
+        assert_eq!(saving("h").bared("h"), bared());
+        assert_eq!(ClaimState::Done.bared("h"), ClaimState::Done);
         let seen_and_gone = saving("h").volume_seen("h").volume_gone();
         assert_eq!(seen_and_gone.saved(), ClaimState::Waiting, "a late answer to the POST");
+    }
+
+    fn bared() -> ClaimState {
+        ClaimState::Bared("h".into())
+    }
+
+    /// It may still be there: what asks for it follows an open call.
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_that_may_have_gone_is_asked_after_or_suspected() {
+        assert!(bared().may_call() && bared().is_open());
+        assert_eq!(bared().volume_seen("h"), ClaimState::Done);
+        assert_eq!(bared().suspected(), ClaimState::Suspect);
+        assert_eq!(bared().given_up(), ClaimState::Suspect);
+        for other in [bared().volume_gone(), bared().recorded(), bared().interrupted()] {
+            assert_eq!(other, bared());
+        }
+        let reschedule = NotAsked::Reschedule(failure());
+        assert_eq!(bared().not_asked(&reschedule, Wanted), Next::Retry);
+        let refused = Outcome::Final(failure());
+        let ended = bared().called().answered(&refused, Wanted, Instant::now());
+        assert_eq!(ended, (background(), Next::Retry));
     }
 
     #[tokio::test(start_paused = true)]

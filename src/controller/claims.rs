@@ -105,12 +105,17 @@ enum Plan {
     Provision(Arc<StorageClass>),
     /// Remove what the last call for this order left.
     Discard(Box<Order>, Box<Leftover>),
+    /// The volume with this handle may be left, and nobody wants it.
+    Suspect(String),
 }
 
 /// Decides what to do about a claim, whose class is `class` where that exists.
 fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> Plan {
     if let (Some(order), Some(leftover)) = (&glance.order, &glance.leftover) {
         return Plan::Discard(Box::new(order.clone()), leftover.clone());
+    }
+    if let (Some(handle), Demand::Withdrawn) = (&glance.bared, glance.demand) {
+        return Plan::Suspect(handle.clone());
     }
     // Once all PersistentVolumes are listed it comes back.
     if !glance.may_call || glance.doubt == Doubt::Unlisted {
@@ -264,6 +269,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
                 self.discard(uid, &order, &leftover, &mut looks.delete).await
+            }
+            Plan::Suspect(handle) => {
+                self.store.suspect_bared(uid, &glance.claim, &handle);
+                Verdict::Done
             }
         }
     }

@@ -42,6 +42,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             // The event that says so comes.
             Ok(LookUp::Moot) => Err(Verdict::Done),
+            Ok(LookUp::Recorded) => Err(Verdict::Retry),
             Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why, Duration::ZERO);
@@ -81,9 +82,15 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
         }
         // An open call is followed to its end even when nobody wants its volume any more.
-        let claim_in_doubt = glance.doubt >= Doubt::VolumeAndClaim && glance.order.is_none();
-        if claim_in_doubt && !self.still_asks(uid, order).await? {
-            return Ok(LookUp::Moot);
+        let is_open = glance.order.is_some() && glance.bared.is_none();
+        if glance.doubt >= Doubt::VolumeAndClaim && !is_open {
+            let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
+            let Some(live) = live.filter(|live| still_asks(live, glance, order)) else {
+                return Ok(LookUp::Moot);
+            };
+            if self.book.record_found(&live) {
+                return Ok(LookUp::Recorded);
+            }
         }
         Ok(named)
     }
@@ -110,17 +117,21 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Whether the claim, read live, is still there under its UID, unbound and for this node.
-    async fn still_asks(&self, uid: &str, order: &Order) -> Result<bool, ApiError> {
+    async fn live_claim(&self, order: &Order) -> Result<Option<Claim>, ApiError> {
         let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
         match self.client.get::<Claim>(name).await {
-            Err(error) if error.is_not_found() => Ok(false),
-            found => found.map(|live| {
-                let same_node = ownership::selected_node(&live) == order.selected_node.as_deref();
-                live.uid() == uid && live.is_unbound() && same_node
-            }),
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
         }
     }
+}
+
+/// Whether the claim, read live, is unbound and for this node; a volume that may be there already is
+/// for the node that it was asked for.
+fn still_asks(live: &Claim, glance: &Glance, order: &Order) -> bool {
+    let same_node =
+        glance.bared.is_some() || ownership::selected_node(live) == order.selected_node.as_deref();
+    live.is_unbound() && same_node
 }
 
 /// What a live look-up showed.
@@ -132,6 +143,8 @@ enum LookUp {
     HasVolume(Box<Volume>),
     /// The claim is gone, bound, or for another node now.
     Moot,
+    /// Another process has left a call for the claim open.
+    Recorded,
     /// The PersistentVolume of that name is somebody else's.
     NameTaken {
         /// The name.

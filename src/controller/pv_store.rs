@@ -419,21 +419,29 @@ impl PvStore {
     }
 
     /// What stood under its name is gone, perhaps with this very volume: it is not saved, and who
-    /// still waits asks anew. Where nobody does, the volume is suspected to be left over (safety rule 14).
+    /// still waits asks anew.
     fn bared(&self, uid: &str, unsaved: &Unsaved) -> Verdict {
-        if self.book.is_gone(uid) {
-            let why = format!(
-                "another PersistentVolume {:?} is gone; the volume {:?} may be left at the driver",
-                unsaved.name(),
-                unsaved.handle
-            );
-            tracing::error!(error = why, "suspected leak");
-            self.metrics.suspected_leak("superseded");
-        }
-        self.book.bared(uid);
+        self.book.bared(uid, &unsaved.handle);
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
+        if self.book.is_gone(uid) {
+            self.suspect_bared(uid, &unsaved.claim, &unsaved.handle);
+        }
         self.claims.add(uid.to_owned());
         Verdict::Done
+    }
+
+    /// The volume with this handle may have gone with another's PersistentVolume, and nobody waits for
+    /// it any more, so that asking again would not tell (safety rule 14).
+    pub fn suspect_bared(&self, uid: &str, claim: &Claim, handle: &str) {
+        let why = format!(
+            "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
+        );
+        tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
+        self.metrics.suspected_leak("superseded");
+        if !self.book.existence(uid).is_over() {
+            self.events.blocked(claim, &why);
+        }
+        self.book.suspected(uid);
     }
 
     fn forget(&self, uid: &str) -> Verdict {

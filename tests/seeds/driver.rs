@@ -161,6 +161,14 @@ impl Inner {
         self.locks.lock().retain(|locked| !keys.contains(locked));
     }
 
+    /// Whether a volume that is made for this caller now may be nobody's any more: it is gone, or another
+    /// process leads, under which the claim got its volume.
+    fn is_late(&self, caller: &Life, name: &str) -> bool {
+        let ledger = &self.core.ledger;
+        let overtaken = || !ledger.may_work(caller.elected_host()) && ledger.had_volume(name);
+        caller.elected_host().is_some() && (caller.is_dead() || overtaken())
+    }
+
     async fn create(
         &self,
         request: &CreateVolumeRequest,
@@ -187,7 +195,7 @@ impl Inner {
         let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
         if self.core.storage.get(name).is_none() {
             let others: Vec<_> = self.core.storage.all().into_keys().collect();
-            let late = caller.is_dead() && caller.elected_host().is_some();
+            let late = self.is_late(caller, name);
             self.core.storage.make(name, size, late);
             self.core.ledger.tell(&format!("storage: {name} is made"));
             // The original knows volumes by their names alone.

@@ -21,6 +21,7 @@ pub(crate) use self::sight::{is_recorded, recorded_volume};
 use super::{
     naming::may_be_of,
     storage::{Storage, image_of},
+    watching::Watching,
 };
 
 /// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
@@ -37,6 +38,7 @@ const TERM: Duration = Duration::from_millis(10_500);
 /// The record of one seed.
 pub(crate) struct Ledger {
     start: Instant,
+    pub watching: Watching,
     inner: Mutex<Inner>,
 }
 
@@ -56,6 +58,8 @@ struct Inner {
     stripped_claims: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.
     recorded: BTreeMap<String, String>,
+    /// Those that ever did.
+    ever_recorded: BTreeSet<String>,
     /// Names that a PersistentVolume of another volume had.
     taken: BTreeSet<String>,
     /// Since when each PersistentVolume has been attached.
@@ -148,7 +152,7 @@ struct Removal {
 
 impl Ledger {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), inner: Mutex::default() }
+        Self { start: Instant::now(), watching: Watching::default(), inner: Mutex::default() }
     }
 
     /// Adds a line to the trace.
@@ -228,6 +232,14 @@ impl Ledger {
             *end = now.min(*end);
         }
         inner.used_up.push((now, until));
+    }
+
+    /// The claims that had the call of an ended process on record, and whose volume's name another
+    /// claim's PersistentVolume has: whoever took the record up follows it until that goes.
+    pub(crate) fn followed_behind_others(&self) -> BTreeSet<String> {
+        let inner = self.inner.lock();
+        let followed = inner.ever_recorded.iter().filter(|uid| inner.waits_behind_another(uid));
+        followed.cloned().collect()
     }
 
     /// Whether the process of this host works: without election always.
@@ -382,7 +394,8 @@ impl Ledger {
         handle: &str,
     ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
-        let wrong = self.inner.lock().objections(process, handle);
+        let shown = self.watching.shown_until(process);
+        let wrong = self.inner.lock().objections(process, handle, shown);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
@@ -561,6 +574,22 @@ impl Inner {
         asks.is_some_and(|other| other != process) && !told
     }
 
+    /// Whether an ended process left a call for this claim open, which never got a PersistentVolume,
+    /// and another claim has one of the name.
+    fn waits_behind_another(&self, uid: &str) -> bool {
+        let left = |(_, calls): &(&String, &CallsTruth)| calls.abandoned.is_some();
+        let mut names = self.calls.iter().filter(left).map(|(name, _)| name);
+        let is_taken = |name: &String| {
+            self.volumes.values().any(|volume| volume.name == *name && volume.gone.is_none())
+        };
+        // One made by hand says nothing of the call.
+        let is_own = |volume: &VolumeTruth| {
+            volume.claim == uid && (volume.provisioned || may_be_of(&volume.name, uid))
+        };
+        !self.volumes.values().any(is_own)
+            && names.any(|name| may_be_of(name, uid) && is_taken(name))
+    }
+
     fn was_given_up(&self, image: &str) -> bool {
         let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
@@ -574,8 +603,8 @@ impl Inner {
         self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
     }
 
-    /// Why the volume must not be deleted now.
-    fn objections(&self, process: &str, handle: &str) -> Vec<String> {
+    /// Why the volume must not be deleted now, by whom attachments were shown until then.
+    fn objections(&self, process: &str, handle: &str, shown: Option<Instant>) -> Vec<String> {
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
@@ -589,9 +618,11 @@ impl Inner {
         if standing.is_empty() && same().any(|volume| volume.bound.is_some() && old(volume.gone)) {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
-        let attached = |volume: &&&VolumeTruth| {
-            self.attached.get(&volume.name).is_some_and(|since| since.elapsed() > UNSEEN / 10)
+        let is_shown = |since: &Instant| {
+            since.elapsed() > UNSEEN / 10 && shown.is_none_or(|until| *since + STALE < until)
         };
+        let attached =
+            |volume: &&&VolumeTruth| self.attached.get(&volume.name).is_some_and(is_shown);
         for volume in standing.iter().filter(attached) {
             why.push(format!("{} is attached", volume.name));
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     admins::BY_HAND,
     copying::is_guarded,
-    core::{Core, DRIVER},
+    core::{Core, DRIVER, NAMESPACE},
     ledger::{Abandoned, is_recorded, text},
     naming::{NAMINGS, may_be_of},
     plan::Plan,
@@ -61,8 +61,27 @@ fn is_held(claim: &Value) -> bool {
 fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
     let uid = text(claim, "/metadata/uid");
     let taken = volumes.iter().any(|volume| may_be_of(text(volume, "/metadata/name"), uid));
-    let excused = taken || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
+    let excused = taken
+        || copies_nothing(core, volumes, claim)
+        || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
     (!excused).then(|| format!("the claim {} waits, {uid}", text(claim, "/metadata/name")))
+}
+
+/// Whether the claim is to be a copy of another's volume that was never made: that one's
+/// PersistentVolume was put there by hand or from a backup.
+fn copies_nothing(core: &Core, volumes: &[Value], claim: &Value) -> bool {
+    let named = (text(claim, "/spec/dataSource/kind"), text(claim, "/spec/dataSource/name"));
+    let ("PersistentVolumeClaim", source) = named else { return false };
+    let Some(source) = core.api.get("PersistentVolumeClaim", NAMESPACE, source) else {
+        return false;
+    };
+    let of_source = |volume: &&Value| {
+        volume["metadata"]["name"] == source["spec"]["volumeName"]
+            && volume["metadata"]["annotations"][BY_HAND].is_string()
+    };
+    let handle = |volume: &Value| text(volume, "/spec/csi/volumeHandle").to_owned();
+    let volume = volumes.iter().find(of_source).map(handle);
+    volume.is_some_and(|handle| core.storage.get(image_of(&handle)).is_none())
 }
 
 /// Volumes at the driver that no PersistentVolume has.

@@ -20,6 +20,7 @@ impl Inner {
             self.claims.entry(uid.clone()).or_default();
             if let Some(volume) = recorded_volume(claim.value()) {
                 self.recorded.insert(uid.clone(), volume);
+                self.ever_recorded.insert(uid.clone());
             }
             if claim.value()["metadata"]["deletionTimestamp"].is_null() {
                 standing.insert(uid);

@@ -1,5 +1,7 @@
 //! What a process holds in memory, read off its own metrics: at rest nothing of the dead.
 
+use std::collections::BTreeSet;
+
 use super::{
     core::{Core, DRIVER},
     ledger::text,
@@ -15,10 +17,12 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
     let who = process.life.name();
     let mut unrest = Vec::new();
     let (held, standing) = (sum(&figures, "provisioner_claims"), claims(core));
-    // A claim that is gone is held until its volume is saved or removed.
+    // A claim that is gone is held until its volume is saved or removed; and one whose call
+    // another process left open, until its end can be asked after.
     let unended = core.ledger.left_open_by(who);
-    if held > standing + unended {
-        unrest.push(format!("{who} holds {held} claims, and there are {standing}"));
+    let followed = core.ledger.followed_behind_others();
+    if held > standing.union(&followed).count() as u64 + unended {
+        unrest.push(format!("{who} holds {held} claims, and there are {}", standing.len()));
     }
     // A standby's queues wait for its term.
     let queued = sum(&figures, "workqueue_depth");
@@ -26,7 +30,7 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
         unrest.push(format!("{who} has {queued} in its queues"));
     }
     let awaited = sum(&figures, "provisioner_awaited_objects");
-    if awaited > 0 && standing == 0 && released(core) == 0 {
+    if awaited > 0 && standing.is_empty() && released(core) == 0 {
         unrest.push(format!("{who} waits for {awaited} objects on nobody's behalf"));
     }
     unrest
@@ -39,14 +43,14 @@ fn sum(figures: &str, family: &str) -> u64 {
     gauges.filter_map(|rest| rest.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// The claims that there may be something to do for.
-fn claims(core: &Core) -> u64 {
+/// The claims that there may be something to do for, by UID.
+fn claims(core: &Core) -> BTreeSet<String> {
     let mut claims = core.api.list("PersistentVolumeClaim", "");
     claims.retain(|claim| {
         let provisioner = "/metadata/annotations/volume.kubernetes.io~1storage-provisioner";
         text(claim, provisioner) == DRIVER && text(claim, "/spec/volumeName").is_empty()
     });
-    claims.len() as u64
+    claims.iter().map(|claim| text(claim, "/metadata/uid").to_owned()).collect()
 }
 
 /// The PersistentVolumes that there may be something to do for.

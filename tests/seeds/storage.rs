@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 pub(crate) struct Image {
     /// Its size in bytes.
     pub size: i64,
-    /// Made when the process that had asked for it was gone, perhaps after another had done with it.
+    /// Made when the process that had asked for it was gone, perhaps after another had done with it;
+    /// or led no longer, and another had.
     pub late: bool,
 }
 

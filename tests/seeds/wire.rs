@@ -26,6 +26,7 @@ use super::{
     ledger::{recorded_volume, text},
     process::Life,
     storage::image_of,
+    watching::WATCHED,
 };
 
 /// Carries one process's requests.
@@ -130,7 +131,7 @@ impl Wire {
             sleep(self.dice.stretch(10..60_000)).await;
         }
         let answer = match fate {
-            Fate::Served => Ok(self.serve(&info, request).await?),
+            Fate::Served => Ok(self.watched(&info, self.serve(&info, request).await?)),
             Fate::Lost => Err("the connection was cut".into()),
             Fate::Hung(served) => {
                 if served {
@@ -207,6 +208,20 @@ impl Wire {
         // What a dead process sent may come when the next has done with the volume.
         let alive = self.life.is_dead() || self.core.storage.get(image_of(handle)).is_some();
         self.core.ledger.saved(self.life.name(), text(&volume, "/metadata/name"), handle, alive);
+    }
+
+    /// Notes how far the process's view of attachments goes.
+    fn watched(&self, info: &RequestInfo, response: Response<Body>) -> Response<Body> {
+        let watching = &self.core.ledger.watching;
+        match info.verb.as_str() {
+            _ if info.resource != WATCHED || response.status() != 200 => response,
+            "watch" => watching.opened(self.life.name(), response),
+            "list" => {
+                watching.listed(self.life.name());
+                response
+            }
+            _ => response,
+        }
     }
 
     /// A watch whose news can be held up.

@@ -122,6 +122,30 @@ async fn a_claim_that_was_bound_while_a_standbys_watches_stood_still_is_not_aske
     assert_eq!(simulation.calls("CreateVolume"), 1);
 }
 
+/// The standby hears late of a claim, first as it was before the leader asked for it and was killed,
+/// and then that its call is open and that the claim is deleted: it follows the call all the same.
+#[tokio::test(start_paused = true)]
+async fn a_record_that_is_heard_of_after_its_claim_is_followed() {
+    let simulation = Simulation::new(1);
+    hold_up_the_second(&simulation, "persistentvolumeclaims", Duration::from_secs(60));
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000, "times": 1}]}));
+    let always = ["--claim-protection=always"];
+    let first = simulation.start_elected_with("a", &always);
+    until_held_by(&simulation, "a").await;
+    simulation.start_elected_with("b", &always);
+    sleep(Duration::from_secs(1)).await;
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
+    first.kill();
+    simulation.delete_claim("data");
+    until_held_by(&simulation, "b").await;
+    simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
+    simulation
+        .until("the claim is gone", |s| s.api.list("PersistentVolumeClaim", "sc").is_empty())
+        .await;
+    assert_eq!(simulation.left_at_driver().len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_born_under_a_new_leaders_eyes_is_looked_up_by_nobody() {
     let simulation = Simulation::new(1);

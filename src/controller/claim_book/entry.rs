@@ -31,6 +31,9 @@ pub(super) struct Entry {
     pub(super) interest: Interest,
     /// The record of an open call that it carries; boxed, as most carry none.
     pub(super) mark: Option<Box<Record>>,
+    /// Whether a mark that is seen on it is known: this process has put one on it, or tried to, or has
+    /// taken up the record of another's call.
+    pub(super) mark_is_known: bool,
     /// When it was first seen to be deleted.
     pub(super) deleted: Option<Instant>,
     pub(super) state: ClaimState,
@@ -160,10 +163,16 @@ impl Entry {
         unknown.then(|| self.mark.as_deref().cloned().unwrap_or_default())
     }
 
+    /// Whether this mark is of a call that another process made and nobody here follows yet.
+    pub(super) fn is_anothers(&self, mark: Option<&Record>) -> bool {
+        mark.is_some() && !self.mark_is_known
+    }
+
     /// The call that an earlier process recorded is open, unless the claim is bound to that very
     /// volume: then it was saved, even if it is gone by now (safety rule 6).
     pub(super) fn take_up_record(&mut self) {
         let saved = !self.claim.is_unbound() && self.claim.spec.volume_name == self.volume_name;
+        self.mark_is_known |= self.mark.is_some();
         if self.mark.is_some() && !saved {
             self.advance(ClaimState::recorded);
         }

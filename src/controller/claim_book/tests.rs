@@ -557,9 +557,32 @@ async fn our_own_mark_wakes_nobody() {
     let book = book();
     book.start_working();
     book.observe(Sighting::Applied(claim("u")));
+    book.marking("u");
     assert!(book.observe(Sighting::Applied(marked("u", DRIVER))).is_empty());
     assert!(!book.standing("u").unwrap().open, "it says nothing new of the call");
     assert!(book.observe(Sighting::Applied(claim("u"))).is_empty());
+}
+
+/// The events of both waited in a watch that stood still, while another process led: a live read
+/// tells whether the call is open still, or that the claim is being deleted.
+#[tokio::test]
+async fn anothers_mark_that_is_heard_of_after_its_claim_is_taken_up() {
+    let book = book();
+    book.start_working();
+    book.observe(Sighting::Applied(claim("u")));
+    book.observe(Sighting::Applied(marked("u", DRIVER)));
+    assert!(!book.standing("u").unwrap().open, "it may be closed by now");
+    assert!(book.record_found(&marked("u", DRIVER)));
+    let glance = book.glance("u").unwrap();
+    assert!(glance.recorded.is_some() && glance.doubt >= Doubt::Volume);
+    assert!(!book.called("u", &order("u")), "it is looked up first");
+    assert!(!book.record_found(&marked("u", DRIVER)), "it is followed already");
+    book.observe(Sighting::Applied(claim("v")));
+    let mut deleted = marked("v", DRIVER);
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(book.observe(Sighting::Applied(deleted)), ["v"]);
+    assert!(book.standing("v").unwrap().open);
 }
 
 /// The claim, with this node selected; marked, where `asked` names the node that was asked for it.

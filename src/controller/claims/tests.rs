@@ -33,6 +33,7 @@ fn glance(claim: Arc<Claim>) -> Glance {
         order: None,
         recorded: None,
         leftover: None,
+        bared: None,
     }
 }
 
@@ -43,6 +44,7 @@ fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
         Plan::Drop => "drop".into(),
         Plan::Blocked(why) => why,
         Plan::Discard(_, leftover) => format!("discard {}", leftover.handle),
+        Plan::Suspect(handle) => format!("suspect {handle}"),
     }
 }
 
@@ -94,6 +96,10 @@ fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "provision");
     }
+    let bared = Glance { bared: Some("h".into()), ..open };
+    assert_eq!(planned(&bared, None), "suspect h", "it may be gone, and nobody wants it");
+    let wanted = Glance { demand: Demand::Wanted, ..bared };
+    assert_eq!(planned(&wanted, None), "provision");
 }
 
 #[test]

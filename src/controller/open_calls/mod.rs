@@ -233,7 +233,13 @@ impl OpenCalls {
         let text = record.encode().ok_or(Unmarked::TooLong)?;
         let claim = &order.claim;
         let name = Name::namespaced(claim.namespace(), claim.name()).map_err(ApiError::from)?;
-        let put_on = |object: &mut Value| mark::put_on(object, &self.identity, &text);
+        let put_on = |object: &mut Value| {
+            let edit = mark::put_on(object, &self.identity, &text);
+            if edit == Edit::Write {
+                self.book.marking(uid);
+            }
+            edit
+        };
         let live = match self.client.edit::<Claim>(name, uid, put_on).await? {
             Edited::Written(live) | Edited::Unchanged(live) => live,
             Edited::Gone => return Err(Unmarked::Unwanted),

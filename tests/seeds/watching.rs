@@ -1,0 +1,96 @@
+//! Up to when a process's watch of VolumeAttachments has shown them: what came later it can't know of,
+//! as nothing else tells of them. A watch that is refused, or whose history is forgotten, comes back
+//! after a wait that grows to a minute, as client-go's does.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use http::Response;
+use http_body_util::{BodyExt as _, StreamBody};
+use parking_lot::Mutex;
+use testkit::apiserver::Body;
+use tokio::time::Instant;
+
+use super::ledger::STALE;
+
+/// What is watched here.
+pub(crate) const WATCHED: &str = "volumeattachments";
+
+/// How far each process's view goes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watching(Arc<Mutex<BTreeMap<String, View>>>);
+
+#[derive(Debug, Clone, Copy)]
+enum View {
+    /// A watch has been open since then; before, the view went so far.
+    Open { since: Instant, before: Instant },
+    /// It goes so far.
+    Until(Instant),
+}
+
+/// A watch while it is open.
+struct Open {
+    watching: Watching,
+    process: String,
+    since: Instant,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.ends(|_| Instant::now());
+    }
+}
+
+impl Open {
+    /// It shows nothing more, and has shown what there was up to then.
+    fn ends(&self, until: impl FnOnce(Instant) -> Instant) {
+        let mut views = self.watching.0.lock();
+        let Some(View::Open { since, before }) = views.get(&self.process).copied() else { return };
+        // Not the one that came after it.
+        if since == self.since {
+            views.insert(self.process.clone(), View::Until(until(before)));
+        }
+    }
+}
+
+impl Watching {
+    /// Up to when the process was shown everything; none: to this day.
+    pub(crate) fn shown_until(&self, process: &str) -> Option<Instant> {
+        match self.0.lock().get(process).copied()? {
+            View::Open { since, .. } if since.elapsed() > STALE => None,
+            View::Open { before: until, .. } | View::Until(until) => Some(until),
+        }
+    }
+
+    /// A list is answered.
+    pub(crate) fn listed(&self, process: &str) {
+        self.0.lock().insert(process.to_owned(), View::Until(Instant::now()));
+    }
+
+    /// A watch is answered, whose end is noticed.
+    pub(crate) fn opened(&self, process: &str, response: Response<Body>) -> Response<Body> {
+        let (since, process) = (Instant::now(), process.to_owned());
+        let mut views = self.0.lock();
+        let before = match views.get(&process).copied() {
+            Some(View::Open { .. }) | None => since,
+            Some(View::Until(until)) => until,
+        };
+        views.insert(process.clone(), View::Open { since, before });
+        drop(views);
+        let open = Open { watching: self.clone(), process, since };
+        let (parts, body) = response.into_parts();
+        let frames = futures::stream::unfold((body, open), |(mut body, open)| async move {
+            let frame = body.frame().await?;
+            let text = frame.as_ref().ok().and_then(|frame| frame.data_ref());
+            if text.is_some_and(|text| is_error(text)) {
+                open.ends(|before| before);
+            }
+            Some((frame, (body, open)))
+        });
+        Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
+    }
+}
+
+/// Whether these lines of a watch tell that it has failed.
+fn is_error(lines: &[u8]) -> bool {
+    String::from_utf8_lossy(lines).contains(r#""type":"ERROR""#)
+}
