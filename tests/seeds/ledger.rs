@@ -234,11 +234,12 @@ impl Ledger {
         inner.used_up.push((now, until));
     }
 
-    /// The claims that had the call of an ended process on record, and whose volume's name another
-    /// claim's PersistentVolume has: whoever took the record up follows it until that goes.
-    pub(crate) fn followed_behind_others(&self) -> BTreeSet<String> {
+    /// The claims that had the call of an ended process on record, or have an unfinished one of this
+    /// process, and whose volume's name another claim's PersistentVolume has: whoever knows of the
+    /// call follows it until that goes.
+    pub(crate) fn followed_behind_others(&self, process: &str) -> BTreeSet<String> {
         let inner = self.inner.lock();
-        let followed = inner.ever_recorded.iter().filter(|uid| inner.waits_behind_another(uid));
+        let followed = inner.claims.keys().filter(|uid| inner.waits_behind_another(uid, process));
         followed.cloned().collect()
     }
 
@@ -574,11 +575,14 @@ impl Inner {
         asks.is_some_and(|other| other != process) && !told
     }
 
-    /// Whether an ended process left a call for this claim open, which never got a PersistentVolume,
-    /// and another claim has one of the name.
-    fn waits_behind_another(&self, uid: &str) -> bool {
-        let left = |(_, calls): &(&String, &CallsTruth)| calls.abandoned.is_some();
-        let mut names = self.calls.iter().filter(left).map(|(name, _)| name);
+    /// Whether an ended process left a recorded call for this claim open, or `process` has not finished
+    /// one, the claim never got a PersistentVolume, and another one has one of the name.
+    fn waits_behind_another(&self, uid: &str, process: &str) -> bool {
+        let is_known = self.ever_recorded.contains(uid);
+        let followed = |(_, calls): &(&String, &CallsTruth)| {
+            is_known && calls.abandoned.is_some() || calls.unfinished.contains(process)
+        };
+        let mut names = self.calls.iter().filter(followed).map(|(name, _)| name);
         let is_taken = |name: &String| {
             self.volumes.values().any(|volume| volume.name == *name && volume.gone.is_none())
         };

@@ -17,10 +17,10 @@ pub(crate) fn unrest(core: &Core, process: &Process) -> Vec<String> {
     let who = process.life.name();
     let mut unrest = Vec::new();
     let (held, standing) = (sum(&figures, "provisioner_claims"), claims(core));
-    // A claim that is gone is held until its volume is saved or removed; and one whose call
-    // another process left open, until its end can be asked after.
+    // A claim that is gone is held until its volume is saved or removed; and one with an open call,
+    // of this process or recorded by another, until its end can be asked after.
     let unended = core.ledger.left_open_by(who);
-    let followed = core.ledger.followed_behind_others();
+    let followed = core.ledger.followed_behind_others(who);
     if held > standing.union(&followed).count() as u64 + unended {
         unrest.push(format!("{who} holds {held} claims, and there are {}", standing.len()));
     }

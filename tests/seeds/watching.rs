@@ -27,6 +27,15 @@ enum View {
     Until(Instant),
 }
 
+impl View {
+    fn cut(self, now: Instant) -> Self {
+        match self {
+            Self::Open { .. } => Self::Until(now),
+            until @ Self::Until(_) => until,
+        }
+    }
+}
+
 /// A watch while it is open.
 struct Open {
     watching: Watching,
@@ -59,6 +68,12 @@ impl Watching {
             View::Open { since, .. } if since.elapsed() > STALE => None,
             View::Open { before: until, .. } | View::Until(until) => Some(until),
         }
+    }
+
+    /// All watches are cut. A process that stands still reads their end later, and nothing after it.
+    pub(crate) fn cut(&self) {
+        let now = Instant::now();
+        self.0.lock().values_mut().for_each(|view| *view = view.cut(now));
     }
 
     /// A list is answered.

@@ -42,6 +42,7 @@ pub(crate) async fn run(core: Arc<Core>) {
             }
             3 => {
                 core.ledger.tell("weather: all watches are cut, and history is forgotten");
+                core.ledger.watching.cut();
                 core.api.watches().cut(None);
                 core.api.compact();
             }
