@@ -42,6 +42,10 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// so that all that a burst has opened is gone within 40 s.
 const IDLE: Duration = Duration::from_secs(20);
 
+/// The most that a connection holds of an answer that is being read, in bytes; its head must fit. Left
+/// alone it grows to 400 KiB and stays so, which for watches is for ever.
+const READ_AHEAD: usize = 64 << 10;
+
 /// A request to the API server; its URL has a path and a query only.
 pub type Request = http::Request<Body>;
 
@@ -152,6 +156,7 @@ where
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
+        .http1_max_buf_size(READ_AHEAD)
         .build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .map_err(credentials::told)

@@ -6,16 +6,16 @@
 //! 2. An event like an earlier one, message included, is counted into that one.
 //! 3. A source has 25 events about an object and type, and one more every 300 s.
 //!
-//! Each rule remembers 4096 cases. One difference: an object's last word passes rule 3, so that
+//! Each rule remembers 4096 cases at least. One difference: an object's last word passes rule 3, so that
 //! success shows after many failures, and so does what blocks a claim.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::{
     Event, Importance,
-    digest::{Digest, Lru, digest},
+    digest::{Digest, Recent, digest},
 };
 
 const REMEMBERED: usize = 4096;
@@ -38,17 +38,17 @@ pub(super) enum Verdict {
 /// What was seen so far.
 #[derive(Debug)]
 pub(super) struct Correlator {
-    groups: Lru<Group>,
-    written: Lru<Written>,
-    allowances: Lru<Allowance>,
+    groups: Recent<Group>,
+    written: Recent<Written>,
+    allowances: Recent<Allowance>,
 }
 
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            groups: Lru::new(REMEMBERED),
-            written: Lru::new(REMEMBERED),
-            allowances: Lru::new(REMEMBERED),
+            groups: Recent::new(REMEMBERED),
+            written: Recent::new(REMEMBERED),
+            allowances: Recent::new(REMEMBERED),
         }
     }
 }
@@ -56,16 +56,63 @@ impl Default for Correlator {
 /// Events alike but for their message.
 #[derive(Debug)]
 struct Group {
-    messages: BTreeSet<Digest>,
+    message: Digest,
+    /// Different ones, mostly none.
+    others: Vec<Digest>,
     last: Timestamp,
+}
+
+impl Group {
+    fn of(message: Digest, last: Timestamp) -> Self {
+        Self { message, others: Vec::new(), last }
+    }
+
+    /// Takes one more in; tells whether events are combined by now.
+    fn grows(&mut self, message: Digest) -> bool {
+        if message != self.message && !self.others.contains(&message) {
+            self.others.push(message);
+        }
+        let combined = self.others.len() + 1 >= COMBINE_FROM;
+        if combined {
+            // Stays one short of the bound. Which one goes is of no account; in Go it is chance.
+            self.others.pop();
+        }
+        combined
+    }
 }
 
 /// An event written before.
 #[derive(Debug)]
 struct Written {
-    name: String,
+    name: Named,
     first: Timestamp,
     count: u32,
+}
+
+/// An event's name, in little room: of thousands that are remembered.
+#[derive(Debug)]
+enum Named {
+    /// After its object, and these nanoseconds.
+    At(i64),
+    /// Otherwise.
+    As(String),
+}
+
+impl Named {
+    fn of(event: &Event) -> Self {
+        let stamp =
+            event.name.strip_prefix(&event.about.name).and_then(|rest| rest.strip_prefix('.'));
+        let stamp = stamp.and_then(|stamp| i64::from_str_radix(stamp, 16).ok()).map(Self::At);
+        let tells_it = |named: &Self| named.of_object(&event.about.name) == event.name;
+        stamp.filter(tells_it).unwrap_or_else(|| Self::As(event.name.clone()))
+    }
+
+    fn of_object(&self, object: &str) -> String {
+        match self {
+            Self::At(stamp) => format!("{object}.{stamp:x}"),
+            Self::As(name) => name.clone(),
+        }
+    }
 }
 
 /// How many more events a source may write about an object: a token bucket.
@@ -92,21 +139,15 @@ pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) ->
 impl Correlator {
     /// Rule 1: the event to go on with, and the key it is counted under.
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Digest) {
-        let group_key = group_key(&event);
-        let fresh = || Group { messages: BTreeSet::new(), last: now };
-        let mut group = self
-            .groups
-            .take(group_key)
-            .filter(|group| seconds_between(group.last, now) <= ALIKE_WITHIN_SECONDS)
-            .unwrap_or_else(fresh);
-        group.messages.insert(digest(&[&event.message]));
-        group.last = now;
-        let combined = group.messages.len() >= COMBINE_FROM;
-        if combined {
-            // Stays one short of the bound. Which one goes is of no account; in Go it is chance.
-            group.messages.pop_first();
-        }
-        self.groups.put(group_key, group);
+        let (group_key, message) = (group_key(&event), digest(&[&event.message]));
+        let within = |group: &&mut Group| seconds_between(group.last, now) <= ALIKE_WITHIN_SECONDS;
+        let combined = if let Some(group) = self.groups.get(group_key).filter(within) {
+            group.last = now;
+            group.grows(message)
+        } else {
+            self.groups.put(group_key, Group::of(message, now));
+            false
+        };
         if combined {
             (combination(event, now), group_key)
         } else {
@@ -117,13 +158,13 @@ impl Correlator {
 
     /// Rule 2: counts the event into the one written under the same key.
     fn count(&mut self, mut event: Event, key: Digest) -> Event {
-        if let Some(written) = self.written.take(key) {
-            event.name = written.name;
+        if let Some(written) = self.written.get(key) {
+            event.name = written.name.of_object(&event.about.name);
             event.first = written.first;
             event.count = written.count.saturating_add(1);
         }
-        self.written
-            .put(key, Written { name: event.name.clone(), first: event.first, count: event.count });
+        let name = Named::of(&event);
+        self.written.put(key, Written { name, first: event.first, count: event.count });
         event
     }
 
@@ -131,7 +172,10 @@ impl Correlator {
     fn allow(&mut self, event: &Event, now: Timestamp) -> bool {
         let key = allowance_key(event);
         let full = || Allowance { tokens: BURST, refilled: now };
-        let mut allowance = self.allowances.take(key).unwrap_or_else(full);
+        let allowance = match self.allowances.get(key) {
+            Some(allowance) => allowance,
+            None => self.allowances.put(key, full()),
+        };
         let since = seconds_between(allowance.refilled, now).max(0.0);
         allowance.tokens = (allowance.tokens + since / REFILL_SECONDS).min(BURST);
         allowance.refilled = allowance.refilled.max(now);
@@ -139,7 +183,6 @@ impl Correlator {
         if allowed {
             allowance.tokens -= 1.0;
         }
-        self.allowances.put(key, allowance);
         allowed
     }
 }
@@ -333,13 +376,30 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_4096_cases_are_remembered() {
-        let mut state = Correlator::default();
-        posted(tell(&mut state, "m", 0));
-        for n in 0..4096 {
-            correlate(&mut state, event(&format!("o{n}"), "Reason", "m", 0), at(0));
+    fn at_least_4096_cases_are_remembered_and_at_most_half_as_many_more() {
+        let after = |others: usize| {
+            let mut state = Correlator::default();
+            posted(tell(&mut state, "m", 0));
+            for n in 0..others {
+                correlate(&mut state, event(&format!("o{n}"), "Reason", "m", 0), at(0));
+            }
+            tell(&mut state, "m", 1)
+        };
+        assert_eq!(patched(after(4095)).count, 2);
+        assert_eq!(posted(after(6144)).count, 1, "forgotten");
+    }
+
+    #[test]
+    fn an_event_is_patched_under_the_name_it_was_written_with() {
+        for name in ["c.17979cfe362a0000", "c.0", "c.00", "c.x", "other.1", "c", "c.+1", "0b7e9f4e"]
+        {
+            let mut state = Correlator::default();
+            let named =
+                |second| Event { name: name.to_owned(), ..event("c", "Reason", "m", second) };
+            posted(correlate(&mut state, named(1), at(1)));
+            let again = Event { name: "c.9".to_owned(), ..named(2) };
+            assert_eq!(patched(correlate(&mut state, again, at(2))).name, name);
         }
-        assert_eq!(posted(tell(&mut state, "m", 1)).count, 1, "forgotten");
     }
 
     #[test]

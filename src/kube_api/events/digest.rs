@@ -1,9 +1,8 @@
 //! Short keys for long texts, and a map that forgets what was not used for longest.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher as _};
+
+use indexmap::IndexMap;
 
 /// Stands for a list of texts. Two lists have the same digest only by an accident of 128 bits,
 /// which would count one event as another.
@@ -21,38 +20,52 @@ pub(super) fn digest(parts: &[&str]) -> Digest {
     (hash(0), hash(1))
 }
 
-/// At most `capacity` entries; the one not used for longest makes room.
+/// Remembers at least the `capacity` entries that were used last, and at most half as many more: those
+/// not used for longest make room, many at once. All of them lie in two blocks of memory: of a burst
+/// they outlive everything else, and would hold a page each.
 #[derive(Debug)]
-pub(super) struct Lru<V> {
+pub(super) struct Recent<V> {
     capacity: usize,
     uses: u64,
-    entries: BTreeMap<Digest, (u64, V)>,
-    by_use: BTreeMap<u64, Digest>,
+    entries: IndexMap<Digest, Entry<V>, BuildHasherDefault<DefaultHasher>>,
 }
 
-impl<V> Lru<V> {
+#[derive(Debug)]
+struct Entry<V> {
+    used: u64,
+    value: V,
+}
+
+impl<V> Recent<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, uses: 0, entries: BTreeMap::new(), by_use: BTreeMap::new() }
+        Self { capacity, uses: 0, entries: IndexMap::default() }
     }
 
-    /// Takes an entry out, to be put back with [`Lru::put`].
-    pub(super) fn take(&mut self, key: Digest) -> Option<V> {
-        let (used, value) = self.entries.remove(&key)?;
-        self.by_use.remove(&used);
-        Some(value)
-    }
-
-    /// Puts an entry in as the one used last.
-    pub(super) fn put(&mut self, key: Digest, value: V) {
-        self.take(key);
+    /// The entry, which counts as used.
+    pub(super) fn get(&mut self, key: Digest) -> Option<&mut V> {
         self.uses += 1;
-        self.by_use.insert(self.uses, key);
-        self.entries.insert(key, (self.uses, value));
-        if self.entries.len() > self.capacity
-            && let Some((_, oldest)) = self.by_use.pop_first()
-        {
-            self.entries.remove(&oldest);
+        let entry = self.entries.get_mut(&key)?;
+        entry.used = self.uses;
+        Some(&mut entry.value)
+    }
+
+    /// Puts an entry in, in place of an earlier one of the key.
+    pub(super) fn put(&mut self, key: Digest, value: V) -> &mut V {
+        self.uses += 1;
+        let used = self.uses;
+        if self.entries.len() >= self.capacity + self.capacity / 2 {
+            self.make_room();
         }
+        let entry = self.entries.entry(key).insert_entry(Entry { used, value });
+        &mut entry.into_mut().value
+    }
+
+    fn make_room(&mut self) {
+        let mut uses: Vec<u64> = self.entries.values().map(|entry| entry.used).collect();
+        let many = uses.len().saturating_sub(self.capacity);
+        let (_, kept_from, _) = uses.select_nth_unstable(many);
+        let kept_from = *kept_from;
+        self.entries.retain(|_, entry| entry.used >= kept_from);
     }
 }
 
@@ -62,18 +75,23 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_longest_makes_room() {
-        let key = |n: &str| digest(&[n]);
-        let mut lru = Lru::new(2);
-        lru.put(key("a"), 1);
-        lru.put(key("b"), 2);
-        let a = lru.take(key("a")).unwrap();
-        lru.put(key("a"), a + 10);
-        lru.put(key("c"), 3);
-        assert_eq!(
-            (lru.take(key("a")), lru.take(key("b")), lru.take(key("c"))),
-            (Some(11), None, Some(3))
-        );
-        assert!(lru.by_use.is_empty() && lru.entries.is_empty());
+        let key = |n: u8| digest(&[&n.to_string()]);
+        let mut recent = Recent::new(4);
+        for n in 1..=6 {
+            recent.put(key(n), n);
+        }
+        *recent.get(key(1)).unwrap() += 10;
+        recent.put(key(7), 7);
+        let left: Vec<Option<u8>> = (1..=7).map(|n| recent.get(key(n)).copied()).collect();
+        assert_eq!(left, [Some(11), None, None, Some(4), Some(5), Some(6), Some(7)]);
+    }
+
+    #[test]
+    fn an_entry_takes_the_place_of_the_one_before() {
+        let mut recent = Recent::new(4);
+        recent.put(digest(&["a"]), 1);
+        assert_eq!(*recent.put(digest(&["a"]), 2), 2);
+        assert_eq!(recent.entries.len(), 1);
     }
 
     #[test]
