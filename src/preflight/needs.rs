@@ -122,13 +122,13 @@ const COORDINATION: &str = "coordination.k8s.io";
 #[rustfmt::skip] // one line a need: it is a table
 pub const NEEDS: &[Need] = &[
     need(Provisioning, "", "persistentvolumes", "get", "was the claim given a volume before this process saw it?"),
-    need(Provisioning, "", "persistentvolumes", "list", "which volumes are due for deletion, on servers without streamed lists?"),
+    need(Provisioning, "", "persistentvolumes", "list", "which volumes are due for deletion?"),
     need(Provisioning, "", "persistentvolumes", "watch", "which volumes come to be due?"),
     need(Provisioning, "", "persistentvolumes", "create", "saves what the driver made"),
     need(Provisioning, "", "persistentvolumes", "patch", "puts the protection finalizer on volumes and takes it off"),
     need(Provisioning, "", "persistentvolumes", "delete", "the object goes after its volume"),
     need(Provisioning, "", "persistentvolumeclaims", "get", "is a claim whose volume vanished still unbound?"),
-    need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there, on servers without streamed lists?"),
+    need(Provisioning, "", "persistentvolumeclaims", "list", "which claims are there?"),
     need(Provisioning, "", "persistentvolumeclaims", "watch", "which claims are new?"),
     need(Provisioning, "", "persistentvolumeclaims", "update", "records open calls on their claims, gives the selected node back when it has no room, and chooses it with --node-deployment"),
     need(Provisioning, STORAGE, "storageclasses", "list", "which classes are there, on servers without streamed lists?"),

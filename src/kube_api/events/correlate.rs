@@ -6,8 +6,8 @@
 //! 2. An event like an earlier one, message included, is counted into that one.
 //! 3. A source has 25 events about an object and type, and one more every 300 s.
 //!
-//! Each rule remembers 4096 cases at least. One difference: an object's last word passes rule 3, so that
-//! success shows after many failures, and so does what blocks a claim.
+//! Each rule remembers 4096 cases at least. One difference: an object's last word passes rule 3, so
+//! that success shows after many failures, and so does what blocks a claim.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::{
     Event, Importance,
-    digest::{Digest, Recent, digest},
+    digest::{Digest, Remembered, digest},
 };
 
 const REMEMBERED: usize = 4096;
@@ -38,17 +38,17 @@ pub(super) enum Verdict {
 /// What was seen so far.
 #[derive(Debug)]
 pub(super) struct Correlator {
-    groups: Recent<Group>,
-    written: Recent<Written>,
-    allowances: Recent<Allowance>,
+    groups: Remembered<Group>,
+    written: Remembered<Written>,
+    allowances: Remembered<Allowance>,
 }
 
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            groups: Recent::new(REMEMBERED),
-            written: Recent::new(REMEMBERED),
-            allowances: Recent::new(REMEMBERED),
+            groups: Remembered::new(REMEMBERED),
+            written: Remembered::new(REMEMBERED),
+            allowances: Remembered::new(REMEMBERED),
         }
     }
 }

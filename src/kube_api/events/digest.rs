@@ -24,7 +24,7 @@ pub(super) fn digest(parts: &[&str]) -> Digest {
 /// not used for longest make room, many at once. All of them lie in two blocks of memory: of a burst
 /// they outlive everything else, and would hold a page each.
 #[derive(Debug)]
-pub(super) struct Recent<V> {
+pub(super) struct Remembered<V> {
     capacity: usize,
     uses: u64,
     entries: IndexMap<Digest, Entry<V>, BuildHasherDefault<DefaultHasher>>,
@@ -36,7 +36,7 @@ struct Entry<V> {
     value: V,
 }
 
-impl<V> Recent<V> {
+impl<V> Remembered<V> {
     pub(super) fn new(capacity: usize) -> Self {
         Self { capacity, uses: 0, entries: IndexMap::default() }
     }
@@ -76,22 +76,22 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_makes_room() {
         let key = |n: u8| digest(&[&n.to_string()]);
-        let mut recent = Recent::new(4);
+        let mut remembered = Remembered::new(4);
         for n in 1..=6 {
-            recent.put(key(n), n);
+            remembered.put(key(n), n);
         }
-        *recent.get(key(1)).unwrap() += 10;
-        recent.put(key(7), 7);
-        let left: Vec<Option<u8>> = (1..=7).map(|n| recent.get(key(n)).copied()).collect();
+        *remembered.get(key(1)).unwrap() += 10;
+        remembered.put(key(7), 7);
+        let left: Vec<Option<u8>> = (1..=7).map(|n| remembered.get(key(n)).copied()).collect();
         assert_eq!(left, [Some(11), None, None, Some(4), Some(5), Some(6), Some(7)]);
     }
 
     #[test]
     fn an_entry_takes_the_place_of_the_one_before() {
-        let mut recent = Recent::new(4);
-        recent.put(digest(&["a"]), 1);
-        assert_eq!(*recent.put(digest(&["a"]), 2), 2);
-        assert_eq!(recent.entries.len(), 1);
+        let mut remembered = Remembered::new(4);
+        remembered.put(digest(&["a"]), 1);
+        assert_eq!(*remembered.put(digest(&["a"]), 2), 2);
+        assert_eq!(remembered.entries.len(), 1);
     }
 
     #[test]

@@ -1,0 +1,48 @@
+use super::*;
+
+#[tokio::test]
+async fn the_end_of_a_vital_task_is_told_with_its_panic() {
+    let (tasks, mut ended) = Tasks::new(Arc::new(TokioSpawner));
+    tasks.vital("returns", async {});
+    assert_eq!(ended.recv().await, Some(TaskEnded { name: "returns", panic: None }));
+    tasks.vital("panics", async { panic!("boom {}", 1) });
+    let end = ended.recv().await.unwrap();
+    assert_eq!(
+        end.to_string(),
+        "background task \"panics\" ended unexpectedly: it panicked: boom 1"
+    );
+}
+
+#[tokio::test]
+async fn tasks_are_counted_by_name_until_they_end() {
+    let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    tasks.passing("short", async move { drop(ended.await) });
+    tasks.passing("panics", async { panic!("counted no longer") });
+    tasks.vital("long", std::future::pending());
+    assert_eq!(tasks.alive(), BTreeMap::from([("long", 1), ("panics", 1), ("short", 1)]));
+    end.send(()).unwrap();
+    for _ in 0..3 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks.alive(), BTreeMap::from([("long", 1)]));
+}
+
+#[tokio::test]
+async fn work_aside_gives_its_result_or_says_that_it_panicked() {
+    assert_eq!(aside(|| 7).await, Ok(7));
+    assert!(aside(|| -> () { panic!("boom") }).await.unwrap_err().contains("boom"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_numbers() {
+    let draw = |seed| {
+        let random = Generator::from_seed(seed);
+        (random.uuid(), random.below(10_000), random.below(0))
+    };
+    assert_eq!(draw(7), draw(7));
+    assert_ne!(draw(7).0, draw(8).0);
+    let (uuid, small, zero) = draw(1);
+    assert_eq!((uuid.len(), uuid.as_bytes()[14], zero), (36, b'4', 0));
+    assert!(small < 10_000);
+}
