@@ -205,21 +205,22 @@ where
     }
 }
 
-/// Removes an object, whoever wants to keep it.
+/// Removes an object, whoever wants to keep it. Deleted first: to an object that is on its way out
+/// nobody can add a finalizer any more, as a provisioner otherwise does that protects its volumes.
 pub(super) async fn remove<K>(api: &Api<K>, name: &str) -> Result<(), LoadError>
 where
     K: DeserializeOwned + Clone + Debug,
 {
+    let deleted = api.delete(name, &DeleteParams::default()).await;
+    unless_gone(deleted.map(drop))?;
     let bare = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    match api.patch(name, &PatchParams::default(), &bare).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-        Err(error) => return Err(error.into()),
-    }
-    match api.delete(name, &DeleteParams::default()).await {
-        Err(error) if !matches!(&error, kube::Error::Api(s) if s.is_not_found()) => {
-            Err(error.into())
-        }
-        _ => Ok(()),
+    unless_gone(api.patch(name, &PatchParams::default(), &bare).await.map(drop))
+}
+
+/// A request's result, where an object that is not there any more is as good as done.
+fn unless_gone(result: kube::Result<()>) -> Result<(), LoadError> {
+    match result {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => Ok(other?),
     }
 }
