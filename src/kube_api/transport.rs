@@ -238,7 +238,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::kube_api::testing::request;
+    use crate::kube_api::{error::ApiError, testing::request};
 
     /// Takes one request, answers it and gives what came.
     async fn serve_once(listener: TcpListener) -> String {
@@ -361,8 +361,19 @@ mod tests {
         let service = transport(&config).unwrap();
         let asking = service.send(request(http::Method::GET, "/version"));
         let (_client, outcome) = tokio::join!(refusing, asking);
-        let error = format!("{:?}", outcome.unwrap_err());
-        assert!(error.contains("ProxyAuthRequired") && !error.contains("hush"), "{error}");
+        let error = ApiError::from_transport(outcome.unwrap_err());
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        let told = "no answer from the API server: client error (Connect): tunnel error: proxy authorization required";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_told_as_such() {
+        let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
+        let service = transport(&config).unwrap();
+        let outcome = service.send(request(http::Method::GET, "/version")).await;
+        let told = ApiError::from_transport(outcome.unwrap_err()).to_string();
+        assert!(told.contains("Connection refused"), "{told}");
     }
 
     #[test]
