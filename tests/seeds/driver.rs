@@ -386,7 +386,8 @@ impl Backend for Driver {
         let (core, id) = (&self.0.core, request.volume_id.clone());
         core.observe();
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
-        let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
+        let made = core.storage.get(image_of(&id)).map(|image| image.made);
+        let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
         let _waited = core.calls.begins(&core.ledger, What::Delete, caller.name(), &id, time_left);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
@@ -397,8 +398,8 @@ impl Backend for Driver {
         let answer = self.to_its_end(keys, time_left, delete).await;
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
-        if answer.is_ok() && !caller.is_suspended() {
-            core.ledger.removed(caller.name(), &id, volume);
+        if answer.is_ok() {
+            core.ledger.removed(caller.name(), &id, volume, !caller.is_suspended());
         }
         answer
     }

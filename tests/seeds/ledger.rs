@@ -54,6 +54,8 @@ struct Inner {
     suspects: Vec<String>,
     /// Every claim that is or was, by UID, and since when it has been deleted.
     claims: BTreeMap<String, Option<Instant>>,
+    /// Those that name the volume they are bound to, and since when.
+    named: BTreeMap<String, Instant>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.
@@ -144,10 +146,13 @@ pub(crate) enum Abandoned {
     ByOriginal,
 }
 
+/// A driver has removed a volume.
 #[derive(Debug, Clone)]
 struct Removal {
     process: String,
     volume: Option<String>,
+    /// The process has been told; it has not yet where the answer waits for one that stands still.
+    told: bool,
 }
 
 impl Ledger {
@@ -386,26 +391,27 @@ impl Ledger {
         }
     }
 
-    /// A DeleteVolume of this handle reaches the driver, which holds such a volume or not; gives
+    /// A DeleteVolume of this handle reaches the driver, which holds a volume made then or none; gives
     /// the PersistentVolume that has it.
     pub(crate) fn delete_begins(
         &self,
         process: &str,
         host: Option<&str>,
         handle: &str,
+        made: Option<Instant>,
     ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
         let shown = self.watching.shown_until(process);
-        let wrong = self.inner.lock().objections(process, handle, shown);
+        let wrong = self.inner.lock().objections(process, handle, made, shown);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
         self.inner.lock().owner(handle)
     }
 
-    /// The driver has removed the volume, and the process `process` is told so.
-    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>) {
-        let removal = Removal { process: process.to_owned(), volume };
+    /// The driver has removed the volume, and answers the process so.
+    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>, told: bool) {
+        let removal = Removal { process: process.to_owned(), volume, told };
         self.inner.lock().removals.insert(handle.to_owned(), removal);
     }
 
@@ -527,7 +533,8 @@ impl Ledger {
 
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
-    /// and was bound to it. What was gone before anybody who works now could see it counts not.
+    /// and was bound to it. What was gone before anybody who works now could see it counts only
+    /// where the claim itself says so: it names its volume for ever.
     fn all_had(&self, name: &str, since: Instant) -> Option<String> {
         let had = |uid: &&String| {
             self.volumes.values().find(|volume| {
@@ -535,7 +542,9 @@ impl Inner {
                     && !volume.by_hand
                     && may_be_of(image_of(&volume.handle), uid)
                     && old(volume.bound)
-                    && (volume.gone.is_none() || volume.bound > Some(since))
+                    && (volume.gone.is_none()
+                        || volume.bound > Some(since)
+                        || old(self.named.get(*uid).copied()))
             })
         };
         let mut names = Vec::new();
@@ -607,8 +616,14 @@ impl Inner {
         self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
     }
 
-    /// Why the volume must not be deleted now, by whom attachments were shown until then.
-    fn objections(&self, process: &str, handle: &str, shown: Option<Instant>) -> Vec<String> {
+    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
+    fn objections(
+        &self,
+        process: &str,
+        handle: &str,
+        made: Option<Instant>,
+        shown: Option<Instant>,
+    ) -> Vec<String> {
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
@@ -619,7 +634,10 @@ impl Inner {
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
-        if standing.is_empty() && same().any(|volume| volume.bound.is_some() && old(volume.gone)) {
+        // Of claims whose names are cut to the same text, one's volume can be made when another's has gone.
+        let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
+        let mut lost = same().filter(|volume| volume.bound.is_some() && old(volume.gone));
+        if standing.is_empty() && lost.any(had_it) {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
         let is_shown = |since: &Instant| {
@@ -632,6 +650,7 @@ impl Inner {
         }
         if let Some(removal) = self.removals.get(handle)
             && removal.process == process
+            && removal.told
             && removal.volume.is_some()
             && removal.volume == self.owner(handle)
         {
