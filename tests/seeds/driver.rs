@@ -370,7 +370,10 @@ impl Backend for Driver {
             })
             .await;
         let (result, nothing_left) = match &answer {
-            Ok(_) => (Code::Ok, false),
+            Ok(_) => {
+                core.calls.told(caller.name(), &name);
+                (Code::Ok, false)
+            }
             Err(status) => (status.code(), self.0.has_nothing_of(&name)),
         };
         core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));

@@ -281,6 +281,14 @@ impl Ledger {
         }
     }
 
+    /// Whether PersistentVolumes have the handle, and none of them the name of its image.
+    pub(crate) fn is_named_otherwise(&self, handle: &str) -> bool {
+        let inner = self.inner.lock();
+        let standing = |volume: &&VolumeTruth| volume.handle == handle && volume.gone.is_none();
+        let mut names = inner.volumes.values().filter(standing).map(|volume| volume.name.as_str());
+        inner.owner(handle).is_some() && names.all(|name| name != image_of(handle))
+    }
+
     /// Whether people have given the image up: they retained it, or took its PersistentVolume
     /// away by force.
     pub(crate) fn was_given_up(&self, image: &str) -> bool {
@@ -502,10 +510,14 @@ impl Ledger {
 
     /// The PersistentVolume that was just saved must be of a volume that is there.
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
-        if let Some(calls) = self.inner.lock().calls.get_mut(image_of(handle)) {
+        let mut inner = self.inner.lock();
+        // Of claims that share a name, nothing here tells whose calls that ends.
+        let sole = inner.sole_claim(image_of(handle)).is_some();
+        if let Some(calls) = inner.calls.get_mut(image_of(handle)) {
             calls.open = None;
-            calls.unfinished.clear();
+            calls.unfinished.retain(|_| !sole);
         }
+        drop(inner);
         if !alive {
             self.wrong(&format!(
                 "{process} saves {name} of {handle}, which the driver does not have"
@@ -637,7 +649,10 @@ impl Inner {
         // Of claims whose names are cut to the same text, one's volume can be made when another's has gone.
         let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
         let mut lost = same().filter(|volume| volume.bound.is_some() && old(volume.gone));
-        if standing.is_empty() && lost.any(had_it) {
+        // Whoever has read it a moment ago may still go by that.
+        let went_just_now =
+            |volume: &VolumeTruth| volume.gone.is_some() && !old(volume.gone) && !old(volume.kept);
+        if standing.is_empty() && !same().any(went_just_now) && lost.any(had_it) {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
         let is_shown = |since: &Instant| {
