@@ -30,11 +30,8 @@ impl Storage {
 
     /// Makes an image, unless it is there.
     pub(crate) fn make(&self, name: &str, size: i64, late: bool) {
-        self.images.lock().entry(name.to_owned()).or_insert(Image {
-            size,
-            made: Instant::now(),
-            late,
-        });
+        let image = Image { size, made: Instant::now(), late };
+        self.images.lock().entry(name.to_owned()).or_insert(image);
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {
