@@ -50,6 +50,9 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         let node = *dice.pick::<&str>(&NODES);
         take(&core, &dice, node);
+        if dice.percent(30) {
+            core.hold_up(dice.pick::<&str>(&["nodes", "csinodes"]), dice.stretch(200..60_000));
+        }
         sleep(dice.stretch(500..60_000)).await;
         provide(&core.api);
         core.ledger.tell("nodes: all is there again");
