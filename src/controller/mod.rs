@@ -397,9 +397,9 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// The claims, by UID, whose volumes are made and have no PersistentVolume yet.
-    pub fn unsaved(&self) -> Vec<String> {
-        self.claims.store.all()
+    /// The process is about to end: names the volumes that are made and have no PersistentVolume.
+    pub fn tell_unsaved(&self) {
+        self.claims.store.tell_unsaved();
     }
 
     /// The calls that still run are about to be cut: each is recorded on its claim, by whoever

@@ -19,6 +19,7 @@ use kube::config::{
 
 use super::{
     credentials::Fault,
+    layers::file_token::TokenError,
     proxy::{self, BadProxy, Proxies},
 };
 
@@ -63,6 +64,14 @@ pub enum ConfigError {
     /// The way leads through a proxy that makes no sense.
     #[error(transparent)]
     Proxy(#[from] BadProxy),
+    /// The file that the credentials name holds no token.
+    #[error("{}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TokenError,
+    },
     /// Certificates or credentials cannot be used.
     #[error("cannot use the API server's certificates or credentials: {0}")]
     Credentials(Fault),

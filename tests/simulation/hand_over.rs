@@ -386,24 +386,3 @@ async fn a_suspended_machine_does_not_go_on() {
     assert_eq!(simulation.calls("CreateVolume"), 1, "nothing is begun any more");
     assert!(matches!(process.outcome(), Some(Err(why)) if why.starts_with("Stopped leading")));
 }
-
-/// Whatever hangs, and whenever: a pod's grace of 30 s is never used up.
-#[tokio::test(start_paused = true)]
-async fn an_end_without_an_api_server_takes_less_than_a_pods_grace() {
-    for hangs_after in [0, 5, 12, 19] {
-        let simulation = Simulation::new(1);
-        let process = simulation.start_elected("a");
-        simulation.until("it leads", |s| s.lease_holder().as_deref() == Some("a")).await;
-        simulation.refuse("create", "persistentvolumes", usize::MAX);
-        simulation.create_claim("data");
-        simulation.until("the volume is made", |s| s.calls("CreateVolume") == 1).await;
-        let start = Instant::now();
-        process.stop();
-        sleep(Duration::from_secs(hangs_after)).await;
-        let all = Rule { when: Match::default(), skip: 0, times: None, effect: Effect::Hang };
-        simulation.faults().add(all);
-        simulation.until("it ended", |_| process.outcome().is_some()).await;
-        let took = start.elapsed();
-        assert!(took <= Duration::from_secs(28), "hangs after {hangs_after} s: {took:?}");
-    }
-}
