@@ -122,9 +122,15 @@ impl Book {
     pub(super) fn of(cluster: &Cluster) -> Self {
         let mut book = Self::default();
         let Cluster { claims, volumes, classes } = cluster;
-        claims.iter().for_each(|claim| drop(book.put(Arc::clone(claim))));
-        volumes.iter().for_each(|volume| drop(book.put(Arc::clone(volume))));
-        classes.iter().for_each(|class| drop(book.put(Arc::clone(class))));
+        for claim in claims {
+            book.put(Arc::clone(claim));
+        }
+        for volume in volumes {
+            book.put(Arc::clone(volume));
+        }
+        for class in classes {
+            book.put(Arc::clone(class));
+        }
         book
     }
 
@@ -153,18 +159,18 @@ impl Book {
     }
 
     fn put<K: Kept>(&mut self, object: Arc<K>) -> BTreeSet<Item> {
-        let (item, names) = (object.item(), object.names());
+        let (item, now) = (object.item(), object.names());
         let before = K::shelf(self).objects.insert(item.clone(), object);
-        let named = before.map(|before| before.names()).unwrap_or_default();
-        self.rename(&item, &named, &names);
-        self.concerned(item, [named, names].concat())
+        let before = before.map(|object| object.names()).unwrap_or_default();
+        self.rename(&item, &before, &now);
+        self.concerned(&item, [before, now].concat())
     }
 
     fn remove<K: Kept>(&mut self, item: &Item) -> BTreeSet<Item> {
         let gone = K::shelf(self).objects.remove(item);
-        let named = gone.map(|gone| gone.names()).unwrap_or_default();
-        self.rename(item, &named, &[]);
-        self.concerned(item.clone(), named)
+        let before = gone.map(|object| object.names()).unwrap_or_default();
+        self.rename(item, &before, &[]);
+        self.concerned(item, before)
     }
 
     /// `item` names others now than before.
@@ -184,8 +190,8 @@ impl Book {
 
     /// A changed object, those who name it, and those whom it names; but classes, which nothing is
     /// ever done about.
-    fn concerned(&self, item: Item, names: Vec<Item>) -> BTreeSet<Item> {
-        let named_by = self.named_by.get(&item).into_iter().flatten().cloned();
+    fn concerned(&self, item: &Item, names: Vec<Item>) -> BTreeSet<Item> {
+        let named_by = self.named_by.get(item).into_iter().flatten().cloned();
         let all = named_by.chain(names).chain([item.clone()]);
         all.filter(|item| !matches!(item, Item::Class { .. })).collect()
     }

@@ -355,12 +355,12 @@ struct Shows {
 impl Shows {
     fn claim(&mut self, name: &str, change: Value) {
         let claim = changed(&mut self.claims, &mut self.version, name, change);
-        self.desk.shown(Shown::Claim(Event::Apply(claim)));
+        self.desk.shown(Shown::Claim(Box::new(Event::Apply(claim))));
     }
 
     fn volume(&mut self, name: &str, change: Value) {
         let volume = changed(&mut self.volumes, &mut self.version, name, change);
-        self.desk.shown(Shown::Volume(Event::Apply(volume)));
+        self.desk.shown(Shown::Volume(Box::new(Event::Apply(volume))));
     }
 
     /// Does all there is to do.
@@ -397,7 +397,7 @@ fn looks(claims: usize) -> usize {
     let (none, class) = (BTreeMap::new(), class("d", "Immediate"));
     let mut shows = Shows { desk, claims: none.clone(), volumes: none, version, looks };
     let class = serde_json::from_value(class).unwrap();
-    shows.desk.shown(Shown::Class(Event::Apply(class)));
+    shows.desk.shown(Shown::Class(Box::new(Event::Apply(class))));
     for number in 0..claims {
         let mut claim = one_of_many(number);
         merge(&mut claim, json!({"metadata": {"uid": format!("u-{number}")}}));
@@ -406,7 +406,8 @@ fn looks(claims: usize) -> usize {
     shows.settle();
     for claim in shows.claims.clone().into_values() {
         let volume = volume_for(&claim);
-        shows.volume(&volume["metadata"]["name"].as_str().unwrap().to_owned(), volume);
+        let name = volume["metadata"]["name"].as_str().unwrap().to_owned();
+        shows.volume(&name, volume);
     }
     shows.settle();
     assert!(shows.claims.values().all(|claim| claim["status"]["phase"] == "Bound"));

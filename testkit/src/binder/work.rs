@@ -37,9 +37,9 @@ const AT_ONCE: usize = 16;
 /// What a watch shows.
 #[derive(Debug)]
 pub(super) enum Shown {
-    Claim(Event<PersistentVolumeClaim>),
-    Volume(Event<PersistentVolume>),
-    Class(Event<StorageClass>),
+    Claim(Box<Event<PersistentVolumeClaim>>),
+    Volume(Box<Event<PersistentVolume>>),
+    Class(Box<Event<StorageClass>>),
 }
 
 /// Who was looked at, and what is to be done about him.
@@ -64,9 +64,9 @@ impl Desk {
 
     pub(super) fn shown(&mut self, shown: Shown) {
         let concerned = match shown {
-            Shown::Claim(event) => self.book.shown(event),
-            Shown::Volume(event) => self.book.shown(event),
-            Shown::Class(event) => self.book.shown(event),
+            Shown::Claim(event) => self.book.shown(*event),
+            Shown::Volume(event) => self.book.shown(*event),
+            Shown::Class(event) => self.book.shown(*event),
         };
         self.line_up(concerned);
     }
@@ -130,9 +130,13 @@ pub async fn run(client: Client, settings: Settings) {
 /// Everything that the decisions look at, as it changes. Errors mend themselves.
 fn watches(client: &Client, selector: Option<&str>) -> impl Stream<Item = Shown> + Unpin + use<> {
     stream::select_all([
-        watched::<PersistentVolumeClaim>(client, selector).map(Shown::Claim).boxed(),
-        watched::<PersistentVolume>(client, selector).map(Shown::Volume).boxed(),
-        watched::<StorageClass>(client, None).map(Shown::Class).boxed(),
+        watched::<PersistentVolumeClaim>(client, selector)
+            .map(|event| Shown::Claim(Box::new(event)))
+            .boxed(),
+        watched::<PersistentVolume>(client, selector)
+            .map(|event| Shown::Volume(Box::new(event)))
+            .boxed(),
+        watched::<StorageClass>(client, None).map(|event| Shown::Class(Box::new(event))).boxed(),
     ])
 }
 
