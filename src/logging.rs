@@ -11,7 +11,7 @@ mod line;
 mod repeats;
 mod verbosity;
 
-use std::{io::Write, sync::Arc};
+use std::{collections::BTreeMap, io::Write, sync::Arc};
 
 use parking_lot::Mutex;
 use tracing::{
@@ -58,6 +58,9 @@ struct Logger<W> {
     filter: Filter,
     clock: Arc<dyn Clock>,
     process: u32,
+    /// What open spans say. Not with the spans themselves: the registry would keep a small piece of
+    /// memory for each of the most that were ever open at once.
+    spans: Mutex<BTreeMap<u64, Fields>>,
     out: Mutex<Out<W>>,
 }
 
@@ -75,6 +78,7 @@ impl<W: Write + Send + 'static> Logger<W> {
             filter: Filter::new(settings),
             clock,
             process: std::process::id(),
+            spans: Mutex::default(),
             out: Mutex::new(Out { writer, repeats: Repeats::default() }),
         }
     }
@@ -113,27 +117,29 @@ where
         Some(self.filter.most())
     }
 
-    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(Fields::of(attributes));
-        }
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
+        self.spans.lock().insert(id.into_u64(), Fields::of(attributes));
     }
 
-    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
-        {
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        if let Some(fields) = self.spans.lock().get_mut(&id.into_u64()) {
             values.record(fields);
         }
     }
 
+    fn on_close(&self, id: Id, _: Context<'_, S>) {
+        self.spans.lock().remove(&id.into_u64());
+    }
+
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut line = Line::read(event, self.clock.wall());
+        let spans = self.spans.lock();
         for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(fields) = span.extensions().get::<Fields>() {
+            if let Some(fields) = spans.get(&span.id().into_u64()) {
                 line.told_in(fields);
             }
         }
+        drop(spans);
         self.write(line);
     }
 }

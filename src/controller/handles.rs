@@ -3,24 +3,26 @@
 //! Owns an index of the driver's PersistentVolumes by handle, of all of them, whatever is due:
 //! deleting a volume that another one stands for would destroy that one's data (safety rule 10).
 //! As there may be a hundred thousand, it keeps eight bytes of each, two hashes; it may therefore
-//! suspect where nothing is shared, and its caller looks live before it says no.
+//! suspect where nothing is shared, and its caller looks live before it says no. How they lie in memory
+//! is left to `marks`.
 
-use std::{
-    collections::BTreeSet,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-};
+mod marks;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use self::marks::Marks;
 
 /// The driver's PersistentVolumes by handle.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
-    known: BTreeSet<Mark>,
+    known: Marks<Mark>,
     /// What the list under way has shown so far.
     listing: Option<Listing>,
 }
 
 #[derive(Debug, Default)]
 struct Listing {
-    shown: BTreeSet<Mark>,
+    shown: Marks<Mark>,
     /// Whether it holds an object that can't be read, and so does not tell what has vanished.
     is_partial: bool,
 }
@@ -62,16 +64,18 @@ impl Handles {
     /// A PersistentVolume of the driver is gone.
     pub(super) fn deleted(&mut self, key: &str, uid: &str) {
         let mark = Mark::new(key, uid);
-        self.known.remove(&mark);
+        self.known.remove(mark);
         if let Some(listing) = &mut self.listing {
-            listing.shown.remove(&mark);
+            listing.shown.remove(mark);
         }
     }
 
     /// The list is whole.
     pub(super) fn complete(&mut self) {
         match self.listing.take() {
-            Some(mut listing) if listing.is_partial => self.known.append(&mut listing.shown),
+            Some(listing) if listing.is_partial => {
+                listing.shown.iter().for_each(|mark| self.known.insert(mark));
+            }
             Some(listing) => self.known = listing.shown,
             None => {}
         }
@@ -83,12 +87,12 @@ impl Handles {
         let same = Mark { owner: u32::MIN, ..own }..=Mark { owner: u32::MAX, ..own };
         let listing = self.listing.as_ref().map(|listing| &listing.shown);
         let mut marks = std::iter::once(&self.known).chain(listing);
-        marks.any(|marks| marks.range(same.clone()).any(|mark| *mark != own))
+        marks.any(|marks| marks.range(same.clone()).any(|mark| mark != own))
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.known.len()
+        self.known.iter().count()
     }
 }
 

@@ -1,28 +1,38 @@
 //! A small PV binder: what kube-controller-manager does to claims and volumes, where there is none.
 //!
-//! Owns the decisions ([`plan`], pure) and a loop that carries them out on any API server
-//! ([`run`]): pending claims are bound to the volume whose `claimRef` names them, volumes of gone
-//! claims are released, claims of gone volumes are lost, and claims of dynamic classes get the
-//! annotation that calls their provisioner. Promises to release or lose nothing on hearsay: what a
-//! watch did not show is asked for first, for a released volume is deleted. Leaves protection by
-//! finalizers, matching of free volumes, and scheduling (but for a fixed node) to others.
+//! Owns the decisions ([`plan`], pure) and carrying them out on any API server ([`run`]): pending
+//! claims are bound to the volume whose `claimRef` names them, volumes of gone claims are released,
+//! claims of gone volumes are lost, and claims of dynamic classes get the annotation that calls their
+//! provisioner. Promises to release or lose nothing on hearsay: what a watch did not show is asked for
+//! first, for a released volume is deleted; and to look at an object only when something has changed
+//! about it, however many there are. Leaves protection by finalizers, matching of free volumes, and
+//! scheduling (but for a fixed node) to others.
+//!
+//! | room | what lives there |
+//! |---|---|
+//! | `book` | what is known of claims, volumes and classes, and whom a change concerns |
+//! | `queue` | who must be looked at, and who not until his own change is seen |
+//! | `work` | the loop: watches in, changes out |
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+mod book;
+mod queue;
+mod work;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use futures::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::{
     core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim},
     storage::v1::StorageClass,
 };
 use kube::{
-    Api, Client, Config, ResourceExt as _,
-    api::{Patch, PatchParams},
+    Client, Config, ResourceExt as _,
     config::{KubeConfigOptions, Kubeconfig},
-    runtime::{WatchStreamExt as _, reflector, reflector::Store, watcher},
 };
 use serde_json::{Value, json};
-use tokio::time::timeout;
+
+use self::book::{Book, Item};
+pub use self::work::run;
 
 /// Annotations of the binder's own (`pkg/controller/volume/persistentvolume` in Kubernetes).
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -33,15 +43,6 @@ const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 
 /// The provisioner of classes whose volumes are made by hand.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
-
-/// How long the loop gathers changes after the first, so that several are looked at together.
-const GATHER: Duration = Duration::from_millis(10);
-
-/// How often everything is looked at even when nothing changed: a refused change is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
-
-/// How many changes are carried out at once: each is of another object.
-const AT_ONCE: usize = 16;
 
 /// What the binder does beyond binding.
 #[derive(Debug, Clone, Default)]
@@ -110,82 +111,38 @@ pub enum Action {
 
 /// What is to be done now: at most one change per object, each of which leads to the next.
 pub fn plan(cluster: &Cluster, settings: &Settings) -> Vec<Action> {
-    let index = Index::of(cluster);
-    let claims = cluster.claims.iter().filter_map(|claim| about_claim(claim, &index, settings));
-    let volumes = cluster.volumes.iter().filter_map(|volume| about_volume(volume, &index));
+    let book = Book::of(cluster);
+    let claims = book.claims().filter_map(|claim| about_claim(claim, &book, settings));
+    let volumes = book.volumes().filter_map(|volume| about_volume(volume, &book));
     volumes.chain(claims).collect()
 }
 
-/// What the decisions look up, for clusters with thousands of claims and volumes.
-struct Index<'a> {
-    /// Claims by UID.
-    claims: BTreeMap<&'a str, &'a PersistentVolumeClaim>,
-    /// Volumes by name.
-    volumes: BTreeMap<&'a str, &'a PersistentVolume>,
-    /// The first volume for each claim, by the UID in `claimRef` and the claim's name.
-    of_claims: BTreeMap<(&'a str, &'a str), &'a PersistentVolume>,
-    classes: &'a [Arc<StorageClass>],
-}
-
-impl<'a> Index<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
-        let Cluster { claims, volumes, classes } = cluster;
-        let claims = claims.iter().map(|claim| (uid(claim), &**claim));
-        let for_claims = volumes.iter().rev().filter_map(|volume| {
-            let claim = volume.spec.as_ref()?.claim_ref.as_ref()?;
-            Some(((claim.uid.as_deref()?, claim.name.as_deref()?), &**volume))
-        });
-        let names = volumes
-            .iter()
-            .map(|volume| (volume.metadata.name.as_deref().unwrap_or_default(), &**volume));
-        Self {
-            claims: claims.collect(),
-            volumes: names.collect(),
-            of_claims: for_claims.collect(),
-            classes,
-        }
-    }
-
-    /// The claim that the volume is for.
-    fn claim_of(&self, volume: &PersistentVolume) -> Option<&'a PersistentVolumeClaim> {
-        let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-        let claim = self.claims.get(reference.uid.as_deref()?).copied();
-        claim.filter(|claim| is_for(volume, claim))
-    }
-
-    /// The volume that is for the claim.
-    fn volume_of(&self, claim: &PersistentVolumeClaim) -> Option<&'a PersistentVolume> {
-        let name = claim.metadata.name.as_deref().unwrap_or_default();
-        let volume = self.of_claims.get(&(uid(claim), name)).copied();
-        volume.filter(|volume| is_for(volume, claim))
+/// What is to be done about one object.
+fn about(item: &Item, book: &Book, settings: &Settings) -> Option<Action> {
+    match item {
+        Item::Claim { .. } => about_claim(book.claim(item)?, book, settings),
+        Item::Volume { .. } => about_volume(book.volume(item)?, book),
+        Item::Class { .. } => None,
     }
 }
 
-fn uid(claim: &PersistentVolumeClaim) -> &str {
-    claim.metadata.uid.as_deref().unwrap_or_default()
-}
-
-fn about_claim(
-    claim: &PersistentVolumeClaim,
-    index: &Index<'_>,
-    settings: &Settings,
-) -> Option<Action> {
+fn about_claim(claim: &PersistentVolumeClaim, book: &Book, settings: &Settings) -> Option<Action> {
     if let Some(volume) = volume_name(claim) {
-        return about_bound(claim, volume, index);
+        return about_bound(claim, volume, book);
     }
     if claim.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    match index.volume_of(claim) {
+    match book.volume_for(claim) {
         Some(volume) => Some(point(claim, &volume.name_any())),
-        None => call_provisioner(claim, index.classes, settings),
+        None => call_provisioner(claim, book, settings),
     }
 }
 
 /// A claim that names its volume becomes `Bound` or `Lost`.
-fn about_bound(claim: &PersistentVolumeClaim, name: &str, index: &Index<'_>) -> Option<Action> {
+fn about_bound(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<Action> {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    match (index.volumes.get(name).copied(), phase) {
+    match (book.volume(&Item::volume(name)), phase) {
         (Some(volume), phase) if phase != Some("Bound") && is_for(volume, claim) => {
             let spec = volume.spec.as_ref();
             let status = json!({
@@ -261,11 +218,10 @@ fn at_version(mut patch: Value, version: Option<String>) -> Value {
 /// Annotates a claim for its class's provisioner; of a late-binding class once it has a node.
 fn call_provisioner(
     claim: &PersistentVolumeClaim,
-    classes: &[Arc<StorageClass>],
+    book: &Book,
     settings: &Settings,
 ) -> Option<Action> {
-    let wanted = claim.spec.as_ref()?.storage_class_name.as_deref()?;
-    let class = classes.iter().find(|class| class.name_any() == wanted)?;
+    let class = book.class_of(claim)?;
     if class.provisioner == NO_PROVISIONER {
         return None;
     }
@@ -289,11 +245,11 @@ fn call_provisioner(
 }
 
 /// A volume follows its claim: `Bound` with it, `Released` without it.
-fn about_volume(volume: &PersistentVolume, index: &Index<'_>) -> Option<Action> {
+fn about_volume(volume: &PersistentVolume, book: &Book) -> Option<Action> {
     let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
     reference.uid.as_ref()?;
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-    match (index.claim_of(volume), phase) {
+    match (book.claim_of(volume), phase) {
         (Some(_), Some("Bound")) | (None, Some("Released" | "Failed")) => None,
         (Some(claim), _) => {
             // A claim that found another volume leaves this one to its fate.
@@ -310,119 +266,6 @@ fn about_volume(volume: &PersistentVolume, index: &Index<'_>) -> Option<Action> 
             claim: reference.clone(),
         }),
     }
-}
-
-// === Doing ===
-
-/// Binds for as long as it is polled.
-pub async fn run(client: Client, settings: Settings) {
-    let selected = settings.selector.as_deref();
-    let (claims, claim_changes) = watched::<PersistentVolumeClaim>(&client, selected);
-    let (volumes, volume_changes) = watched::<PersistentVolume>(&client, selected);
-    let (classes, class_changes) = watched::<StorageClass>(&client, None);
-    let mut changes = stream::select_all([claim_changes, volume_changes, class_changes]);
-    loop {
-        // Without a change in time everything is looked at anyway.
-        let _ = timeout(AGAIN, changes.next()).await;
-        // Not until it is quiet: under load it never is.
-        let _ = timeout(GATHER, async { while changes.next().await.is_some() {} }).await;
-        let cluster =
-            Cluster { claims: all(&claims), volumes: all(&volumes), classes: all(&classes) };
-        let carried_out = stream::iter(plan(&cluster, &settings)).map(|action| {
-            let client = &client;
-            async move {
-                if let Err(error) = carry_out(client, &action).await {
-                    // A later look decides anew.
-                    tracing::debug!(?action, %error, "not done");
-                }
-            }
-        });
-        carried_out.buffer_unordered(AT_ONCE).for_each(|()| std::future::ready(())).await;
-    }
-}
-
-type Changes = stream::BoxStream<'static, ()>;
-
-/// The store of a kind's selected objects, and a stream that says when it changed.
-fn watched<K>(client: &Client, selector: Option<&str>) -> (Store<K>, Changes)
-where
-    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
-    K: serde::de::DeserializeOwned,
-{
-    let (store, writer) = reflector::store();
-    let config =
-        watcher::Config { label_selector: selector.map(str::to_owned), ..Default::default() };
-    let events = watcher(Api::<K>::all(client.clone()), config);
-    let changes = events.default_backoff().reflect(writer);
-    (store, looked_at(changes).boxed())
-}
-
-/// Errors count as changes: the watcher mends itself.
-fn looked_at<T>(changes: impl Stream<Item = T> + Send + 'static) -> impl Stream<Item = ()> + Send {
-    changes.map(|_| ())
-}
-
-/// A store's objects, in order of their keys.
-fn all<K>(store: &Store<K>) -> Vec<Arc<K>>
-where
-    K: kube::Resource<DynamicType = ()> + Clone + 'static,
-{
-    let mut objects = store.state();
-    objects.sort_by(|a, b| {
-        let (a, b) = (a.meta(), b.meta());
-        (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))
-    });
-    objects
-}
-
-async fn carry_out(client: &Client, action: &Action) -> kube::Result<()> {
-    match action {
-        Action::Claim { namespace, name, status, patch } => {
-            patch_claim(client, namespace, name, *status, patch).await
-        }
-        Action::Volume { name, patch } => patch_volume(client, name, patch).await,
-        Action::Release { name, version, claim } => {
-            let claims = Api::<PersistentVolumeClaim>::namespaced(
-                client.clone(),
-                claim.namespace.as_deref().unwrap_or_default(),
-            );
-            let found = claims.get_opt(claim.name.as_deref().unwrap_or_default()).await?;
-            if found.is_some_and(|found| found.metadata.uid == claim.uid) {
-                return Ok(());
-            }
-            let patch = json!({"status": {"phase": "Released"}});
-            patch_volume(client, name, &at_version(patch, version.clone())).await
-        }
-        Action::Lose { namespace, name, version, volume } => {
-            let volumes = Api::<PersistentVolume>::all(client.clone());
-            if volumes.get_opt(volume).await?.is_some() {
-                return Ok(());
-            }
-            let patch = at_version(json!({"status": {"phase": "Lost"}}), version.clone());
-            patch_claim(client, namespace, name, true, &patch).await
-        }
-    }
-}
-
-async fn patch_claim(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    status: bool,
-    patch: &Value,
-) -> kube::Result<()> {
-    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
-    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-    if status {
-        claims.patch_status(name, &params, &patch).await.map(|_| ())
-    } else {
-        claims.patch(name, &params, &patch).await.map(|_| ())
-    }
-}
-
-async fn patch_volume(client: &Client, name: &str, patch: &Value) -> kube::Result<()> {
-    let volumes = Api::<PersistentVolume>::all(client.clone());
-    volumes.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await.map(|_| ())
 }
 
 // === Command line ===

@@ -54,6 +54,8 @@ struct Inner {
     suspects: Vec<String>,
     /// Every claim that is or was, by UID, and since when it has been deleted.
     claims: BTreeMap<String, Option<Instant>>,
+    /// Those that name the volume they are bound to, and since when.
+    named: BTreeMap<String, Instant>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.
@@ -144,10 +146,13 @@ pub(crate) enum Abandoned {
     ByOriginal,
 }
 
+/// A driver has removed a volume.
 #[derive(Debug, Clone)]
 struct Removal {
     process: String,
     volume: Option<String>,
+    /// The process has been told; it has not yet where the answer waits for one that stands still.
+    told: bool,
 }
 
 impl Ledger {
@@ -276,6 +281,14 @@ impl Ledger {
         }
     }
 
+    /// Whether PersistentVolumes have the handle, and none of them the name of its image.
+    pub(crate) fn is_named_otherwise(&self, handle: &str) -> bool {
+        let inner = self.inner.lock();
+        let standing = |volume: &&VolumeTruth| volume.handle == handle && volume.gone.is_none();
+        let mut names = inner.volumes.values().filter(standing).map(|volume| volume.name.as_str());
+        inner.owner(handle).is_some() && names.all(|name| name != image_of(handle))
+    }
+
     /// Whether people have given the image up: they retained it, or took its PersistentVolume
     /// away by force.
     pub(crate) fn was_given_up(&self, image: &str) -> bool {
@@ -386,26 +399,27 @@ impl Ledger {
         }
     }
 
-    /// A DeleteVolume of this handle reaches the driver, which holds such a volume or not; gives
+    /// A DeleteVolume of this handle reaches the driver, which holds a volume made then or none; gives
     /// the PersistentVolume that has it.
     pub(crate) fn delete_begins(
         &self,
         process: &str,
         host: Option<&str>,
         handle: &str,
+        made: Option<Instant>,
     ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
         let shown = self.watching.shown_until(process);
-        let wrong = self.inner.lock().objections(process, handle, shown);
+        let wrong = self.inner.lock().objections(process, handle, made, shown);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
         self.inner.lock().owner(handle)
     }
 
-    /// The driver has removed the volume, and the process `process` is told so.
-    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>) {
-        let removal = Removal { process: process.to_owned(), volume };
+    /// The driver has removed the volume, and answers the process so.
+    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>, told: bool) {
+        let removal = Removal { process: process.to_owned(), volume, told };
         self.inner.lock().removals.insert(handle.to_owned(), removal);
     }
 
@@ -496,10 +510,14 @@ impl Ledger {
 
     /// The PersistentVolume that was just saved must be of a volume that is there.
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
-        if let Some(calls) = self.inner.lock().calls.get_mut(image_of(handle)) {
+        let mut inner = self.inner.lock();
+        // Of claims that share a name, nothing here tells whose calls that ends.
+        let sole = inner.sole_claim(image_of(handle)).is_some();
+        if let Some(calls) = inner.calls.get_mut(image_of(handle)) {
             calls.open = None;
-            calls.unfinished.clear();
+            calls.unfinished.retain(|_| !sole);
         }
+        drop(inner);
         if !alive {
             self.wrong(&format!(
                 "{process} saves {name} of {handle}, which the driver does not have"
@@ -527,7 +545,8 @@ impl Ledger {
 
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
-    /// and was bound to it. What was gone before anybody who works now could see it counts not.
+    /// and was bound to it. What was gone before anybody who works now could see it counts only
+    /// where the claim itself says so: it names its volume for ever.
     fn all_had(&self, name: &str, since: Instant) -> Option<String> {
         let had = |uid: &&String| {
             self.volumes.values().find(|volume| {
@@ -535,7 +554,9 @@ impl Inner {
                     && !volume.by_hand
                     && may_be_of(image_of(&volume.handle), uid)
                     && old(volume.bound)
-                    && (volume.gone.is_none() || volume.bound > Some(since))
+                    && (volume.gone.is_none()
+                        || volume.bound > Some(since)
+                        || old(self.named.get(*uid).copied()))
             })
         };
         let mut names = Vec::new();
@@ -607,8 +628,14 @@ impl Inner {
         self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
     }
 
-    /// Why the volume must not be deleted now, by whom attachments were shown until then.
-    fn objections(&self, process: &str, handle: &str, shown: Option<Instant>) -> Vec<String> {
+    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
+    fn objections(
+        &self,
+        process: &str,
+        handle: &str,
+        made: Option<Instant>,
+        shown: Option<Instant>,
+    ) -> Vec<String> {
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
@@ -619,7 +646,13 @@ impl Inner {
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
-        if standing.is_empty() && same().any(|volume| volume.bound.is_some() && old(volume.gone)) {
+        // Of claims whose names are cut to the same text, one's volume can be made when another's has gone.
+        let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
+        let mut lost = same().filter(|volume| volume.bound.is_some() && old(volume.gone));
+        // Whoever has read it a moment ago may still go by that.
+        let went_just_now =
+            |volume: &VolumeTruth| volume.gone.is_some() && !old(volume.gone) && !old(volume.kept);
+        if standing.is_empty() && !same().any(went_just_now) && lost.any(had_it) {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
         let is_shown = |since: &Instant| {
@@ -632,6 +665,7 @@ impl Inner {
         }
         if let Some(removal) = self.removals.get(handle)
             && removal.process == process
+            && removal.told
             && removal.volume.is_some()
             && removal.volume == self.owner(handle)
         {

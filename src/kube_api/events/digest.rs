@@ -20,12 +20,14 @@ pub(super) fn digest(parts: &[&str]) -> Digest {
     (hash(0), hash(1))
 }
 
-/// Remembers at least the `capacity` entries that were used last, and at most half as many more: those
+/// Remembers at least the `capacity` entries that were used last, and at most an eighth more: those
 /// not used for longest make room, many at once. All of them lie in two blocks of memory: of a burst
-/// they outlive everything else, and would hold a page each.
+/// they outlive everything else, and would hold a page each. The blocks have their size from the start,
+/// and cost what of them was ever used; if they grew, they would grow to nearly twice that.
 #[derive(Debug)]
 pub(super) struct Remembered<V> {
     capacity: usize,
+    most: usize,
     uses: u64,
     entries: IndexMap<Digest, Entry<V>, BuildHasherDefault<DefaultHasher>>,
 }
@@ -38,7 +40,9 @@ struct Entry<V> {
 
 impl<V> Remembered<V> {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, uses: 0, entries: IndexMap::default() }
+        let most = capacity + capacity / 8;
+        let entries = IndexMap::with_capacity_and_hasher(most, BuildHasherDefault::default());
+        Self { capacity, most, uses: 0, entries }
     }
 
     /// The entry, which counts as used.
@@ -53,7 +57,7 @@ impl<V> Remembered<V> {
     pub(super) fn put(&mut self, key: Digest, value: V) -> &mut V {
         self.uses += 1;
         let used = self.uses;
-        if self.entries.len() >= self.capacity + self.capacity / 2 {
+        if self.entries.len() >= self.most {
             self.make_room();
         }
         let entry = self.entries.entry(key).insert_entry(Entry { used, value });
@@ -76,14 +80,23 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_makes_room() {
         let key = |n: u8| digest(&[&n.to_string()]);
-        let mut remembered = Remembered::new(4);
-        for n in 1..=6 {
+        let mut remembered = Remembered::new(16);
+        for n in 1..=18 {
             remembered.put(key(n), n);
         }
-        *remembered.get(key(1)).unwrap() += 10;
-        remembered.put(key(7), 7);
-        let left: Vec<Option<u8>> = (1..=7).map(|n| remembered.get(key(n)).copied()).collect();
-        assert_eq!(left, [Some(11), None, None, Some(4), Some(5), Some(6), Some(7)]);
+        *remembered.get(key(1)).unwrap() += 100;
+        remembered.put(key(19), 19);
+        let left = (1..=19).filter_map(|n| remembered.get(key(n)).copied());
+        assert_eq!(left.collect::<Vec<u8>>(), [&[101][..], &Vec::from_iter(4..=19)].concat());
+    }
+
+    #[test]
+    fn its_room_never_grows() {
+        let mut remembered = Remembered::new(4096);
+        let room = remembered.entries.capacity();
+        (0..20_000_u32).for_each(|n| *remembered.put(digest(&[&n.to_string()]), 0) += n);
+        assert_eq!(remembered.entries.capacity(), room);
+        assert!((4096..=4608).contains(&remembered.entries.len()) && room < 4700, "{room}");
     }
 
     #[test]

@@ -16,6 +16,8 @@ use super::{
 const SOFT: usize = 1000;
 /// Room for the first events and last words of ten times as many objects: some ten megabytes.
 const HARD: usize = 10 * SOFT;
+/// Places that are kept when none waits; what a burst needed is given back.
+const KEPT: usize = 64;
 
 /// The queue of the writer.
 #[derive(Debug, Default)]
@@ -69,6 +71,9 @@ impl Pending {
     pub(super) fn pop(&mut self, held: impl Fn(Digest) -> bool) -> Option<(Digest, Event)> {
         let place = self.waiting.iter().position(|waiting| !held(waiting.object))?;
         let next = self.waiting.remove(place)?;
+        if self.waiting.is_empty() {
+            self.waiting.shrink_to(KEPT);
+        }
         self.forget(next.object);
         Some((next.object, next.event))
     }
@@ -162,5 +167,7 @@ mod tests {
         }
         assert_eq!(pending.push(last_word("o1")), Entry::Refused);
         assert_eq!(pending.len(), HARD);
+        while pending.pop(|_| false).is_some() {}
+        assert!(pending.waiting.capacity() <= KEPT, "its room is given back");
     }
 }
