@@ -95,11 +95,10 @@ impl Program<'_> {
 
     /// Works from the moment this process leads until `stop`, and on until nothing is in hand.
     async fn lead(&self, stop: &CancellationToken) {
-        let mut leads = self.leads.subscribe();
         tokio::select! {
             biased;
-            led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
+            () = self.led() => {}
         }
         let publish = async {
             if let Some(publisher) = &self.publisher {
@@ -115,6 +114,18 @@ impl Program<'_> {
         let protect = self.protection.work(ended.clone());
         // Boxed: all of the program's work is in there.
         Box::pin(futures::future::join3(work, protect, publish)).await;
+    }
+
+    /// Waits until this process leads. While another does, what it needs then is watched.
+    async fn led(&self) {
+        let mut leads = self.leads.subscribe();
+        tokio::select! {
+            biased;
+            // The sender lives as long as `self`.
+            _ = leads.wait_for(|leads| *leads) => return,
+            () = self.stands_by.cancelled() => self.controller.stand_by(),
+        }
+        let _ = leads.wait_for(|leads| *leads).await;
     }
 
     /// Says what the end of `--shutdown-timeout` leaves undone.
@@ -157,6 +168,7 @@ impl Program<'_> {
             random: Arc::clone(&self.world.random),
             metrics: self.metrics.leader.clone(),
             health: self.health.clone(),
+            stands_by: self.stands_by.clone(),
         };
         leader::lead(self.lanes.leases.clone(), settings, surroundings, on_change, release).await
     }

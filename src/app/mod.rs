@@ -135,6 +135,8 @@ struct Program<'a> {
     attributes_classes: bool,
     /// Whether this process leads; always without election.
     leads: watch::Sender<bool>,
+    /// Cancelled once another process was found to lead.
+    stands_by: CancellationToken,
     health: leader::Health,
 }
 
@@ -259,11 +261,12 @@ impl<'a> Program<'a> {
             publisher,
             attributes_classes,
             leads,
+            stands_by: CancellationToken::new(),
             health,
         })
     }
 
-    /// Starts watching: a standby does this too.
+    /// Starts watching.
     fn watch(&self, tasks: &Tasks) {
         let protection = self.protection.clone();
         self.controller.watch(move |sighting| protection.observe(sighting));
