@@ -192,9 +192,12 @@ impl Ledger {
         self.inner.lock().suspects.iter().any(|told| told.contains(handle))
     }
 
-    /// How the volume of this name was abandoned, where it was.
+    /// How the volume of this name was abandoned, where it was: by a process that has ended, or that
+    /// has given the Lease back and is about to.
     pub(crate) fn abandoned(&self, name: &str) -> Option<Abandoned> {
-        self.inner.lock().calls.get(name).and_then(|calls| calls.abandoned)
+        let inner = self.inner.lock();
+        let abandoned = inner.calls.get(name).and_then(|calls| calls.abandoned);
+        abandoned.or_else(|| inner.is_overtaken(name).then_some(Abandoned::Otherwise))
     }
 
     /// Whether the volume of this name had a record, which a user took off its claim.
@@ -615,6 +618,13 @@ impl Inner {
             && names.any(|name| may_be_of(name, uid) && is_taken(name))
     }
 
+    /// Whether a driver works on this volume for somebody who leads no longer.
+    fn is_overtaken(&self, name: &str) -> bool {
+        let leads = |host: &str| self.lease.as_ref().is_none_or(|lease| lease.holder == host);
+        let mut jobs = self.jobs.values().filter(|job| job.what == name && !job.host.is_empty());
+        jobs.any(|job| !leads(&job.host))
+    }
+
     fn was_given_up(&self, image: &str) -> bool {
         let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
@@ -646,9 +656,13 @@ impl Inner {
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
-        // Of claims whose names are cut to the same text, one's volume can be made when another's has gone.
+        // Of claims whose names are cut to the same text, one's volume can be made when another's has
+        // gone; and what people took from one, the driver tells the other is its own.
         let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
-        let mut lost = same().filter(|volume| volume.bound.is_some() && old(volume.gone));
+        let sole = self.sole_claim(image_of(handle)).is_some();
+        let mut lost = same()
+            .filter(|volume| volume.bound.is_some() && old(volume.gone))
+            .filter(|volume| sole || !volume.stripped);
         // Whoever has read it a moment ago may still go by that.
         let went_just_now =
             |volume: &VolumeTruth| volume.gone.is_some() && !old(volume.gone) && !old(volume.kept);
