@@ -29,6 +29,7 @@ mod list;
 mod name;
 #[cfg(test)]
 mod odd_names;
+mod protobuf;
 mod proxy;
 pub mod quantity;
 mod raw;

@@ -25,10 +25,14 @@ use tokio::time::timeout;
 use super::{
     Settings,
     listing::{is_refused_as_gone, restarts},
-    pages::{Page, Part},
+    pages::{Page, Part, wants_json},
     tolerant::Tolerant,
 };
-use crate::kube_api::views::View;
+use crate::kube_api::{
+    kind::Kind,
+    protobuf::{self, Table},
+    views::View,
+};
 
 /// How much longer than the server keeps a watch open it may be silent.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -39,7 +43,7 @@ pub(super) fn overlapped<V: View>(
     api: Api<Tolerant<V>>,
     settings: Settings,
 ) -> impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Send {
-    let source = Arc::new(Source { api, settings });
+    let source = Arc::new(Source { api, settings, table: protobuf::of(&Kind::of::<V>()) });
     let overlapped = Overlapped { source, stage: Stage::Outside };
     stream::unfold(overlapped, |mut overlapped| async move {
         let told = overlapped.next().await;
@@ -51,6 +55,8 @@ pub(super) fn overlapped<V: View>(
 struct Source<V: View> {
     api: Api<Tolerant<V>>,
     settings: Settings,
+    /// How objects are read from protobuf, where lists are asked for in it.
+    table: Option<Table>,
 }
 
 /// One watch, from the request to its end.
@@ -60,7 +66,7 @@ impl<V: View> Source<V> {
     fn ask(&self, next: Option<String>) -> Coming {
         let mut page = ListParams::default().limit(self.settings.page_size);
         page.continue_token = next;
-        Coming::Asked(Page::ask(self.api.clone(), page).boxed())
+        Coming::Asked(Page::ask(self.api.clone(), page, self.table).boxed())
     }
 
     fn watch(self: &Arc<Self>, version: &str) -> Watch<V> {
@@ -95,8 +101,8 @@ impl<V: View> Overlapped<V> {
     async fn next(&mut self) -> watcher::Result<Event<Tolerant<V>>> {
         loop {
             if let Some(told) = self.step().await.transpose() {
-                if told.as_ref().is_err_and(|error| self.begins_anew_after(error)) {
-                    self.stage = Stage::Outside;
+                if let Err(error) = &told {
+                    self.failed(error);
                 }
                 return told;
             }
@@ -124,8 +130,15 @@ impl<V: View> Overlapped<V> {
     }
 
     /// A list that fails is not gone on with; a watch is, unless its version is lost.
-    fn begins_anew_after(&self, error: &watcher::Error) -> bool {
-        matches!(self.stage, Stage::Listing(_)) || restarts(error)
+    fn failed(&mut self, error: &watcher::Error) {
+        if matches!(self.stage, Stage::Listing(_)) || restarts(error) {
+            self.stage = Stage::Outside;
+        }
+        if wants_json(error) {
+            let Source { api, settings, .. } = &*self.source;
+            let (api, settings) = (api.clone(), *settings);
+            self.source = Arc::new(Source { api, settings, table: None });
+        }
     }
 }
 
