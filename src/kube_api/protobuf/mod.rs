@@ -8,6 +8,8 @@
 //! field that comes twice, which Kubernetes never writes, is a fault. Leaves frames and
 //! lists to whoever reads answers.
 
+#[cfg(test)]
+pub(crate) mod samples;
 mod tables;
 mod wire;
 
@@ -135,7 +137,8 @@ fn is_empty(value: Value, content: Content<'_>) -> bool {
 /// Appends a map's entry: a message of a key and a value, of which the empty ones may be absent.
 fn entry(message: &[u8], value: Value, json: &mut Vec<u8>) -> Result<(), Fault> {
     const EMPTY: Content<'_> = Content::Bytes(b"");
-    let [key, held] = [last(message, 1)?, last(message, 2)?].map(|content| content.unwrap_or(EMPTY));
+    let [key, held] =
+        [last(message, 1)?, last(message, 2)?].map(|content| content.unwrap_or(EMPTY));
     comma(json);
     text(key.bytes(1)?, json);
     json.push(b':');
@@ -143,12 +146,7 @@ fn entry(message: &[u8], value: Value, json: &mut Vec<u8>) -> Result<(), Fault> 
 }
 
 /// Appends what the field `number` holds.
-fn one(
-    number: u64,
-    value: Value,
-    content: Content<'_>,
-    json: &mut Vec<u8>,
-) -> Result<(), Fault> {
+fn one(number: u64, value: Value, content: Content<'_>, json: &mut Vec<u8>) -> Result<(), Fault> {
     match value {
         Value::Text => text(content.bytes(number)?, json),
         Value::Bool => {

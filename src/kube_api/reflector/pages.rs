@@ -63,10 +63,9 @@ impl From<Broken> for kube::Error {
 /// Whether a list failed in such a way that it is better asked for in JSON.
 pub(super) fn wants_json(error: &watcher::Error) -> bool {
     match error {
-        watcher::Error::InitialListFailed(kube::Error::Service(error)) => matches!(
-            error.downcast_ref(),
-            Some(Broken::Protobuf(_) | Broken::OtherKind)
-        ),
+        watcher::Error::InitialListFailed(kube::Error::Service(error)) => {
+            matches!(error.downcast_ref(), Some(Broken::Protobuf(_) | Broken::OtherKind))
+        }
         watcher::Error::InitialListFailed(kube::Error::Api(status)) => status.code == 406,
         _ => false,
     }
@@ -104,10 +103,8 @@ impl Page {
         let request = Request::new(api.resource_url()).list(&params);
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("list");
-        if table.is_some() {
-            let accepted = HeaderValue::from_static(PROTOBUF_OR_JSON);
-            request.headers_mut().insert(header::ACCEPT, accepted);
-        }
+        let accepted = if table.is_some() { PROTOBUF_OR_JSON } else { "application/json" };
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
         let response = Client::from(api).send(request.map(Body::from)).await?;
         let (parts, body) = response.into_parts();
         if !parts.status.is_success() {

@@ -127,7 +127,9 @@ fn first_of<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error
 fn whole<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error> {
     let mut objects = Deserializer::from_slice(bytes).into_iter::<&RawValue>();
     match objects.next() {
-        Some(Ok(object)) => Ok(Some((Tolerant::read(object.get().as_bytes()), objects.byte_offset()))),
+        Some(Ok(object)) => {
+            Ok(Some((Tolerant::read(object.get().as_bytes()), objects.byte_offset())))
+        }
         Some(Err(error)) if !error.is_eof() => Err(error),
         Some(Err(_)) | None => Ok(None),
     }

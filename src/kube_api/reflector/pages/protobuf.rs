@@ -181,3 +181,6 @@ fn object(message: &[u8], table: Table, json: &mut Vec<u8>) -> Result<(), Fault>
         let _ = to_json(message, NAMES, json);
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,3 +38,34 @@ fn json(body: &[u8]) -> Result<Vec<u8>, Fault> {
     to_json(unwrapped(body)?, STATUS, &mut json)?;
     Ok(json)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testkit::apiserver::protobuf;
+
+    use super::*;
+
+    fn words(code: u16, protobuf: bool, body: &[u8]) -> (u16, String, String) {
+        let status = said(StatusCode::from_u16(code).unwrap(), protobuf, body);
+        (status.code, status.reason, status.message)
+    }
+
+    #[test]
+    fn a_refusal_says_the_same_in_both_forms() {
+        let status = json!({"status": "Failure", "code": 410, "reason": "Expired", "message": "m"});
+        let expired = (410, "Expired".to_owned(), "m".to_owned());
+        assert_eq!(words(410, true, &protobuf::status(&status).unwrap()), expired);
+        assert_eq!(words(410, false, status.to_string().as_bytes()), expired);
+    }
+
+    #[test]
+    fn what_is_no_status_is_told_by_its_code() {
+        assert_eq!(words(429, false, b" Too many\n"), (429, String::new(), "Too many".to_owned()));
+        for (protobuf, body) in
+            [(true, &b"k8s\0\x12\x09a"[..]), (true, b"busy"), (true, b""), (false, b"")]
+        {
+            assert_eq!(words(503, protobuf, body), (503, String::new(), String::new()));
+        }
+    }
+}

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, strategy::Strategy};
 use super::*;
 
 /// Shows changes while the list runs.
-const OVERLAPPED: Settings = Settings {
+pub(super) const OVERLAPPED: Settings = Settings {
     page_size: 500,
     watch_timeout: Duration::from_secs(240),
     list_quiet: Duration::from_secs(5),

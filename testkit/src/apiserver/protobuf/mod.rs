@@ -58,7 +58,7 @@ pub(crate) fn list(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> Op
 }
 
 /// A `Status`.
-pub(crate) fn status(body: &Value) -> Option<Bytes> {
+pub fn status(body: &Value) -> Option<Bytes> {
     Some(wrapped("v1", "Status", read::<Status>(body)?.encode_to_vec()))
 }
 
