@@ -162,9 +162,10 @@ fn one(number: u64, value: Value, content: Content<'_>, json: &mut Vec<u8>) -> R
     Ok(())
 }
 
+/// Appends a member's name, which needs no escapes.
 fn name(name: &str, json: &mut Vec<u8>) {
     comma(json);
-    text(name.as_bytes(), json);
+    quoted(name.as_bytes(), json);
     json.push(b':');
 }
 
@@ -177,8 +178,19 @@ fn comma(json: &mut Vec<u8>) {
 
 /// Appends a text, with marks for what is no UTF-8, as Go writes it.
 fn text(bytes: &[u8], json: &mut Vec<u8>) {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if bytes.iter().all(plain) {
+        return quoted(bytes, json);
+    }
     // Writing to memory cannot fail.
     let _ = serde_json::to_writer(json, &*String::from_utf8_lossy(bytes));
+}
+
+/// Appends a text as it is.
+fn quoted(text: &[u8], json: &mut Vec<u8>) {
+    json.push(b'"');
+    json.extend_from_slice(text);
+    json.push(b'"');
 }
 
 /// Appends a number.

@@ -119,6 +119,7 @@ impl<'a> Fields<'a> {
     }
 
     /// What stands before the next field's content.
+    #[inline]
     pub(crate) fn head(&mut self) -> Result<Head, Fault> {
         let key = self.varint()?;
         let number = key >> 3;
@@ -142,8 +143,19 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// A number in groups of seven bits, the lowest first.
+    /// A number in groups of seven bits, the lowest first. Most are one group.
+    #[inline]
     fn varint(&mut self) -> Result<u64, Fault> {
+        match self.0.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.0 = rest;
+                Ok((*byte).into())
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Fault> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let (byte, rest) = self.0.split_first().ok_or(Fault::CutShort)?;

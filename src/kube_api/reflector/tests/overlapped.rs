@@ -122,6 +122,25 @@ async fn what_is_new_is_shown_before_the_rest_of_a_page_that_takes_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_page_is_asked_for_half_way_through_one() {
+    let head = "{\"metadata\":{\"resourceVersion\":\"20\",\"continue\":\"next\"},\"items\":[";
+    let run = reflect_with(OVERLAPPED, 100, move |_, seen| match asked(&seen.url).as_str() {
+        "page" => Answer::status(200)
+            .chunk(0, head)
+            .chunk(5, format!("{},", claim("a", 5)))
+            .chunk(10, format!("{}]}}", claim("b", 5))),
+        "page next" => page(&["c"], "").after(2),
+        _ => Answer::watch(),
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "listed b", "listed c", "complete"]);
+    assert_eq!(run.asked(), ["page", "watch 20", "page next"]);
+    assert_eq!(run.server.times(), [0, 0, 5], "half of two objects were there");
+    let shown: Vec<u64> = run.shown.iter().map(|(at, _)| *at).collect();
+    assert_eq!(shown, [0, 5, 15, 15, 15], "nobody waited for it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_page_that_breaks_off_begins_the_list_anew() {
     for end in [End::Closed, End::Broken] {
         let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
