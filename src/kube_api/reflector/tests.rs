@@ -1,6 +1,7 @@
 //! The reflector against a scripted API server, under paused time.
 
 mod overlapped;
+mod protobuf;
 
 use parking_lot::Mutex;
 use serde_json::Value;
