@@ -235,6 +235,24 @@ mod newest_view {
         assert!(exists(&simulation, "pv"));
     }
 
+    /// With few requests a second allowed, a look waits long before it is asked for: it is as new.
+    #[tokio::test(start_paused = true)]
+    async fn a_look_is_as_old_as_its_request_whatever_that_waited_for() {
+        let simulation = Simulation::new(1);
+        for n in 0..40 {
+            simulation.api.create(&volume(&format!("pv{n}"), &format!("h{n}"))).unwrap();
+        }
+        simulation.start_with(&["--kube-api-qps=2", "--kube-api-burst=1"]);
+        sleep(Duration::from_secs(60)).await;
+        (0..40).for_each(|n| simulation.phase(&format!("pv{n}"), "Released"));
+        simulation.until("all are deleted", |s| s.calls("DeleteVolume") == 40).await;
+        simulation.until("nothing is left", |s| s.volumes().is_empty()).await;
+        assert!(
+            simulation.api_requests("get", "persistentvolumes") <= 40,
+            "and each was looked at once"
+        );
+    }
+
     /// A watch that stands still shows late what was so long before.
     #[tokio::test(start_paused = true)]
     async fn an_event_that_was_held_up_is_not_believed() {

@@ -97,10 +97,15 @@ impl Freshness {
         self.proof.lock().is_younger(FRESH, self.clock.boot())
     }
 
-    /// Whether a look for which the request went out at `sent` shows what was at most two seconds ago: its
-    /// answer may have been under way for longer, or waited for a process that stood still.
-    pub fn is_recent(&self, sent: Sent) -> bool {
-        self.clock.boot() < sent.at + FRESH
+    /// Now, on [`Clock::boot`].
+    pub fn now(&self) -> Duration {
+        self.clock.boot()
+    }
+
+    /// Whether what was so at `time` or later, on [`Clock::boot`], was so at most two seconds ago: an
+    /// answer may have been under way for longer, or have waited for a process that stood still.
+    pub fn is_recent(&self, time: Duration) -> bool {
+        self.clock.boot() < time + FRESH
     }
 
     /// Waits until it is proven, for half a second at most, and not at all where only few others

@@ -44,6 +44,13 @@ const PRECEDENCE: Duration = Duration::from_secs(2);
 /// Why a volume is not deleted on what the API server took so long to say.
 const LOOKED_TOO_LONG_AGO: &str = "the volume is not deleted: how its PersistentVolume stands was more than two seconds under way from the API server, and may have changed. It is read again";
 
+/// A volume that is to be deleted, by what was so at a time.
+struct Sure {
+    volume: Arc<Volume>,
+    /// On the clock of [`Freshness::now`].
+    at: Duration,
+}
+
 /// Works on volumes.
 pub struct VolumeWorker<P> {
     /// Deletes at the driver.
@@ -157,12 +164,16 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
         };
         // Whatever took its time comes before this look, and nothing after it.
-        let looked = self.freshness.sending();
-        let Some(volume) = self.confirmed(glance).await? else { return Ok(None) };
+        let Some(Sure { mut volume, at }) = self.confirmed(glance).await? else { return Ok(None) };
         if let Some((permit, removal)) = removal {
             self.check_handle(&volume).await?;
-            if !self.freshness.is_recent(looked) {
-                return Err(NotDeleted::Failed(Failure::new(LOOKED_TOO_LONG_AGO)));
+            // But where all volumes had to be listed for that, or the process stood still.
+            if !self.freshness.is_recent(at) {
+                let Some(again) = self.due_live(&volume).await? else { return Ok(None) };
+                if !self.freshness.is_recent(again.at) {
+                    return Err(NotDeleted::Failed(Failure::new(LOOKED_TOO_LONG_AGO)));
+                }
+                volume = again.volume;
             }
             self.store.volume_goes(volume.name());
             tracing::trace!("asking the provisioner to delete");
@@ -180,13 +191,18 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// The volume on a view that is proven to be new, or a live one, if it is still to be deleted
     /// (safety rule 10). What an in-tree volume is to the driver hangs on labels and annotations,
     /// too: always read live.
-    async fn confirmed(&self, glance: &Glance) -> Result<Option<Arc<Volume>>, ApiError> {
+    async fn confirmed(&self, glance: &Glance) -> Result<Option<Sure>, ApiError> {
         let volume = &glance.volume;
         if mutations::is_on(Mutation::DeleteUnseen) || self.is_proven(volume).await {
-            return Ok(Some(Arc::clone(volume)));
+            return Ok(Some(Sure { volume: Arc::clone(volume), at: self.freshness.now() }));
         }
-        let live = self.live(volume).await?;
-        Ok(live.filter(|live| due(live) == Due::Delete).map(Arc::new))
+        self.due_live(volume).await
+    }
+
+    /// The volume as it is now, if it is to be deleted.
+    async fn due_live(&self, volume: &Volume) -> Result<Option<Sure>, ApiError> {
+        let live = self.live_dated(volume).await?.filter(|(live, _)| due(live) == Due::Delete);
+        Ok(live.map(|(live, at)| Sure { volume: Arc::new(live), at }))
     }
 
     async fn is_proven(&self, volume: &Volume) -> bool {
@@ -199,9 +215,14 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// The PersistentVolume as it is now, if it still is the one meant.
     async fn live(&self, volume: &Volume) -> Result<Option<Volume>, ApiError> {
-        match self.client.get::<Volume>(Name::cluster(volume.name())?).await {
+        Ok(self.live_dated(volume).await?.map(|(live, _)| live))
+    }
+
+    /// The same, and when that was asked.
+    async fn live_dated(&self, volume: &Volume) -> Result<Option<(Volume, Duration)>, ApiError> {
+        match self.client.get_dated::<Volume>(Name::cluster(volume.name())?).await {
             Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(|found| Some(found).filter(|found| found.uid() == volume.uid())),
+            found => found.map(|found| Some(found).filter(|(live, _)| live.uid() == volume.uid())),
         }
     }
 

@@ -11,6 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 use super::{
     error::{ApiError, Refusal, fault},
     kind::Kind,
-    layers::{layer, pace::Pace},
+    layers::{gate::SentAt, layer, pace::Pace},
     name::{BadName, Name, check_namespace},
     target::Target,
     transport::{Request, Transport, Unread, read},
@@ -88,6 +89,13 @@ impl Client {
         self.read(&path::<V>(name)?).await
     }
 
+    /// Reads one object, and tells when it was asked for, on [`Clock::boot`](crate::runtime::Clock::boot):
+    /// when the request left, whatever it had waited for before.
+    pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {
+        let (object, answer) = self.send(request(Method::GET, &path::<V>(name)?)?).await?;
+        Ok((object, answer.sent))
+    }
+
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
         self.read(&kind.object(name)).await
@@ -108,18 +116,18 @@ impl Client {
             check_namespace(namespace.unwrap_or_default())?;
         }
         let path = Kind::of::<V>().collection(namespace);
-        self.send(request_with(Method::POST, &path, JSON, body)?).await
+        self.ask_for(request_with(Method::POST, &path, JSON, body)?).await
     }
 
     /// Puts `body` in an object's place; it must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.send(request_with(Method::PUT, &path::<V>(name)?, JSON, body)?).await
+        self.ask_for(request_with(Method::PUT, &path::<V>(name)?, JSON, body)?).await
     }
 
     /// Changes an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        self.send(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
+        self.ask_for(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only while it is that very object (else a conflict).
@@ -138,7 +146,7 @@ impl Client {
         path: &str,
         question: &Value,
     ) -> Result<T, ApiError> {
-        self.send(request_with(Method::POST, path, JSON, question)?).await
+        self.ask_for(request_with(Method::POST, path, JSON, question)?).await
     }
 
     /// A client of kube's on the same lane, for one watcher, whose watches keep a pace. Every call
@@ -150,33 +158,48 @@ impl Client {
 
     /// Reads what a URL of the API gives.
     pub(super) async fn read<T: DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
-        self.send(request(Method::GET, url)?).await
+        self.ask_for(request(Method::GET, url)?).await
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+    async fn ask_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+        Ok(self.send(request).await?.0)
+    }
+
+    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<(T, Answer), ApiError> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
-        let body = self.exchange(request).await?;
-        serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable {
-            about: Target::read(&method, &uri).about(),
-            fault: fault(&error),
-        })
+        let answer = self.exchange(request).await?;
+        let object =
+            serde_json::from_slice(&answer.body).map_err(|error| ApiError::Unreadable {
+                about: Target::read(&method, &uri).about(),
+                fault: fault(&error),
+            })?;
+        Ok((object, answer))
     }
 
     /// Sends a request and reads the body of a success.
-    async fn exchange(&self, request: Request) -> Result<Bytes, ApiError> {
+    async fn exchange(&self, request: Request) -> Result<Answer, ApiError> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
         let body = read(body, MAX_ANSWER).await;
         let target = || Target::read(&method, &uri);
         if parts.status.is_success() {
-            return body.map_err(|unread| broken(unread, target));
+            let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
+            let body = body.map_err(|unread| broken(unread, target))?;
+            return Ok(Answer { body, sent });
         }
         // A refusal is one also where its explanation is lost.
         let (body, target) = (body.unwrap_or_default(), target());
         let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
+}
+
+/// The answer to a request that succeeded.
+struct Answer {
+    body: Bytes,
+    /// When a read was sent, on boot time; long ago where that is not known, as of a write.
+    sent: Duration,
 }
 
 /// What a body that could not be read to its end means.

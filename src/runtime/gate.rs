@@ -95,6 +95,11 @@ impl Gate {
         inside
     }
 
+    /// Now, on [`Clock::boot`].
+    pub fn boot(&self) -> Duration {
+        self.0.clock.boot()
+    }
+
     /// Says whether work may start now.
     ///
     /// # Errors

@@ -2,9 +2,10 @@
 //!
 //! Promises that a write is handed on only while the gate is open, asked at that moment and after
 //! every wait, and that one which has no answer yet is given up when the gate shuts: it may still
-//! wait for a connection, and leave later. The error is [`GateShut`](crate::runtime::GateShut).
+//! wait for a connection, and leave later. The error is [`GateShut`](crate::runtime::GateShut). As the
+//! last to see a request before the wire it also notes when a read was sent, in the answer ([`SentAt`]).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 
@@ -17,6 +18,10 @@ use crate::{
     runtime::Gate,
 };
 
+/// When the read that this is the answer to was sent, on [`Clock::boot`](crate::runtime::Clock::boot).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SentAt(pub(crate) Duration);
+
 /// Asks the gate before each write.
 pub(crate) struct Gated(pub(crate) Gate);
 
@@ -24,10 +29,12 @@ impl Rule for Gated {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         Box::pin(async move {
             if Verb::of(&request).writes() {
-                self.0.through(next.send(request)).await?
-            } else {
-                next.send(request).await
+                return self.0.through(next.send(request)).await?;
             }
+            let sent = SentAt(self.0.boot());
+            let mut response = next.send(request).await?;
+            response.extensions_mut().insert(sent);
+            Ok(response)
         })
     }
 }
@@ -60,6 +67,18 @@ mod tests {
         assert_eq!(server.seen().len(), 1);
         gate.open_until(std::time::Duration::MAX);
         assert!(send(Method::PUT).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answer_to_a_read_says_when_that_was_sent() {
+        let server = Server::new(|_, _| Answer::status(200).after(60));
+        let gate = Gate::open(Arc::new(SystemClock));
+        let service = layer(Gated(gate.clone()), server.transport.clone());
+        let before = gate.boot();
+        let answer = service.send(request(Method::GET, "/api/v1/persistentvolumes/pv"));
+        let answer = answer.await.unwrap();
+        let Some(SentAt(sent)) = answer.extensions().get().copied() else { panic!("not dated") };
+        assert!((before..=gate.boot()).contains(&sent));
     }
 
     #[tokio::test(start_paused = true)]
