@@ -92,7 +92,7 @@ enum Stage<V: View> {
     /// Nothing is asked for yet.
     Outside,
     /// Pages come; changes, too, from the first page's version on.
-    Listing(Listing<V>),
+    Listing(Box<Listing<V>>),
     /// All pages have come.
     Watching(Changes<V>),
 }
@@ -112,7 +112,8 @@ impl<V: View> Overlapped<V> {
     async fn step(&mut self) -> watcher::Result<Option<Event<Tolerant<V>>>> {
         match &mut self.stage {
             Stage::Outside => {
-                self.stage = Stage::Listing(Listing::new(Arc::clone(&self.source)));
+                let listing = Listing::new(Arc::clone(&self.source));
+                self.stage = Stage::Listing(Box::new(listing));
                 Ok(Some(Event::Init))
             }
             Stage::Listing(listing) => match listing.step().await? {

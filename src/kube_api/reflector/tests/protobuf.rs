@@ -1,6 +1,7 @@
 //! Lists in the form that the server speaks.
 
 use http::header::CONTENT_TYPE;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use testkit::apiserver::{ApiServer, Options, User};
 use tower::service_fn;
 
@@ -198,10 +199,10 @@ async fn put_up(client: &kube::Client, path: &str, mut object: Value) {
 async fn a_servers_own_protobuf_says_what_its_json_says() {
     let plane = testkit::control_plane::ControlPlane::start().await.unwrap();
     fill(&plane.client("admin").await.unwrap()).await;
-    let kubeconfig =
-        kube::config::Kubeconfig::read_from(plane.layout().kubeconfig("admin")).unwrap();
-    let config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
+    let kubeconfig = Kubeconfig::read_from(plane.layout().kubeconfig("admin")).unwrap();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .unwrap();
     let transport = transport(&config).unwrap();
     both::<Volume>(&transport).await;
     both::<Claim>(&transport).await;

@@ -38,7 +38,8 @@ pub(super) struct Status {
     #[prost(message, required, tag = "1")]
     metadata: ListMeta,
     #[prost(string, required, tag = "2")]
-    status: String,
+    #[serde(rename = "status")]
+    outcome: String,
     #[prost(string, required, tag = "3")]
     message: String,
     #[prost(string, required, tag = "4")]
@@ -613,11 +614,11 @@ impl<'de> Deserialize<'de> for Time {
 #[serde(from = "String")]
 pub(super) struct Quantity {
     #[prost(string, required, tag = "1")]
-    string: String,
+    text: String,
 }
 
 impl From<String> for Quantity {
-    fn from(string: String) -> Self {
-        Self { string }
+    fn from(text: String) -> Self {
+        Self { text }
     }
 }

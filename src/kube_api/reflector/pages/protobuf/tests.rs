@@ -48,8 +48,8 @@ struct Metadata {
     next: String,
 }
 
-fn metadata() -> Option<Metadata> {
-    Some(Metadata { self_link: String::new(), version: "7".to_owned(), next: "n".to_owned() })
+fn metadata() -> Metadata {
+    Metadata { self_link: String::new(), version: "7".to_owned(), next: "n".to_owned() }
 }
 
 fn answer(kind: &str, list: &List) -> Vec<u8> {
@@ -61,7 +61,7 @@ fn answer(kind: &str, list: &List) -> Vec<u8> {
 
 /// An answer with these objects.
 fn of(items: &[Vec<u8>]) -> Vec<u8> {
-    let list = List { metadata: metadata(), items: items.to_vec(), later: None };
+    let list = List { metadata: Some(metadata()), items: items.to_vec(), later: None };
     answer("PersistentVolumeClaimList", &list)
 }
 
@@ -115,7 +115,8 @@ fn objects_come_after_their_lists_version() {
 
 #[test]
 fn what_a_later_server_adds_is_skipped() {
-    let list = List { metadata: metadata(), items: vec![claim("a")], later: Some("x".to_owned()) };
+    let list =
+        List { metadata: Some(metadata()), items: vec![claim("a")], later: Some("x".to_owned()) };
     let answer = answer("PersistentVolumeClaimList", &list);
     assert_eq!(read(&[&answer]).unwrap(), ["7>n", "a"]);
 }
@@ -137,7 +138,7 @@ fn an_object_that_cannot_be_read_costs_itself_and_keeps_its_name() {
 
 #[test]
 fn an_answer_of_another_kind_is_refused() {
-    let list = List { metadata: metadata(), items: Vec::new(), later: None };
+    let list = List { metadata: Some(metadata()), items: Vec::new(), later: None };
     for kind in ["PersistentVolumeList", "PersistentVolumeClaim", "Status", ""] {
         assert_eq!(
             fault(&answer(kind, &list)),
