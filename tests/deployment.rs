@@ -120,7 +120,8 @@ fn its_probes_ask_what_is_answered() {
 #[test]
 fn it_gets_more_time_to_end_than_it_takes() {
     let grace = pod()["terminationGracePeriodSeconds"].as_u64().unwrap();
-    assert!(grace > flags(&pod()).safety.shutdown_timeout.as_secs());
+    // What comes after the running calls takes 5 s at most.
+    assert!(grace >= flags(&pod()).safety.shutdown_timeout.as_secs() + 5);
 }
 
 #[test]

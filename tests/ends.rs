@@ -58,42 +58,62 @@ async fn body(port: u16, path: &str) -> String {
     answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
-    let directory = Directory::new();
-    let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
-    let served = Served::start(settings).await.unwrap();
-    let script = json!({"name": "disk.example.com", "create_volume": [{"delay_ms": 1500}]});
-    let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
-    driver.listen(&directory.0.join("csi.sock")).unwrap();
-    served
-        .api()
-        .create(&json!({
+/// An API server with a claim of a class, and a driver that takes its time to make a volume.
+struct Cluster {
+    directory: Directory,
+    served: Served,
+    driver: Host<Scripted>,
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let directory = Directory::new();
+        let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
+        let served = Served::start(settings).await.unwrap();
+        let script = json!({"name": "disk.example.com", "create_volume": [{"delay_ms": 1500}]});
+        let driver = Host::new(Scripted::new(serde_json::from_value::<Script>(script).unwrap()));
+        driver.listen(&directory.0.join("csi.sock")).unwrap();
+        let class = json!({
             "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"},
             "provisioner": "disk.example.com",
-        }))
-        .unwrap();
-    let driver_annotation = json!({"volume.kubernetes.io/storage-provisioner": "disk.example.com"});
-    served
-        .api()
-        .create(&json!({
+        });
+        served.api().create(&class).unwrap();
+        let driver_annotation =
+            json!({"volume.kubernetes.io/storage-provisioner": "disk.example.com"});
+        let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"name": "data", "namespace": "default", "annotations": driver_annotation},
             "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
                      "resources": {"requests": {"storage": "1Gi"}}},
-        }))
-        .unwrap();
+        });
+        served.api().create(&claim).unwrap();
+        Self { directory, served, driver }
+    }
+
+    /// Starts the program with leader election, and waits until it asks the driver for the volume.
+    async fn provisioner(&self, flags: &[&str]) -> Provisioner {
+        let mut arguments = vec![
+            format!("--kubeconfig={}", self.served.layout().kubeconfig("admin").display()),
+            format!("--csi-address={}", self.directory.0.join("csi.sock").display()),
+            "--leader-election".to_owned(),
+        ];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let mut provisioner = Provisioner::start(&arguments, self.directory.0.join("log"));
+        let asked = async |_: &mut Provisioner| self.driver.journal().count("CreateVolume") == 1;
+        provisioner.until("a call runs", asked).await;
+        provisioner
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
+    let cluster = Cluster::start().await;
     let port = free_port().unwrap();
-    let arguments = [
-        format!("--kubeconfig={}", served.layout().kubeconfig("admin").display()),
-        format!("--csi-address={}", directory.0.join("csi.sock").display()),
-        "--leader-election".to_owned(),
-        format!("--http-endpoint=127.0.0.1:{port}"),
-    ];
-    let mut provisioner = Provisioner::start(&arguments, directory.0.join("log"));
+    let endpoint = format!("--http-endpoint=127.0.0.1:{port}");
+    let mut provisioner = cluster.provisioner(&[&endpoint]).await;
     let runs = "provisioner_csi_calls_in_flight{method_name=\"/csi.v1.Controller/CreateVolume\"} 1";
     let is_running = async |_: &mut Provisioner| body(port, "/metrics").await.contains(runs);
-    provisioner.until("a call runs", is_running).await;
+    provisioner.until("its metrics say so", is_running).await;
 
     let (ended, seen) = tokio::join!(provisioner.stop(), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -102,7 +122,29 @@ async fn metrics_and_checks_are_served_while_calls_run_to_their_end() {
     assert!(ended.success());
     assert_eq!(seen.0, "ok");
     assert!(seen.1.contains(runs), "{}", seen.1);
-    assert_eq!(served.api().list("PersistentVolume", "").len(), 1, "the call ran to its end");
-    driver.stop();
-    served.stop().await;
+    let volumes = cluster.served.api().list("PersistentVolume", "");
+    assert_eq!(volumes.len(), 1, "the call ran to its end");
+    cluster.driver.stop();
+    cluster.served.stop().await;
+}
+
+/// Whoever looks for a volume that nothing in the cluster tells of finds it in the last lines.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_api_server_it_ends_in_time_and_names_what_is_not_saved() {
+    let cluster = Cluster::start().await;
+    let mut provisioner = cluster.provisioner(&["--shutdown-timeout=2s"]).await;
+    cluster.served.stop().await;
+    let unsaved = async |this: &mut Provisioner| this.log().contains("is not saved yet");
+    provisioner.until("the volume could not be saved", unsaved).await;
+    let told = Instant::now();
+    let ended = provisioner.stop().await;
+    let (took, log) = (told.elapsed(), provisioner.log());
+    assert!(ended.success(), "{log}");
+    assert!(took < Duration::from_secs(12), "{took:?}, of at most 7 s and what the machine takes");
+    let handle = cluster.driver.backend().volumes().into_iter().next().unwrap();
+    let last = log.lines().find(|line| line.contains("A volume has no PersistentVolume yet"));
+    let last = last.unwrap_or_else(|| panic!("{log}"));
+    assert!(last.contains("claim=\"default/data\""), "{last}");
+    assert!(last.contains(&format!("handle=\"{handle}\"")), "{last}");
+    cluster.driver.stop();
 }

@@ -136,7 +136,6 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
             retry_start: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
             open_calls: open_calls::Settings { mode: open_calls::Mode::Auto, timeout: None },
-            elected: false,
         },
     });
     controller.watch(|_| {});

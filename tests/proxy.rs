@@ -99,3 +99,41 @@ async fn tls_goes_through_the_proxys_tunnel() {
     driver.stop();
     served.stop().await;
 }
+
+/// As some images have them in their environment, with a password that nobody may read.
+const BAD_PROXY: (&str, &str) = ("HTTPS_PROXY", "http://[user:hush@proxy");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_proxy_in_the_environment_is_named_without_its_password() {
+    let directory = Directory::new();
+    let arguments = ["--master=https://api.example".to_owned()];
+    let log = directory.0.join("log");
+    let mut provisioner = Provisioner::start_in(&[BAD_PROXY], &arguments, log);
+    let ended = provisioner.ended("it refuses to start").await;
+    let log = provisioner.log();
+    assert_eq!(ended.code(), Some(255), "{log}");
+    assert!(log.contains("HTTPS_PROXY is not the URL of a proxy"), "{log}");
+    assert!(!log.contains("hush"), "{log}");
+}
+
+/// Go's rules ask no proxy for what is on the same machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_proxy_that_is_not_on_the_way_does_not_matter() {
+    let directory = Directory::new();
+    let settings = Settings { port: 0, ..Settings::new(directory.0.join("cluster")) };
+    let served = Served::start(settings).await.unwrap();
+    let driver = Host::new(Scripted::new(Script::default()));
+    driver.listen(&directory.0.join("csi.sock")).unwrap();
+    let arguments = [
+        format!("--kubeconfig={}", served.layout().kubeconfig("admin").display()),
+        format!("--csi-address={}", directory.0.join("csi.sock").display()),
+        "--leader-election".to_owned(),
+    ];
+    let log = directory.0.join("log");
+    let mut provisioner = Provisioner::start_in(&[BAD_PROXY], &arguments, log);
+    let leads = |log: &str| log.contains("Successfully acquired lease");
+    provisioner.until("it leads", async |it| leads(&it.log())).await;
+    assert!(provisioner.stop().await.success());
+    driver.stop();
+    served.stop().await;
+}

@@ -42,6 +42,8 @@ mod mutants;
 mod naming;
 #[path = "seeds/neighbour.rs"]
 mod neighbour;
+#[path = "seeds/nodes.rs"]
+mod nodes;
 #[path = "seeds/original.rs"]
 mod original;
 #[path = "seeds/plan.rs"]

@@ -216,6 +216,25 @@ mod newest_view {
         assert!(exists(&simulation, "pv"));
     }
 
+    /// The process stands still while the answer is under way: what that says was long before.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_looked_at_before_a_standstill_is_looked_at_again() {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("pv", "h")).unwrap();
+        let process = simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        let late = Effect::DelayAfter(Duration::from_secs(1));
+        simulation.faults().add(Rule::on("get", "persistentvolumes", late).times(1));
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_millis(500)).await; // it is looked at
+        process.suspend(Duration::from_secs(60));
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        simulation.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert!(exists(&simulation, "pv"));
+    }
+
     /// A watch that stands still shows late what was so long before.
     #[tokio::test(start_paused = true)]
     async fn an_event_that_was_held_up_is_not_believed() {

@@ -132,8 +132,10 @@ async fn a_source_that_is_bound_while_it_is_read_is_not_missed() {
     let simulation = cluster();
     let origin = sources::create_unbound_origin(&simulation, "origin");
     let late = Effect::DelayAfter(Duration::from_secs(2));
-    simulation.faults().add(Rule::on("get", "persistentvolumeclaims", late));
     simulation.start_with(&["--retry-interval-start=100s"]);
+    // The clone itself is not read as well.
+    sleep(Duration::from_secs(1)).await;
+    simulation.faults().add(Rule::on("get", "persistentvolumeclaims", late));
     let cloned = sources::create_clone(&simulation, "cloned", "origin");
     sleep(Duration::from_secs(1)).await;
     simulation.faults().clear();

@@ -138,6 +138,23 @@ async fn a_claim_that_stood_waits_for_the_list_of_volumes() {
     }
 }
 
+/// Its PersistentVolume was deleted by hand between the lists, and no watch has told of its binding yet
+/// (seed 74066).
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_bound_since_it_was_listed_is_not_asked_for() {
+    let simulation = slow_cluster();
+    let held = Effect::Stream(StreamFault::Stall { after: 0 });
+    simulation.faults().add(Rule::on("watch", "persistentvolumeclaims", held).times(1));
+    let uid = simulation.create_claim("a-first");
+    simulation.start();
+    sleep(Duration::from_secs(2)).await;
+    let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "a-first", &bound).unwrap();
+    sleep(6 * SLOW).await;
+    assert_eq!(simulation.calls("CreateVolume"), 0);
+    assert_eq!(simulation.api_requests("get", "persistentvolumeclaims"), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_stood_is_served_as_soon_as_its_page_and_all_volumes_are_there() {
     let simulation = slow_claims();

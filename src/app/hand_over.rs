@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Program};
@@ -21,18 +21,23 @@ const RECORDING: Duration = Duration::from_secs(2);
 /// How long calls that were cut at the end may take to notice.
 const CUT: Duration = Duration::from_secs(1);
 
-/// How long giving the Lease back may take. With `--shutdown-timeout`, the last events and the last
-/// answers it stays within a pod's usual grace of 30 s.
-const RELEASE: Duration = Duration::from_secs(4);
+/// How long what comes after the work may take in all: calls that are cut, the Lease, the last events.
+/// With `--shutdown-timeout` and the last answers that makes 25 s of a pod's usual grace of 30 s.
+const LAST_WORDS: Duration = Duration::from_secs(4);
+
+/// The work has ended, because it was to.
+struct Stopped {
+    /// How many calls and writes were cut.
+    in_flight: usize,
+    /// When the rest must have ended, too.
+    end: Instant,
+}
 
 impl Program<'_> {
-    /// Works while this process leads, until `stop`.
-    pub(super) async fn work(&self, stop: &CancellationToken) -> Result<(), Error> {
+    /// Works while this process leads, until `stop`. Gives until when the last events may take.
+    pub(super) async fn work(&self, stop: &CancellationToken) -> Result<Instant, Error> {
         match self.election()? {
-            None => {
-                self.lead_and_stop(stop).await;
-                Ok(())
-            }
+            None => Ok(self.lead_and_stop(stop).await.end),
             Some(settings) => self.elect(settings, stop).await,
         }
     }
@@ -42,30 +47,30 @@ impl Program<'_> {
         &self,
         settings: ElectionSettings,
         stop: &CancellationToken,
-    ) -> Result<(), Error> {
+    ) -> Result<Instant, Error> {
         let release = CancellationToken::new();
         let election = self.election_loop(settings, release.clone());
         tokio::pin!(election);
-        let in_flight = tokio::select! {
+        let Stopped { in_flight, end } = tokio::select! {
             biased;
             ended = &mut election => return lost(&ended),
-            in_flight = self.lead_and_stop(stop) => in_flight,
+            stopped = self.lead_and_stop(stop) => stopped,
         };
         // A Lease whose holder has calls in flight runs out instead (safety rule 1).
         if in_flight == 0 || mutations::is_on(Mutation::ReleaseInFlight) {
             release.cancel();
-            if let Ok(ended) = timeout(RELEASE, election).await {
+            if let Ok(ended) = timeout_at(end, election).await {
                 tracing::info!(?ended, "leader election ended");
             } else {
                 tracing::warn!("The Lease could not be given back in time; it runs out");
             }
         }
-        Ok(())
+        Ok(end)
     }
 
     /// Works once this process leads; after `stop` ends what is in hand. Then the gate is shut for
-    /// good. Gives how many calls and writes were still in flight.
-    async fn lead_and_stop(&self, stop: &CancellationToken) -> usize {
+    /// good.
+    async fn lead_and_stop(&self, stop: &CancellationToken) -> Stopped {
         let patience = self.flags.safety.shutdown_timeout;
         let recording = RECORDING.min(patience / 2);
         let overdue = async {
@@ -78,28 +83,31 @@ impl Program<'_> {
         tokio::pin!(work);
         tokio::select! {
             biased;
-            () = &mut work => {
-                self.tell_unsaved();
-                return self.gate.retire();
-            }
+            () = &mut work => return self.stopped(),
             () = overdue => {}
         }
-        let in_flight = self.gate.retire();
-        self.tell_unfinished(in_flight);
-        if in_flight > 0 {
+        let stopped = self.stopped();
+        if stopped.in_flight > 0 {
+            self.tell_cut(stopped.in_flight);
             // What is cut becomes an open call of its claim, as after any unclear end.
             let _ = timeout(CUT, work).await;
         }
-        in_flight
+        stopped
+    }
+
+    /// Shuts the gate for good, and says what is left undone.
+    fn stopped(&self) -> Stopped {
+        let in_flight = self.gate.retire();
+        self.controller.tell_unsaved();
+        Stopped { in_flight, end: Instant::now() + LAST_WORDS }
     }
 
     /// Works from the moment this process leads until `stop`, and on until nothing is in hand.
     async fn lead(&self, stop: &CancellationToken) {
-        let mut leads = self.leads.subscribe();
         tokio::select! {
             biased;
-            led = leads.wait_for(|leads| *leads) => if led.is_err() { return },
             () = stop.cancelled() => return,
+            () = self.led() => {}
         }
         let publish = async {
             if let Some(publisher) = &self.publisher {
@@ -117,27 +125,25 @@ impl Program<'_> {
         Box::pin(futures::future::join3(work, protect, publish)).await;
     }
 
-    /// Says what the end of `--shutdown-timeout` leaves undone.
-    fn tell_unfinished(&self, in_flight: usize) {
-        let patience = self.flags.safety.shutdown_timeout;
-        if in_flight > 0 {
-            tracing::warn!(
-                in_flight,
-                ?patience,
-                "Calls still run at the end of --shutdown-timeout and are cut; the Lease is left to run out"
-            );
+    /// Waits until this process leads. While another does, what it needs then is watched.
+    async fn led(&self) {
+        let mut leads = self.leads.subscribe();
+        tokio::select! {
+            biased;
+            // The sender lives as long as `self`.
+            _ = leads.wait_for(|leads| *leads) => return,
+            () = self.stands_by.cancelled() => self.controller.stand_by(),
         }
-        self.tell_unsaved();
+        let _ = leads.wait_for(|leads| *leads).await;
     }
 
-    fn tell_unsaved(&self) {
-        let unsaved = self.controller.unsaved();
-        if !unsaved.is_empty() {
-            tracing::warn!(
-                claims = ?unsaved,
-                "PersistentVolumes could not be saved; the next leader asks the driver for them again"
-            );
-        }
+    fn tell_cut(&self, in_flight: usize) {
+        let patience = self.flags.safety.shutdown_timeout;
+        tracing::warn!(
+            in_flight,
+            ?patience,
+            "Calls still run at the end of --shutdown-timeout and are cut; the Lease is left to run out"
+        );
     }
 
     async fn election_loop(&self, settings: ElectionSettings, release: CancellationToken) -> Ended {
@@ -157,6 +163,7 @@ impl Program<'_> {
             random: Arc::clone(&self.world.random),
             metrics: self.metrics.leader.clone(),
             health: self.health.clone(),
+            stands_by: self.stands_by.clone(),
         };
         leader::lead(self.lanes.leases.clone(), settings, surroundings, on_change, release).await
     }
@@ -201,9 +208,9 @@ fn subject(lease: &leader::Lease) -> Subject {
 }
 
 /// The election ended by itself, which only the loss of the Lease makes it do.
-fn lost(ended: &Ended) -> Result<(), Error> {
+fn lost(ended: &Ended) -> Result<Instant, Error> {
     match ended {
         Ended::Lost(loss) => Err(Error::LostLease(loss.clone())),
-        Ended::Released | Ended::Unreleased | Ended::NeverLed => Ok(()),
+        Ended::Released | Ended::Unreleased | Ended::NeverLed => Ok(Instant::now()),
     }
 }

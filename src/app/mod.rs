@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::{oneshot, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +50,7 @@ use crate::{
     runtime::{Clock, Gate, Random, Spawner, Tasks},
 };
 
-/// How long the last events may take to get out at the end.
+/// How long the last events may take to get out where nobody asked for the end.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
 /// How long open requests to the HTTP server may take at the end.
@@ -135,6 +135,8 @@ struct Program<'a> {
     attributes_classes: bool,
     /// Whether this process leads; always without election.
     leads: watch::Sender<bool>,
+    /// Cancelled once another process was found to lead.
+    stands_by: CancellationToken,
     health: leader::Health,
 }
 
@@ -163,11 +165,23 @@ impl<'a> Program<'a> {
         };
         // Whatever ended it: nothing more is begun, and what was told gets out.
         program.gate.retire();
-        program.recorder.drain(LAST_EVENTS).await;
+        let ended = program.last_words(outcome).await;
         if let Some(server) = server {
             server.end().await;
         }
-        outcome
+        ended
+    }
+
+    /// Waits until the last events are out; in an end that was asked for, until the time it names.
+    async fn last_words(&self, outcome: Result<Instant, Error>) -> Result<(), Error> {
+        let patience = if let Ok(end) = &outcome {
+            end.saturating_duration_since(Instant::now())
+        } else {
+            self.controller.tell_unsaved();
+            LAST_EVENTS
+        };
+        self.recorder.drain(patience).await;
+        outcome.map(drop)
     }
 
     /// Connects to the driver and wires everything up. Nothing is watched or written yet.
@@ -259,11 +273,12 @@ impl<'a> Program<'a> {
             publisher,
             attributes_classes,
             leads,
+            stands_by: CancellationToken::new(),
             health,
         })
     }
 
-    /// Starts watching: a standby does this too.
+    /// Starts watching.
     fn watch(&self, tasks: &Tasks) {
         let protection = self.protection.clone();
         self.controller.watch(move |sighting| protection.observe(sighting));

@@ -41,7 +41,6 @@ pub(super) fn controller_settings(flags: &Flags) -> controller::Settings {
         retry_start: provisioning.retry_start,
         retry_max: provisioning.retry_max,
         open_calls: open_calls_settings(&flags.safety),
-        elected: flags.leader_election.is_some(),
     }
 }
 

@@ -4,11 +4,11 @@
 //! Promises that a claim leaves the map only when nothing of it is open, and that a
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
-mod births;
 mod entry;
 mod first_lists;
 mod older;
 mod records;
+mod term;
 mod volumes;
 
 use std::{
@@ -23,10 +23,10 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
 use self::{
-    births::Births,
     entry::{Entry, Interest, Obstacle},
     first_lists::FirstLists,
     older::Older,
+    term::Term,
 };
 use super::{
     claim_state::{ClaimState, Demand, Next},
@@ -63,8 +63,7 @@ struct Shared {
 
 struct Inner {
     closed: Closed,
-    /// What proves that no other process can have made a claim's PersistentVolume.
-    births: Births,
+    term: Term,
     claims: Cache<Arc<Claim>>,
     entries: BTreeMap<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
@@ -163,28 +162,16 @@ impl ClaimBook {
     /// From now on this process works, and nobody else has since it began to watch: claims that appear
     /// now were born under our eyes, and open calls that others recorded are ours to follow.
     pub fn start_working(&self) {
-        self.work(Births::Told);
+        self.0.inner.lock().term = Term::Ours;
     }
 
-    /// From now on this process works, and another one may have until now: what is known may have been
-    /// served since, and what appears may have been born before, unless [`ClaimBook::all_reached`]
-    /// tells better.
+    /// From now on this process works, and another one may have until now: what was shown may be older
+    /// than its last work. So all of it is forgotten, and nothing is taken in before claims and
+    /// PersistentVolumes are listed anew.
     pub fn take_over(&self) {
-        self.work(Births::Beyond(None));
-    }
-
-    /// All claims together have reached this version, after [`ClaimBook::take_over`].
-    pub fn all_reached(&self, version: u64) {
-        self.0.inner.lock().births = Births::Beyond(Some(version));
-    }
-
-    fn work(&self, births: Births) {
         let mut inner = self.0.inner.lock();
-        inner.births = births;
-        for entry in inner.entries.values_mut() {
-            entry.doubt = entry.doubt.max(births.doubt());
-            entry.take_up_record();
-        }
+        let closed = std::mem::replace(&mut inner.closed, Box::new(|_| {}));
+        *inner = Inner { term: Term::TakenOver, ..Inner::new(closed) };
     }
 
     /// Takes in what the claim watch shows, and names the claims to look at now.
@@ -192,13 +179,16 @@ impl ClaimBook {
         let mut inner = self.0.inner.lock();
         match sighting {
             Sighting::Restarted => {
+                inner.term.claims_restarted();
+                inner.first_lists.claims_restarted();
                 inner.claims.restarted();
                 inner.older.restarted();
                 Vec::new()
             }
+            _ if inner.term == Term::TakenOver => Vec::new(),
             Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
             Sighting::Applied(claim) => {
-                let born = inner.births.is_under_our_eyes(&claim);
+                let born = inner.term == Term::Ours;
                 self.seen(&mut inner, claim, born)
             }
             Sighting::Deleted(claim) => {
@@ -258,7 +248,7 @@ impl ClaimBook {
             news = true;
             inner.rename(&uid, recorded);
         }
-        let working = inner.births.is_working();
+        let working = inner.term == Term::Ours;
         let changed = inner.change(&uid, |entry| {
             if claim.is_terminating() {
                 entry.deleted.get_or_insert_with(Instant::now);
@@ -577,7 +567,7 @@ impl Inner {
     fn new(closed: Closed) -> Self {
         Self {
             closed,
-            births: Births::default(),
+            term: Term::default(),
             claims: Cache::default(),
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
@@ -594,10 +584,7 @@ impl Inner {
     }
 
     fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
-        let mut doubt = self.first_lists.doubt(uid, born_under_our_eyes);
-        if !born_under_our_eyes {
-            doubt = doubt.max(self.births.doubt());
-        }
+        let doubt = self.first_lists.doubt(uid, born_under_our_eyes);
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }

@@ -483,6 +483,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             biased;
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
+                tracing::warn!("CreateVolume still runs shortly before the end of --shutdown-timeout, which cuts it");
                 futures::future::join(call, self.open_calls.protect_at_last(uid, order)).await.0
             }
         }

@@ -97,6 +97,12 @@ impl Freshness {
         self.proof.lock().is_younger(FRESH, self.clock.boot())
     }
 
+    /// Whether a look for which the request went out at `sent` shows what was at most two seconds ago: its
+    /// answer may have been under way for longer, or waited for a process that stood still.
+    pub fn is_recent(&self, sent: Sent) -> bool {
+        self.clock.boot() < sent.at + FRESH
+    }
+
     /// Waits until it is proven, for half a second at most, and not at all where only few others
     /// have come in that time: they are about to write, and that proves it for all.
     pub async fn wait(&self) {

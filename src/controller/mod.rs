@@ -65,7 +65,7 @@ use self::{
 };
 use crate::{
     kube_api::{
-        ApiError, Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
+        Client, Extent, FirstList, Kind, Reflector, Scope, Sighting, View,
         events::Source,
         reflector,
         views::{Claim, StorageClass, Volume},
@@ -85,9 +85,6 @@ const AUDIT: Duration = Duration::from_secs(15 * 60);
 /// The time between two volumes that get the protection finalizer: at most 20 a second.
 const ADOPTION: Duration = Duration::from_millis(50);
 
-/// The time between two tries to learn which claims are older than our work.
-const DATING: Duration = Duration::from_secs(5);
-
 /// How the controller works.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -99,8 +96,6 @@ pub struct Settings {
     pub retry_max: Duration,
     /// How open calls are recorded.
     pub open_calls: open_calls::Settings,
-    /// With leader election: another process may have worked until this one does.
-    pub elected: bool,
 }
 
 /// What the controller stands on.
@@ -163,6 +158,12 @@ struct Lists {
     classes: FirstList,
     claims: FirstList,
     volumes: FirstList,
+    /// Cancelled when claims and PersistentVolumes are to be listed.
+    wanted: CancellationToken,
+    /// Asks for another list of claims.
+    claims_anew: Arc<Notify>,
+    /// Asks for another list of PersistentVolumes.
+    volumes_anew: Arc<Notify>,
 }
 
 impl<P: Provisioner> Controller<P> {
@@ -268,8 +269,9 @@ impl<P: Provisioner> Controller<P> {
         self.shown.push(Kind::of::<V>());
     }
 
-    /// Starts watching. Nothing is written and the driver is not called: a standby does this too.
-    /// `claims` is shown all claims as well, just before this controller takes them in.
+    /// Starts watching, claims and PersistentVolumes from [`Controller::stand_by`] or
+    /// [`Controller::work`] on. `claims` is shown all claims as well, just before this controller takes
+    /// them in.
     pub fn watch(&self, claims: impl Fn(&Sighting<Claim>) + Send + 'static) {
         self.watch_classes();
         self.watch_claims(claims);
@@ -313,8 +315,10 @@ impl<P: Provisioner> Controller<P> {
             first_list.reached(extent);
         };
         // New claims are served while the old ones are listed, however many these are.
-        let (reflector, volumes) = (self.reflector_of_many::<Claim>(), self.lists.volumes.clone());
+        let reflector = self.reflector_of_many::<Claim>().anew_when(self.lists.claims_anew.clone());
+        let (volumes, wanted) = (self.lists.volumes.clone(), self.lists.wanted.clone());
         self.tasks.vital("watch of PersistentVolumeClaims", async move {
+            wanted.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
                 volumes.whole().await;
             }
@@ -339,8 +343,13 @@ impl<P: Provisioner> Controller<P> {
             queues.wake_claims(claims);
             first_list.reached(extent);
         };
-        let reflector = self.reflector_of_many::<Volume>();
-        self.tasks.vital("watch of PersistentVolumes", reflector.run(observer));
+        let reflector =
+            self.reflector_of_many::<Volume>().anew_when(self.lists.volumes_anew.clone());
+        let wanted = self.lists.wanted.clone();
+        self.tasks.vital("watch of PersistentVolumes", async move {
+            wanted.cancelled().await;
+            reflector.run(observer).await;
+        });
     }
 
     fn reflector<V: View>(&self) -> Reflector<V> {
@@ -388,9 +397,9 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// The claims, by UID, whose volumes are made and have no PersistentVolume yet.
-    pub fn unsaved(&self) -> Vec<String> {
-        self.claims.store.all()
+    /// The process is about to end: names the volumes that are made and have no PersistentVolume.
+    pub fn tell_unsaved(&self) {
+        self.claims.store.tell_unsaved();
     }
 
     /// The calls that still run are about to be cut: each is recorded on its claim, by whoever
@@ -402,12 +411,12 @@ impl<P: Provisioner> Controller<P> {
     /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
     /// every volume made is saved, or refused by the API server and recorded on its claim.
     pub async fn work(&self, stop: CancellationToken) {
+        self.begin_term();
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = self.may_create() => {}
         }
-        self.start_working();
         self.queues.working.store(true, Ordering::Relaxed);
         self.wake_all();
         let calls = futures::future::join(self.work_claims(), self.work_volumes(&stop));
@@ -419,7 +428,6 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => {}
             () = self.audit() => {}
             () = self.adopt() => {}
-            () = self.date_births() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();
@@ -432,29 +440,23 @@ impl<P: Provisioner> Controller<P> {
         futures::future::join(last_calls, saving).await;
     }
 
-    fn start_working(&self) {
-        let book = &self.claims.book;
-        if self.settings.elected { book.take_over() } else { book.start_working() }
+    /// Another process works: claims and PersistentVolumes are followed meanwhile. Nothing is written
+    /// and the driver is not called.
+    pub fn stand_by(&self) {
+        self.lists.wanted.cancel();
     }
 
-    /// Learns which claims were there before this process worked, where another one may have served
-    /// them; runs beside the work, and for as long. Until then new claims are looked up first.
-    async fn date_births(&self) {
-        if self.settings.elected {
-            while let Err(error) = self.date_births_once().await {
-                tracing::debug!(%error, "the version of all claims is not known yet");
-                tokio::time::sleep(DATING).await;
-            }
+    /// From now on this process works. What a standby was shown may be older than the last work of the
+    /// process before: all that tells who has a volume is listed anew.
+    fn begin_term(&self) {
+        if self.lists.wanted.is_cancelled() {
+            self.claims.book.take_over();
+            self.lists.claims_anew.notify_one();
+            self.lists.volumes_anew.notify_one();
+        } else {
+            self.claims.book.start_working();
+            self.lists.wanted.cancel();
         }
-        std::future::pending::<()>().await;
-    }
-
-    async fn date_births_once(&self) -> Result<(), ApiError> {
-        // On a server whose versions are no numbers each claim is looked up.
-        if let Ok(version) = self.client.newest_version::<Claim>().await?.parse() {
-            self.claims.book.all_reached(version);
-        }
-        Ok(())
     }
 
     /// Waits until volumes can be made for claims that nothing else keeps waiting. As in the original

@@ -260,6 +260,19 @@ impl PvStore {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
+    /// Names what is left unsaved, for whoever must find it should its claim go, too.
+    pub fn tell_unsaved(&self) {
+        for (uid, unsaved) in &*self.unsaved.borrow() {
+            tracing::warn!(
+                claim = claim_key(&unsaved.claim),
+                uid,
+                pv = unsaved.name(),
+                handle = unsaved.handle,
+                "A volume has no PersistentVolume yet; the next leader asks the driver for it again"
+            );
+        }
+    }
+
     /// Whether a volume with such a handle waits to be saved.
     pub fn holds(&self, such: impl Fn(&str) -> bool) -> bool {
         self.unsaved.borrow().values().any(|unsaved| such(&unsaved.handle))
@@ -346,7 +359,11 @@ impl PvStore {
     }
 
     fn not_saved(&self, uid: &str, unsaved: &Unsaved, why: &str, setback: Setback) -> Verdict {
-        tracing::warn!(error = why, "the PersistentVolume is not saved yet");
+        tracing::warn!(
+            error = why,
+            handle = unsaved.handle,
+            "the PersistentVolume is not saved yet"
+        );
         if self.book.tells(uid, why, Duration::ZERO) {
             self.events.blocked(&unsaved.claim, why);
         }

@@ -41,6 +41,9 @@ const MISSED_DETACH: Duration = Duration::from_secs(5 * 60);
 /// For how long at least the process that reaches a volume has precedence over all others.
 const PRECEDENCE: Duration = Duration::from_secs(2);
 
+/// Why a volume is not deleted on what the API server took so long to say.
+const LOOKED_TOO_LONG_AGO: &str = "the volume is not deleted: how its PersistentVolume stands was more than two seconds under way from the API server, and may have changed. It is read again";
+
 /// Works on volumes.
 pub struct VolumeWorker<P> {
     /// Deletes at the driver.
@@ -154,9 +157,13 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
         };
         // Whatever took its time comes before this look, and nothing after it.
+        let looked = self.freshness.sending();
         let Some(volume) = self.confirmed(glance).await? else { return Ok(None) };
         if let Some((permit, removal)) = removal {
             self.check_handle(&volume).await?;
+            if !self.freshness.is_recent(looked) {
+                return Err(NotDeleted::Failed(Failure::new(LOOKED_TOO_LONG_AGO)));
+            }
             self.store.volume_goes(volume.name());
             tracing::trace!("asking the provisioner to delete");
             let deleted = self.provisioner.delete(&volume, removal).await;

@@ -19,6 +19,7 @@ use kube::config::{
 
 use super::{
     credentials::Fault,
+    layers::file_token::TokenError,
     proxy::{self, BadProxy, Proxies},
 };
 
@@ -63,6 +64,14 @@ pub enum ConfigError {
     /// The way leads through a proxy that makes no sense.
     #[error(transparent)]
     Proxy(#[from] BadProxy),
+    /// The file that the credentials name holds no token.
+    #[error("{}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TokenError,
+    },
     /// Certificates or credentials cannot be used.
     #[error("cannot use the API server's certificates or credentials: {0}")]
     Credentials(Fault),
@@ -160,11 +169,7 @@ async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, Co
         clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
     }
     let named = named_proxy(&kubeconfig)?;
-    let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(unusable)?;
-    // kube reads the environment itself, by rules of its own.
+    let mut config = without_proxy(kubeconfig).await.map_err(unusable)?;
     config.proxy_url = named;
     let secured = config.root_cert.is_some() || config.accept_invalid_certs;
     config.cluster_url = address(&config.cluster_url.to_string(), secured)?;
@@ -205,10 +210,18 @@ async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
     let authority = authority(pod.service_account.join("ca.crt"));
     let kubeconfig = kubeconfig(&server(pod), &token, authority.as_deref());
     let mut config =
-        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
-            .map_err(|error| ConfigError::Credentials(error.into()))?;
+        without_proxy(kubeconfig).await.map_err(|error| ConfigError::Credentials(error.into()))?;
     config.root_cert_file = authority;
+    Ok(config)
+}
+
+/// What `kubeconfig` says of all but the proxy. Where it names none, kube reads the environment, by
+/// rules of its own, and fails for what does not concern this server; so it is made to name one.
+async fn without_proxy(mut kubeconfig: Kubeconfig) -> Result<kube::Config, KubeconfigError> {
+    let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
+    clusters.for_each(|cluster| cluster.proxy_url = Some("http://proxy.invalid".to_owned()));
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     config.proxy_url = None;
     Ok(config)
 }

@@ -27,7 +27,7 @@ pub enum ApiError {
     #[error("{0}")]
     Refused(Box<Refusal>),
     /// No answer, or not a whole one: what was asked for may have been done or not.
-    #[error("no answer from the API server: {0}")]
+    #[error("no answer from the API server: {}", with_sources(&**.0))]
     NoAnswer(#[source] BoxError),
     /// No whole answer in time: what was asked for may have been done or not.
     #[error(transparent)]
@@ -270,6 +270,19 @@ fn text(headers: &http::HeaderMap, body: &Bytes) -> String {
     }
     let cut = body.get(..MAX_TEXT).unwrap_or(body);
     String::from_utf8_lossy(cut).trim().to_owned()
+}
+
+/// An error with what lies beneath it: connection errors say why only there.
+pub(crate) fn with_sources(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for source in std::iter::successors(error.source(), |error| (**error).source()) {
+        let source = source.to_string();
+        // Some print their source themselves.
+        if !text.contains(&source) {
+            text = format!("{text}: {source}");
+        }
+    }
+    text
 }
 
 /// What is wrong with JSON, without a word of its content.

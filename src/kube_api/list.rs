@@ -62,15 +62,6 @@ impl Client {
         Ok((!versions.is_empty()).then(|| versions.join(",")))
     }
 
-    /// The version that all objects of the kind together have reached by now: whatever comes or changes
-    /// later has a greater one. Any namespace's list tells it, so that of one which holds little is
-    /// asked for.
-    pub async fn newest_version<V: View>(&self) -> Result<String, ApiError> {
-        let collection = Kind::of::<V>().collection(Some("default"));
-        let page: Page<AnyObject> = self.read(&format!("{collection}?limit=1")).await?;
-        Ok(page.metadata.version)
-    }
-
     async fn list_of<V: DeserializeOwned>(
         &self,
         kind: &Kind,
@@ -115,14 +106,6 @@ mod tests {
         Server::new(
             |number, _| if number == 0 { page(&["a", "b"], "x/y=") } else { page(&["c"], "") },
         )
-    }
-
-    #[tokio::test]
-    async fn the_newest_version_is_that_of_the_list_and_not_of_its_objects() {
-        let server = pages();
-        assert_eq!(client(&server).newest_version::<Claim>().await.unwrap(), "7");
-        let url = "/api/v1/namespaces/default/persistentvolumeclaims?limit=1";
-        assert_eq!(server.seen().into_iter().map(|seen| seen.url).collect::<Vec<_>>(), [url]);
     }
 
     #[tokio::test]

@@ -3,8 +3,8 @@
 //! Owns everything between this program and the Kubernetes API: how it is found ([`config`]) and
 //! reached ([`mod@transport`]), the lanes that keep kinds of traffic from starving one another
 //! ([`Lanes`]) with the rules every request obeys (`layers`), single requests ([`Client`]) with
-//! checked names ([`Name`]), those that many share ([`Recent`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`]) and what is
-//! kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
+//! checked names ([`Name`]), those that many share ([`Recent`]), what it lets us do ([`access`]), edits that lose nothing ([`Client::edit`]), watches ([`reflector`], whose
+//! largest lists come in `protobuf`) and what is kept of what they show ([`cache`]), events ([`events`]) and quantities ([`quantity`]).
 //!
 //! Promises: no object's content is logged below `-v=8`, and no secret ever; whatever a server answers costs at most the
 //! request; no write leaves on the lane `objects` while the gate is shut (safety rule 1); what is
@@ -29,6 +29,7 @@ mod list;
 mod name;
 #[cfg(test)]
 mod odd_names;
+mod protobuf;
 mod proxy;
 pub mod quantity;
 mod raw;

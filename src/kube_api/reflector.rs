@@ -27,7 +27,10 @@ use kube::{
     runtime::watcher::{self, Event, watcher},
 };
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout_at},
+};
 
 use self::{
     backoff::Backoff,
@@ -137,6 +140,7 @@ pub struct Reflector<V> {
     settings: Settings,
     random: Arc<dyn Random>,
     metrics: Metrics,
+    anew: Arc<Notify>,
     view: PhantomData<fn() -> V>,
 }
 
@@ -161,8 +165,16 @@ impl<V: View> Reflector<V> {
             settings,
             random,
             metrics: metrics.clone(),
+            anew: Arc::default(),
             view: PhantomData,
         }
+    }
+
+    /// Lists everything anew whenever `asked`, wherever it is: what is shown from that
+    /// [`Sighting::Restarted`] on is not older than the asking.
+    #[must_use]
+    pub fn anew_when(self, asked: Arc<Notify>) -> Self {
+        Self { anew: asked, ..self }
     }
 
     /// Shows `observer` everything. Never returns; whoever drops the future ends the watch.
@@ -178,6 +190,7 @@ impl<V: View> Reflector<V> {
             Some(namespace) => Api::namespaced(kube, &segment(namespace)),
             None => Api::all(kube),
         };
+        let anew = Arc::clone(&self.anew);
         let mut run = Run {
             teller: Teller::new::<V>(&self.metrics),
             reflector: self,
@@ -185,7 +198,11 @@ impl<V: View> Reflector<V> {
             backoff: Backoff::default(),
         };
         loop {
-            strategy = run.follow(api.clone(), strategy).await;
+            tokio::select! {
+                biased;
+                () = anew.notified() => {}
+                next = run.follow(api.clone(), strategy) => strategy = next,
+            }
         }
     }
 

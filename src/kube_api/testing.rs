@@ -60,7 +60,7 @@ pub(crate) struct Answer {
     /// None: no answer at all, the connection breaks.
     status: Option<u16>,
     headers: Vec<(&'static str, String)>,
-    chunks: Vec<(Duration, String)>,
+    chunks: Vec<(Duration, Bytes)>,
     end: End,
 }
 
@@ -105,7 +105,7 @@ impl Answer {
     }
 
     /// More of the body, so many seconds after what was before.
-    pub(crate) fn chunk(mut self, seconds: u64, text: impl Into<String>) -> Self {
+    pub(crate) fn chunk(mut self, seconds: u64, text: impl Into<Bytes>) -> Self {
         self.chunks.push((Duration::from_secs(seconds), text.into()));
         self
     }
@@ -128,7 +128,7 @@ impl Answer {
         let status = self.status.ok_or("connection reset by peer")?;
         let frames = stream::iter(self.chunks).then(|(after, text)| async move {
             sleep(after).await;
-            Ok(Frame::data(Bytes::from(text)))
+            Ok(Frame::data(text))
         });
         let end = stream::once(async move {
             match self.end {

@@ -3,9 +3,9 @@
 //! Owns [`Transport`], the seam at which a simulation puts its own API server. Promises that a
 //! transport made from a configuration speaks TLS with the cluster's authority, reads rotated
 //! tokens and authorities anew, goes through the proxy that it names (by a CONNECT tunnel or SOCKS),
-//! gives up connecting after 30 s, and sends nothing
+//! gives up connecting after 30 s, and by itself sends nothing
 //! twice (a request that never left an idle connection is not sent yet): what is repeated is the
-//! layers' decision. Leaves limits, deadlines and metrics to `layers`.
+//! layers' decision, also with a token from a file. Leaves limits, deadlines and metrics to `layers`.
 
 use std::{
     fmt,
@@ -30,10 +30,18 @@ use hyper_util::{
     },
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::client::{Body, ConfigExt as _};
+use kube::{
+    client::{Body, ConfigExt as _},
+    config::AuthInfo,
+};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use super::{config::ConfigError, credentials, proxy};
+use super::{
+    config::ConfigError,
+    credentials,
+    layers::{file_token::FileToken, layer_if},
+    proxy,
+};
 
 /// An idle connection is probed so often.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -153,6 +161,8 @@ where
     C::Error: Into<BoxError>,
 {
     let connector = config.rustls_https_connector_with_connector(connector)?;
+    let token = file_token(&config.auth_info)?;
+    let library = if token.is_some() { None } else { config.auth_layer()? };
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
@@ -161,11 +171,23 @@ where
     let service = ServiceBuilder::new()
         .map_err(credentials::told)
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
+        .option_layer(library)
         .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(client);
-    Ok(boxed(service))
+    Ok(layer_if(token, boxed(service)))
+}
+
+/// The token of a file, where a file is what these credentials come down to; all others are left to
+/// the library. As in client-go a file's token wins over one that stands beside it.
+fn file_token(credentials: &AuthInfo) -> Result<Option<FileToken>, ConfigError> {
+    let others = credentials.auth_provider.is_some() || credentials.username.is_some();
+    let path = credentials.token_file.as_ref().filter(|path| !path.is_empty() && !others);
+    let open = |path: &String| {
+        FileToken::open(path.into())
+            .map_err(|error| ConfigError::Token { path: path.into(), source: error })
+    };
+    path.map(open).transpose()
 }
 
 /// Makes a transport of any service that answers requests: the tests' own API servers.
@@ -216,7 +238,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::kube_api::testing::request;
+    use crate::kube_api::{error::ApiError, testing::request};
 
     /// Takes one request, answers it and gives what came.
     async fn serve_once(listener: TcpListener) -> String {
@@ -242,6 +264,45 @@ mod tests {
         assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
         assert!(came.contains("\r\nauthorization: bearer secret\r\n"), "{came}");
         assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
+    }
+
+    /// Takes requests on one connection, and answers with these status lines; gives the tokens shown.
+    async fn serve_with(listener: TcpListener, answers: &[&str]) -> Vec<String> {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut tokens = vec![];
+        for answer in answers {
+            let mut came = Vec::new();
+            while !came.ends_with(b"\r\n\r\n") {
+                came.push(stream.read_u8().await.unwrap());
+            }
+            let came = String::from_utf8(came).unwrap().to_ascii_lowercase();
+            let token = came.split("authorization: ").nth(1).and_then(|it| it.lines().next());
+            tokens.push(token.unwrap_or_default().to_owned());
+            let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+        tokens
+    }
+
+    #[tokio::test]
+    async fn a_token_that_was_exchanged_in_its_file_is_shown_once_the_old_one_is_refused() {
+        let file = std::env::temp_dir().join(format!("token-{}", std::process::id()));
+        std::fs::write(&file, "first\n").unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut config = kube::Config::new(url.parse().unwrap());
+        config.auth_info.token_file = Some(file.to_string_lossy().into_owned());
+        // As the pod of a cluster has it: what stands beside the file is as old as the start.
+        config.auth_info.token = Some("stale".to_owned().into());
+        let service = transport(&config).unwrap();
+        std::fs::write(&file, "second\n").unwrap();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        let asking = service.send(request(http::Method::GET, "/version"));
+        let answers = ["401 Unauthorized", "200 OK"];
+        let (tokens, response) = tokio::join!(serve_with(listener, &answers), asking);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(tokens, ["bearer first", "bearer second"]);
+        assert_eq!(response.unwrap().status(), http::StatusCode::OK);
     }
 
     /// A proxy that lets one tunnel through; gives the request for it.
@@ -300,8 +361,19 @@ mod tests {
         let service = transport(&config).unwrap();
         let asking = service.send(request(http::Method::GET, "/version"));
         let (_client, outcome) = tokio::join!(refusing, asking);
-        let error = format!("{:?}", outcome.unwrap_err());
-        assert!(error.contains("ProxyAuthRequired") && !error.contains("hush"), "{error}");
+        let error = ApiError::from_transport(outcome.unwrap_err());
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
+        let told = "no answer from the API server: client error (Connect): tunnel error: proxy authorization required";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_not_there_is_told_as_such() {
+        let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
+        let service = transport(&config).unwrap();
+        let outcome = service.send(request(http::Method::GET, "/version")).await;
+        let told = ApiError::from_transport(outcome.unwrap_err()).to_string();
+        assert!(told.contains("Connection refused"), "{told}");
     }
 
     #[test]

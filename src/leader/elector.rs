@@ -38,6 +38,8 @@ pub struct Surroundings {
     pub metrics: LeaderMetrics,
     /// For the health check.
     pub health: Health,
+    /// Cancelled once this process has tried in vain, and stands by.
+    pub stands_by: CancellationToken,
 }
 
 impl fmt::Debug for Surroundings {
@@ -172,18 +174,24 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             match timeout(self.settings.renew_deadline, self.attempt()).await {
                 Ok(Ok(Tried::Held)) => return,
                 Ok(Ok(Tried::Waits)) => self.stand_by(again).await,
-                Ok(Ok(Tried::Lost(_))) | Err(_) => self.until(again).await,
+                Ok(Ok(Tried::Lost(_))) | Err(_) => self.try_again(again).await,
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be acquired");
-                    self.until(again).await;
+                    self.try_again(again).await;
                 }
             }
         }
     }
 
+    async fn try_again(&self, at: Duration) {
+        self.surroundings.stands_by.cancel();
+        self.until(at).await;
+    }
+
     /// Waits while the Lease is another's: as long as a watch shows that it is; without a watch
     /// until `again`, or until it runs out.
     async fn stand_by(&mut self, again: Duration) {
+        self.surroundings.stands_by.cancel();
         if self.may_watch && self.follow().await {
             return;
         }

@@ -1,7 +1,10 @@
 //! The calls that the program waits for, and the check that rests on them: one actor a volume
 //! (safety rule 5), so that nobody deletes what it asks for at the same time.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -16,6 +19,8 @@ pub(crate) struct Calls(Mutex<Inner>);
 struct Inner {
     waited_for: BTreeMap<u64, Call>,
     so_far: u64,
+    /// The processes that were told a handle of an image, and which.
+    told: BTreeSet<(String, String)>,
 }
 
 /// What is asked of the driver.
@@ -30,6 +35,8 @@ struct Call {
     what: What,
     process: String,
     image: String,
+    /// The process can know of which image it is.
+    known: bool,
     /// Until when its caller waits.
     until: Instant,
 }
@@ -56,18 +63,29 @@ impl Calls {
         let image = if what == What::Create { volume } else { image_of(volume) };
         let now = Instant::now();
         let mut inner = self.0.lock();
-        let clash = inner.waited_for.values().any(|call| {
-            call.what != what && call.process == process && call.image == image && call.until > now
-        });
-        if clash {
+        // A PersistentVolume of another name may have its handle before the driver has told anybody:
+        // nobody knows then that it is of the volume that is being made.
+        let known = what == What::Create
+            || !ledger.is_named_otherwise(volume)
+            || inner.told.contains(&(process.to_owned(), image.to_owned()));
+        let is_same =
+            |call: &Call| call.process == process && call.image == image && call.until > now;
+        let mut same = inner.waited_for.values().filter(|call| is_same(call));
+        if same.any(|call| call.what != what && call.known && known) {
             ledger.wrong(&format!("{process} makes and deletes {image} at the same time"));
         }
         let until = now + time_left.unwrap_or(Duration::from_secs(3_600));
-        let call = Call { what, process: process.to_owned(), image: image.to_owned(), until };
+        let call =
+            Call { what, process: process.to_owned(), image: image.to_owned(), known, until };
         inner.so_far += 1;
         let number = inner.so_far;
         inner.waited_for.insert(number, call);
         Waited(self, number)
+    }
+
+    /// The driver has told the process what it has made under this name.
+    pub(crate) fn told(&self, process: &str, name: &str) {
+        self.0.lock().told.insert((process.to_owned(), name.to_owned()));
     }
 
     /// The name of the volume that is being asked for for the claim with this UID.

@@ -10,9 +10,10 @@ use testkit::{
 use tokio::time::sleep;
 
 use super::{
-    core::{self, Core, DRIVER, NAMESPACE, NODES},
+    core::{self, Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::text,
+    nodes,
 };
 
 /// The finalizer of a claim that is in use.
@@ -112,13 +113,14 @@ fn namespace_again(core: &Core) {
 
 /// Claims that wait for their first consumer have one, for which a node is chosen.
 fn schedule(core: &Core, dice: &Dice) {
+    let nodes = nodes::standing(&core.api);
     for claim in core.api.list("PersistentVolumeClaim", NAMESPACE) {
         let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"));
         let waits = class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
             && claim["metadata"]["annotations"][SELECTED_NODE].is_null()
             && text(&claim, "/spec/volumeName").is_empty();
         if waits {
-            let (name, node) = (text(&claim, "/metadata/name"), dice.pick(&NODES));
+            let (name, node) = (text(&claim, "/metadata/name"), dice.pick(&nodes));
             let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
             let _ = core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch);
             core.ledger.tell(&format!("scheduler: {name} is for {node}"));

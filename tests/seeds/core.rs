@@ -15,7 +15,7 @@ use serde_json::json;
 use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{calls::Calls, copying::Copying, ledger::Ledger, plan::Plan, storage::Storage};
+use super::{calls::Calls, copying::Copying, ledger::Ledger, nodes, plan::Plan, storage::Storage};
 
 /// The driver's name.
 pub(crate) const DRIVER: &str = csi_provisioner::mutations::SIMULATED_DRIVER;
@@ -52,24 +52,6 @@ pub(crate) fn namespace(api: &ApiServer) {
     api.merge("Namespace", "", NAMESPACE, &content).unwrap();
 }
 
-/// The nodes, of which each is a zone of its own.
-pub(crate) const NODES: [&str; 2] = ["north", "south"];
-
-/// The label that names the zone.
-pub(crate) const ZONE: &str = "topology.example.com/zone";
-
-fn nodes(api: &ApiServer) {
-    for node in NODES {
-        let labelled = json!({"apiVersion": "v1", "kind": "Node",
-                              "metadata": {"name": node, "labels": {ZONE: node}}});
-        let driver = json!({"name": DRIVER, "nodeID": node, "topologyKeys": [ZONE]});
-        let registered = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
-                                "metadata": {"name": node}, "spec": {"drivers": [driver]}});
-        api.create(&labelled).unwrap();
-        api.create(&registered).unwrap();
-    }
-}
-
 impl Core {
     pub(crate) fn new(seed: u64) -> Arc<Self> {
         let hooks = Hooks { extensions: vec![Arc::new(Documents)], ..Hooks::default() };
@@ -77,7 +59,7 @@ impl Core {
         namespace(&api);
         let plan = Plan::new(seed);
         if plan.topology {
-            nodes(&api);
+            nodes::provide(&api);
         }
         Arc::new(Self {
             seed,

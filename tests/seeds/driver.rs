@@ -370,7 +370,10 @@ impl Backend for Driver {
             })
             .await;
         let (result, nothing_left) = match &answer {
-            Ok(_) => (Code::Ok, false),
+            Ok(_) => {
+                core.calls.told(caller.name(), &name);
+                (Code::Ok, false)
+            }
             Err(status) => (status.code(), self.0.has_nothing_of(&name)),
         };
         core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
@@ -386,7 +389,8 @@ impl Backend for Driver {
         let (core, id) = (&self.0.core, request.volume_id.clone());
         core.observe();
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
-        let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id);
+        let made = core.storage.get(image_of(&id)).map(|image| image.made);
+        let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
         let _waited = core.calls.begins(&core.ledger, What::Delete, caller.name(), &id, time_left);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
@@ -397,8 +401,8 @@ impl Backend for Driver {
         let answer = self.to_its_end(keys, time_left, delete).await;
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
-        if answer.is_ok() && !caller.is_suspended() {
-            core.ledger.removed(caller.name(), &id, volume);
+        if answer.is_ok() {
+            core.ledger.removed(caller.name(), &id, volume, !caller.is_suspended());
         }
         answer
     }

@@ -54,6 +54,8 @@ struct Inner {
     suspects: Vec<String>,
     /// Every claim that is or was, by UID, and since when it has been deleted.
     claims: BTreeMap<String, Option<Instant>>,
+    /// Those that name the volume they are bound to, and since when.
+    named: BTreeMap<String, Instant>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.
@@ -144,10 +146,13 @@ pub(crate) enum Abandoned {
     ByOriginal,
 }
 
+/// A driver has removed a volume.
 #[derive(Debug, Clone)]
 struct Removal {
     process: String,
     volume: Option<String>,
+    /// The process has been told; it has not yet where the answer waits for one that stands still.
+    told: bool,
 }
 
 impl Ledger {
@@ -187,9 +192,12 @@ impl Ledger {
         self.inner.lock().suspects.iter().any(|told| told.contains(handle))
     }
 
-    /// How the volume of this name was abandoned, where it was.
+    /// How the volume of this name was abandoned, where it was: by a process that has ended, or that
+    /// has given the Lease back and is about to.
     pub(crate) fn abandoned(&self, name: &str) -> Option<Abandoned> {
-        self.inner.lock().calls.get(name).and_then(|calls| calls.abandoned)
+        let inner = self.inner.lock();
+        let abandoned = inner.calls.get(name).and_then(|calls| calls.abandoned);
+        abandoned.or_else(|| inner.is_overtaken(name).then_some(Abandoned::Otherwise))
     }
 
     /// Whether the volume of this name had a record, which a user took off its claim.
@@ -274,6 +282,14 @@ impl Ledger {
         if let Some(volume) = self.inner.lock().volumes.get_mut(uid) {
             volume.stripped = true;
         }
+    }
+
+    /// Whether PersistentVolumes have the handle, and none of them the name of its image.
+    pub(crate) fn is_named_otherwise(&self, handle: &str) -> bool {
+        let inner = self.inner.lock();
+        let standing = |volume: &&VolumeTruth| volume.handle == handle && volume.gone.is_none();
+        let mut names = inner.volumes.values().filter(standing).map(|volume| volume.name.as_str());
+        inner.owner(handle).is_some() && names.all(|name| name != image_of(handle))
     }
 
     /// Whether people have given the image up: they retained it, or took its PersistentVolume
@@ -386,26 +402,27 @@ impl Ledger {
         }
     }
 
-    /// A DeleteVolume of this handle reaches the driver, which holds such a volume or not; gives
+    /// A DeleteVolume of this handle reaches the driver, which holds a volume made then or none; gives
     /// the PersistentVolume that has it.
     pub(crate) fn delete_begins(
         &self,
         process: &str,
         host: Option<&str>,
         handle: &str,
+        made: Option<Instant>,
     ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
         let shown = self.watching.shown_until(process);
-        let wrong = self.inner.lock().objections(process, handle, shown);
+        let wrong = self.inner.lock().objections(process, handle, made, shown);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
         self.inner.lock().owner(handle)
     }
 
-    /// The driver has removed the volume, and the process `process` is told so.
-    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>) {
-        let removal = Removal { process: process.to_owned(), volume };
+    /// The driver has removed the volume, and answers the process so.
+    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>, told: bool) {
+        let removal = Removal { process: process.to_owned(), volume, told };
         self.inner.lock().removals.insert(handle.to_owned(), removal);
     }
 
@@ -496,10 +513,14 @@ impl Ledger {
 
     /// The PersistentVolume that was just saved must be of a volume that is there.
     pub(crate) fn saved(&self, process: &str, name: &str, handle: &str, alive: bool) {
-        if let Some(calls) = self.inner.lock().calls.get_mut(image_of(handle)) {
+        let mut inner = self.inner.lock();
+        // Of claims that share a name, nothing here tells whose calls that ends.
+        let sole = inner.sole_claim(image_of(handle)).is_some();
+        if let Some(calls) = inner.calls.get_mut(image_of(handle)) {
             calls.open = None;
-            calls.unfinished.clear();
+            calls.unfinished.retain(|_| !sole);
         }
+        drop(inner);
         if !alive {
             self.wrong(&format!(
                 "{process} saves {name} of {handle}, which the driver does not have"
@@ -527,7 +548,8 @@ impl Ledger {
 
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
-    /// and was bound to it. What was gone before anybody who works now could see it counts not.
+    /// and was bound to it. What was gone before anybody who works now could see it counts only
+    /// where the claim itself says so: it names its volume for ever.
     fn all_had(&self, name: &str, since: Instant) -> Option<String> {
         let had = |uid: &&String| {
             self.volumes.values().find(|volume| {
@@ -535,7 +557,9 @@ impl Inner {
                     && !volume.by_hand
                     && may_be_of(image_of(&volume.handle), uid)
                     && old(volume.bound)
-                    && (volume.gone.is_none() || volume.bound > Some(since))
+                    && (volume.gone.is_none()
+                        || volume.bound > Some(since)
+                        || old(self.named.get(*uid).copied()))
             })
         };
         let mut names = Vec::new();
@@ -594,6 +618,13 @@ impl Inner {
             && names.any(|name| may_be_of(name, uid) && is_taken(name))
     }
 
+    /// Whether a driver works on this volume for somebody who leads no longer.
+    fn is_overtaken(&self, name: &str) -> bool {
+        let leads = |host: &str| self.lease.as_ref().is_none_or(|lease| lease.holder == host);
+        let mut jobs = self.jobs.values().filter(|job| job.what == name && !job.host.is_empty());
+        jobs.any(|job| !leads(&job.host))
+    }
+
     fn was_given_up(&self, image: &str) -> bool {
         let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
@@ -607,8 +638,14 @@ impl Inner {
         self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
     }
 
-    /// Why the volume must not be deleted now, by whom attachments were shown until then.
-    fn objections(&self, process: &str, handle: &str, shown: Option<Instant>) -> Vec<String> {
+    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
+    fn objections(
+        &self,
+        process: &str,
+        handle: &str,
+        made: Option<Instant>,
+        shown: Option<Instant>,
+    ) -> Vec<String> {
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
@@ -619,7 +656,17 @@ impl Inner {
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
-        if standing.is_empty() && same().any(|volume| volume.bound.is_some() && old(volume.gone)) {
+        // Of claims whose names are cut to the same text, one's volume can be made when another's has
+        // gone; and what people took from one, the driver tells the other is its own.
+        let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
+        let sole = self.sole_claim(image_of(handle)).is_some();
+        let mut lost = same()
+            .filter(|volume| volume.bound.is_some() && old(volume.gone))
+            .filter(|volume| sole || !volume.stripped);
+        // Whoever has read it a moment ago may still go by that.
+        let went_just_now =
+            |volume: &VolumeTruth| volume.gone.is_some() && !old(volume.gone) && !old(volume.kept);
+        if standing.is_empty() && !same().any(went_just_now) && lost.any(had_it) {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
         let is_shown = |since: &Instant| {
@@ -632,6 +679,7 @@ impl Inner {
         }
         if let Some(removal) = self.removals.get(handle)
             && removal.process == process
+            && removal.told
             && removal.volume.is_some()
             && removal.volume == self.owner(handle)
         {

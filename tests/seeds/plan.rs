@@ -73,6 +73,8 @@ pub(crate) struct Plan {
     pub copies: bool,
     /// Whether a quota is used up now and then.
     pub quota: bool,
+    /// Whether nodes come and go, where volumes are bound to them.
+    pub nodes: bool,
     /// Whether that happens together which chance alone brings together too rarely.
     pub coincidences: bool,
 }
@@ -86,7 +88,7 @@ impl Plan {
         let dice = Dice::new(seed, "plan");
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
         let names = *dice.pick(&NAMES);
-        Self {
+        let mut plan = Self {
             elected: dice.percent(40),
             pod_uid: dice.percent(50),
             protection: *dice.pick(&["auto", "always", "off"]),
@@ -121,8 +123,11 @@ impl Plan {
             // What came later has dice of its own: seeds without it stay as they were.
             quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
+            nodes: Dice::new(seed, "whether nodes").percent(40),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
-        }
+        };
+        plan.nodes &= plan.topology;
+        plan
     }
 }

@@ -9,7 +9,7 @@ use super::{
     core::Core,
     keeper::{self, Replica},
     naming::Names,
-    neighbour, rest, sizes, snapshotter, suspects, users, weather,
+    neighbour, nodes, rest, sizes, snapshotter, suspects, users, weather,
 };
 
 /// How long everything may take to come to rest.
@@ -64,6 +64,9 @@ async fn live(core: &Arc<Core>) {
         core.spawn(copiers::run(Arc::clone(core)));
         core.spawn(neighbour::run(Arc::clone(core)));
     }
+    if core.plan.nodes {
+        core.spawn(nodes::run(Arc::clone(core)));
+    }
     if core.plan.quota {
         core.spawn(weather::quota(Arc::clone(core)));
     }
@@ -73,6 +76,9 @@ async fn live(core: &Arc<Core>) {
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
     users::provide(core);
+    if core.plan.topology {
+        nodes::provide(&core.api);
+    }
     admins::clear_names(core);
     come_to_rest(core, &replicas).await;
     for replica in &replicas {

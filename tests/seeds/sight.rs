@@ -18,6 +18,9 @@ impl Inner {
         for claim in api.objects("PersistentVolumeClaim") {
             let uid = text(claim.value(), "/metadata/uid").to_owned();
             self.claims.entry(uid.clone()).or_default();
+            if !text(claim.value(), "/spec/volumeName").is_empty() {
+                self.named.entry(uid.clone()).or_insert(now);
+            }
             if let Some(volume) = recorded_volume(claim.value()) {
                 self.recorded.insert(uid.clone(), volume);
                 self.ever_recorded.insert(uid.clone());

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// An image of the storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
     /// Its size in bytes.
     pub size: i64,
+    pub made: Instant,
     /// Made when the process that had asked for it was gone, perhaps after another had done with it;
     /// or led no longer, and another had.
     pub late: bool,
@@ -28,7 +30,8 @@ impl Storage {
 
     /// Makes an image, unless it is there.
     pub(crate) fn make(&self, name: &str, size: i64, late: bool) {
-        self.images.lock().entry(name.to_owned()).or_insert(Image { size, late });
+        let image = Image { size, made: Instant::now(), late };
+        self.images.lock().entry(name.to_owned()).or_insert(image);
     }
 
     pub(crate) fn remove(&self, name: &str) -> bool {

@@ -166,6 +166,8 @@ async fn auto_a_volume_that_is_being_removed_outlives_the_process() {
 async fn writes_to_claims(flags: &[&str]) -> (usize, usize) {
     let simulation = Simulation::new(1);
     simulation.start_with(flags);
+    // One that stood would be looked at first.
+    sleep(Duration::from_secs(1)).await;
     let uid = simulation.create_claim("data");
     simulation.until("the volume is saved", |s| s.is_saved(&uid)).await;
     sleep(HOUR).await;

@@ -23,10 +23,20 @@ pub(crate) struct Provisioner {
 impl Provisioner {
     /// Starts it; what it logs goes to the file `log`.
     pub(crate) fn start(arguments: &[String], log: PathBuf) -> Self {
+        Self::start_in(&[], arguments, log)
+    }
+
+    /// The same with these variables in its environment.
+    pub(crate) fn start_in(
+        environment: &[(&str, &str)],
+        arguments: &[String],
+        log: PathBuf,
+    ) -> Self {
         let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
             .args(arguments)
             // What stands in the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
             .env_clear()
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(fs::File::create(&log).unwrap())
             .spawn()
@@ -43,8 +53,13 @@ impl Provisioner {
     pub(crate) async fn stop(&mut self) -> ExitStatus {
         let id = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.ended("it ends on SIGTERM").await
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ended(&mut self, what: &str) -> ExitStatus {
         let mut ended = None;
-        self.until("it ends on SIGTERM", async |this| {
+        self.until(what, async |this| {
             ended = this.process.try_wait().unwrap();
             ended.is_some()
         })

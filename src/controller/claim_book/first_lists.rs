@@ -1,4 +1,4 @@
-//! What is not known of claims before all claims and all PersistentVolumes were listed once.
+//! What is not known of claims before all claims and all PersistentVolumes were listed once in our term.
 //!
 //! Owns which claims may have a PersistentVolume that nobody compared with them: the lists run at
 //! the same time, and one may go past before its claim is known. Look-ups find it by its name, so
@@ -16,10 +16,36 @@ use crate::mutations::{self, Mutation};
 /// How far the first lists are.
 #[derive(Debug, Default)]
 pub(super) struct FirstLists {
-    claims_whole: bool,
-    volumes_whole: bool,
+    claims: Progress,
+    volumes: Progress,
     /// Claims, by UID, whose PersistentVolume went past under another name than theirs.
     named_otherwise: BTreeSet<u32>,
+}
+
+/// How far the first list of a kind is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Progress {
+    /// It has not begun; one that began before our term does not count.
+    #[default]
+    Awaited,
+    /// Objects come.
+    Begun,
+    /// Everything was shown; later lists change nothing.
+    Whole,
+}
+
+impl Progress {
+    fn begins(&mut self) {
+        if *self == Self::Awaited {
+            *self = Self::Begun;
+        }
+    }
+
+    fn ends(&mut self) {
+        if *self == Self::Begun {
+            *self = Self::Whole;
+        }
+    }
 }
 
 impl FirstLists {
@@ -32,30 +58,41 @@ impl FirstLists {
         }
     }
 
-    /// All claims were listed.
+    /// A list of all claims begins.
+    pub(super) fn claims_restarted(&mut self) {
+        self.claims.begins();
+    }
+
+    /// It is whole.
     pub(super) fn claims_whole(&mut self) {
-        self.claims_whole = true;
+        self.claims.ends();
         self.tidy();
     }
 
-    /// All PersistentVolumes were listed.
+    /// A list of all PersistentVolumes begins.
+    pub(super) fn volumes_restarted(&mut self) {
+        self.volumes.begins();
+    }
+
+    /// It is whole.
     pub(super) fn volumes_whole(&mut self) {
-        self.volumes_whole = true;
+        self.volumes.ends();
         self.tidy();
     }
 
     /// What is in doubt about the claim `uid`, which is seen for the first time.
     pub(super) fn doubt(&self, uid: &str, born_under_our_eyes: bool) -> Doubt {
-        match (born_under_our_eyes, self.volumes_whole) {
+        match (born_under_our_eyes, self.volumes == Progress::Whole) {
             (false, false) => Doubt::Unlisted,
             _ if self.named_otherwise.contains(&hash(uid)) => Doubt::AnyVolume,
             (true, true) => Doubt::None,
-            _ => Doubt::Volume,
+            (true, false) => Doubt::Volume,
+            (false, true) => Doubt::VolumeAndClaim,
         }
     }
 
     fn are_whole(&self) -> bool {
-        self.claims_whole && self.volumes_whole
+        [self.claims, self.volumes] == [Progress::Whole; 2]
     }
 
     fn tidy(&mut self) {
@@ -84,13 +121,24 @@ mod tests {
             [("odd", false), ("stood", false), ("born", true)]
                 .map(|(uid, born)| lists.doubt(uid, born))
         };
+        lists.volumes_whole();
+        assert_eq!(told(&lists), [Doubt::Unlisted, Doubt::Unlisted, Doubt::Volume], "none begun");
+        lists.volumes_restarted();
         assert_eq!(told(&lists), [Doubt::Unlisted, Doubt::Unlisted, Doubt::Volume]);
         assert_eq!(lists.doubt("odd", true), Doubt::AnyVolume);
         lists.volumes_whole();
-        assert_eq!(told(&lists), [Doubt::AnyVolume, Doubt::Volume, Doubt::None]);
+        assert_eq!(told(&lists), [Doubt::AnyVolume, Doubt::VolumeAndClaim, Doubt::None]);
+        lists.claims_restarted();
         lists.claims_whole();
-        assert_eq!(told(&lists), [Doubt::Volume, Doubt::Volume, Doubt::None], "nothing is kept");
+        let known = [Doubt::VolumeAndClaim, Doubt::VolumeAndClaim, Doubt::None];
+        assert_eq!(told(&lists), known, "nothing is kept");
         lists.passes_unknown("odd");
-        assert_eq!(lists.doubt("odd", false), Doubt::Volume, "what passes now was compared");
+        assert_eq!(
+            lists.doubt("odd", false),
+            Doubt::VolumeAndClaim,
+            "what passes now was compared"
+        );
+        lists.volumes_restarted();
+        assert_eq!(told(&lists), known, "a later list changes nothing");
     }
 }

@@ -16,8 +16,14 @@ fn book_of(node: Option<&str>) -> ClaimBook {
     let node = node.map(str::to_owned);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
     let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
-    book.volumes_listed();
+    list_volumes(&book);
     book
+}
+
+/// All PersistentVolumes are listed, and there are none.
+fn list_volumes(book: &ClaimBook) -> Vec<String> {
+    book.volumes_restarted();
+    book.volumes_listed()
 }
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
@@ -56,23 +62,33 @@ fn order(uid: &str) -> Order {
     }
 }
 
-/// The event of its birth may have waited in a watch that stood still while another process worked.
+/// The event of its birth may have waited in a watch that stood still while another process worked, and
+/// so may that of its PersistentVolume: only lists that begin afterwards say what there is.
 #[test]
-fn after_another_process_only_what_is_proven_to_be_younger_counts_as_born_under_our_eyes() {
+fn after_another_process_only_new_lists_and_watches_are_believed() {
     let book = book();
     book.observe(Sighting::Complete);
     book.observe(Sighting::Applied(claim("standby")));
+    book.volumes_restarted();
     book.take_over();
-    assert_eq!(book.glance("standby").unwrap().doubt, Doubt::VolumeAndClaim);
-    let seen = |uid: &str, version: &str| {
-        let told = claim_with(uid, |claim| claim["metadata"]["resourceVersion"] = json!(version));
-        book.observe(Sighting::Applied(told));
-        book.glance(uid).unwrap().doubt
-    };
-    assert_eq!(seen("unknown", "12"), Doubt::VolumeAndClaim);
-    book.all_reached(9);
-    assert_eq!(seen("late", "9"), Doubt::VolumeAndClaim);
-    assert_eq!(seen("new", "10"), Doubt::None);
+    assert!(book.observe(Sighting::Applied(claim("late"))).is_empty() && book.is_empty());
+    book.observe(Sighting::Restarted);
+    for uid in ["standby", "late"] {
+        assert!(book.observe(Sighting::Listed(claim(uid))).is_empty());
+    }
+    assert!(book.volumes_listed().is_empty(), "a list that began before");
+    let doubt = |uid| book.glance(uid).unwrap().doubt;
+    assert_eq!(["standby", "late"].map(doubt), [Doubt::Unlisted; 2]);
+    assert_eq!(book.observe(Sighting::Applied(claim("young"))), ["young"]);
+    assert_eq!(doubt("young"), Doubt::Volume);
+    book.observe(Sighting::Complete);
+    book.volumes_restarted();
+    book.volume_passes(&volume("tank-late", "late"));
+    assert_eq!(book.volumes_listed(), ["late", "standby"]);
+    assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
+    assert!(!book.glance("late").unwrap().may_call);
+    book.observe(Sighting::Applied(claim("born")));
+    assert_eq!(doubt("born"), Doubt::None);
 }
 
 /// A working book that knows the claim `u`, seen as it was born.
@@ -107,10 +123,10 @@ fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
     book.start_working();
     book.observe(Sighting::Applied(claim("born")));
     let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(doubt("listed"), Doubt::Volume);
-    assert_eq!(doubt("standby"), Doubt::Volume);
+    assert_eq!(doubt("listed"), Doubt::VolumeAndClaim);
+    assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
     assert_eq!(doubt("born"), Doubt::None);
-    book.looked_up("listed", Doubt::Volume);
+    book.looked_up("listed", Doubt::VolumeAndClaim);
     assert_eq!(doubt("listed"), Doubt::None);
 }
 
@@ -130,8 +146,8 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
         book.observe(Sighting::Applied(claim(uid)));
     }
     let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(doubt("listed"), Doubt::Volume);
-    assert_eq!(doubt("standby"), Doubt::Volume);
+    assert_eq!(doubt("listed"), Doubt::VolumeAndClaim);
+    assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
     assert_eq!(doubt("born"), Doubt::None);
     book.observe(Sighting::Deleted(unmarked("gone")));
     assert!(book.0.inner.lock().older.known.is_empty(), "nothing is kept of who is ours or gone");
@@ -147,13 +163,14 @@ fn until_the_volumes_are_listed_new_claims_are_looked_up_and_old_ones_wait() {
     book.start_working();
     assert!(book.observe(Sighting::Listed(claim("listed"))).is_empty());
     assert_eq!(book.observe(Sighting::Applied(claim("born"))), ["born"]);
+    book.volumes_restarted();
     book.volume_passes(&volume("of-any-name", "listed"));
     let known = |uid| book.glance(uid).map(|glance| (glance.doubt, glance.may_call)).unwrap();
     assert_eq!(known("standby"), (Doubt::Unlisted, true));
     assert_eq!(known("born"), (Doubt::Volume, true));
     assert_eq!(book.volumes_listed(), ["listed", "standby"]);
-    assert_eq!(known("standby"), (Doubt::Volume, true));
-    assert_eq!(known("listed"), (Doubt::Volume, false));
+    assert_eq!(known("standby"), (Doubt::VolumeAndClaim, true));
+    assert_eq!(known("listed"), (Doubt::VolumeAndClaim, false));
     book.observe(Sighting::Applied(claim("later")));
     assert_eq!(known("later"), (Doubt::None, true));
     assert!(book.volumes_listed().is_empty(), "and no later list wakes anybody");
@@ -167,13 +184,14 @@ fn a_volume_that_passes_before_its_claim_is_looked_for_under_its_name() {
     for (name, owner) in [("odd", "a"), ("own-b", "b"), ("pvc-c", "c"), ("nobodys", "")] {
         book.volume_passes(&volume(name, owner));
     }
-    book.volumes_listed();
+    list_volumes(&book);
     for uid in ["a", "b", "c"] {
         book.observe(Sighting::Listed(claim(uid)));
     }
     let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(["a", "b", "c"].map(doubt), [Doubt::AnyVolume, Doubt::Volume, Doubt::Volume]);
-    book.looked_up("a", Doubt::Volume);
+    let named = Doubt::VolumeAndClaim;
+    assert_eq!(["a", "b", "c"].map(doubt), [Doubt::AnyVolume, named, named]);
+    book.looked_up("a", named);
     assert_eq!(doubt("a"), Doubt::AnyVolume, "a look by name does not settle it");
     book.looked_up("a", Doubt::AnyVolume);
     assert_eq!(doubt("a"), Doubt::None);
@@ -183,7 +201,7 @@ fn a_volume_that_passes_before_its_claim_is_looked_for_under_its_name() {
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    book.volumes_listed();
+    list_volumes(&book);
     book.start_working();
     book.observe(Sighting::Applied(claim("0a1b")));
     assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);
@@ -193,7 +211,7 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
 async fn a_name_without_the_whole_uid_is_looked_up_before_each_attempt_but_of_an_open_call() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    book.volumes_listed();
+    list_volumes(&book);
     book.start_working();
     book.observe(Sighting::Applied(claim("0a1b")));
     let doubt = || book.glance("0a1b").unwrap().doubt;
@@ -518,7 +536,7 @@ async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
         }
         book.observe(Sighting::Applied(on_node(uid, Some("n2"), None)));
         book.observe(Sighting::Applied(on_node(uid, Some("n1"), None)));
-        assert_eq!(book.glance(uid).unwrap().doubt, Doubt::Volume, "{uid}");
+        assert_eq!(book.glance(uid).unwrap().doubt, Doubt::VolumeAndClaim, "{uid}");
     }
 }
 
@@ -555,7 +573,7 @@ fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let book = ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
-    book.volumes_listed();
+    list_volumes(&book);
     book.observe(Sighting::Complete);
     book.start_working();
     book.observe(Sighting::Applied(claim("u")));

@@ -78,7 +78,9 @@ impl ClaimBook {
 
     /// A list of all PersistentVolumes begins.
     pub fn volumes_restarted(&self) {
-        self.0.inner.lock().entries.values_mut().for_each(|entry| entry.shown = false);
+        let mut inner = self.0.inner.lock();
+        inner.first_lists.volumes_restarted();
+        inner.entries.values_mut().for_each(|entry| entry.shown = false);
     }
 
     /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
@@ -86,12 +88,14 @@ impl ClaimBook {
     /// waited for the list.
     pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let Inner { entries, first_lists, births, .. } = &mut *inner;
+        let Inner { entries, first_lists, .. } = &mut *inner;
         first_lists.volumes_whole();
         let looked_at = entries.iter_mut().filter_map(|(uid, entry)| {
-            let waited = entry.doubt == Doubt::Unlisted;
+            let mut waited = entry.doubt == Doubt::Unlisted;
             if waited {
-                entry.doubt = first_lists.doubt(uid, false).max(births.doubt());
+                entry.doubt = first_lists.doubt(uid, false);
+                // A list that began before our term tells nothing.
+                waited = entry.doubt != Doubt::Unlisted;
             }
             let missing = !entry.shown && entry.state == ClaimState::Done;
             let returns = missing && entry.volume_gone();

@@ -2,7 +2,8 @@
 //!
 //! Owns what stands between a request and the transport, from the outside in:
 //! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`],
-//! [`request_metrics`], [`request_log`]; before all of them, a watcher's own [`pace`]. The order is part of the
+//! [`request_metrics`], [`request_log`]; before all of them, a watcher's own [`pace`]; behind them, on the way
+//! to servers that are shown one, [`file_token`]. The order is part of the
 //! rules: every repetition pays the throttle anew, nothing waits between the gate and the wire, and
 //! a deadline counts from the sending.
 //! Promises that no layer pushes back through readiness: all waiting happens in the request's own
@@ -10,6 +11,7 @@
 //! lane obeys which rule.
 
 pub(crate) mod deadline;
+pub(crate) mod file_token;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
 pub(crate) mod pace;

@@ -61,7 +61,7 @@ fn wait(response: &Response) -> Option<Duration> {
 }
 
 /// The same request once more; none where its body can be read only once.
-fn copy(request: &Request) -> Option<Request> {
+pub(super) fn copy(request: &Request) -> Option<Request> {
     let mut copy = http::Request::new(request.body().try_clone()?);
     copy.method_mut().clone_from(request.method());
     copy.uri_mut().clone_from(request.uri());

@@ -24,7 +24,8 @@ pub(super) enum Strategy {
 pub(super) enum Step {
     /// Go on with the same watcher after a wait: it recovers by itself.
     Recover,
-    /// Begin anew after a wait: the watcher would ask for the same lost version for ever.
+    /// Begin anew after a wait: the watcher would ask for the same lost version for ever, or has not
+    /// begun at all.
     Relist,
     /// Begin anew at once, in pages.
     Page,
@@ -101,6 +102,9 @@ impl Progress {
     /// The watcher tells an error at `now`.
     pub(super) fn failed(&mut self, error: &watcher::Error, now: Instant) -> Step {
         match (self.strategy, &mut self.phase) {
+            (Strategy::Streamed, Phase::Listing { told: false, .. }) if !is_answer(error) => {
+                Step::Relist
+            }
             (Strategy::Streamed, Phase::Listing { .. }) => Step::Page,
             (Strategy::Paged | Strategy::Overlapped, Phase::Listing { .. }) => Step::Recover,
             (_, Phase::Watching { .. }) if restarts(error) => {
@@ -113,6 +117,18 @@ impl Progress {
                 if hopeless { Step::Relist } else { Step::Recover }
             }
         }
+    }
+}
+
+/// The server's own word on what it was asked for, and not only on how it is just now: nothing can be
+/// learned of what it knows from one that is away, overloaded or does not accept us yet.
+fn is_answer(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => {
+            !matches!(status.code, 401 | 429 | 500..)
+        }
+        watcher::Error::WatchStartFailed(_) => false,
+        _ => true,
     }
 }
 
@@ -181,8 +197,14 @@ mod tests {
         use Step::{Page, Recover, Relist};
         use Strategy::{Paged, Streamed};
         for (strategy, events, error, step) in [
+            (Streamed, "", at_start(400), Page),
+            (Streamed, "", at_start(403), Page),
             (Streamed, "", at_start(422), Page),
-            (Streamed, "", no_answer(), Page),
+            (Streamed, "", at_start(401), Relist),
+            (Streamed, "", at_start(429), Relist),
+            (Streamed, "", at_start(503), Relist),
+            (Streamed, "", no_answer(), Relist),
+            (Streamed, "R", no_answer(), Page),
             (Streamed, "R", in_band(500), Page),
             (Streamed, "R", in_band(410), Page),
             (Paged, "", at_start(500), Recover),

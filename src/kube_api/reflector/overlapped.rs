@@ -25,10 +25,14 @@ use tokio::time::timeout;
 use super::{
     Settings,
     listing::{is_refused_as_gone, restarts},
-    pages::{Page, Part},
+    pages::{Page, Part, wants_json},
     tolerant::Tolerant,
 };
-use crate::kube_api::views::View;
+use crate::kube_api::{
+    kind::Kind,
+    protobuf::{self, Table},
+    views::View,
+};
 
 /// How much longer than the server keeps a watch open it may be silent.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -39,7 +43,7 @@ pub(super) fn overlapped<V: View>(
     api: Api<Tolerant<V>>,
     settings: Settings,
 ) -> impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Send {
-    let source = Arc::new(Source { api, settings });
+    let source = Arc::new(Source { api, settings, table: protobuf::of(&Kind::of::<V>()) });
     let overlapped = Overlapped { source, stage: Stage::Outside };
     stream::unfold(overlapped, |mut overlapped| async move {
         let told = overlapped.next().await;
@@ -51,6 +55,8 @@ pub(super) fn overlapped<V: View>(
 struct Source<V: View> {
     api: Api<Tolerant<V>>,
     settings: Settings,
+    /// How objects are read from protobuf, where lists are asked for in it.
+    table: Option<Table>,
 }
 
 /// One watch, from the request to its end.
@@ -60,7 +66,7 @@ impl<V: View> Source<V> {
     fn ask(&self, next: Option<String>) -> Coming {
         let mut page = ListParams::default().limit(self.settings.page_size);
         page.continue_token = next;
-        Coming::Asked(Page::ask(self.api.clone(), page).boxed())
+        Coming::Asked(Page::ask(self.api.clone(), page, self.table).boxed())
     }
 
     fn watch(self: &Arc<Self>, version: &str) -> Watch<V> {
@@ -95,8 +101,8 @@ impl<V: View> Overlapped<V> {
     async fn next(&mut self) -> watcher::Result<Event<Tolerant<V>>> {
         loop {
             if let Some(told) = self.step().await.transpose() {
-                if told.as_ref().is_err_and(|error| self.begins_anew_after(error)) {
-                    self.stage = Stage::Outside;
+                if let Err(error) = &told {
+                    self.failed(error);
                 }
                 return told;
             }
@@ -124,8 +130,15 @@ impl<V: View> Overlapped<V> {
     }
 
     /// A list that fails is not gone on with; a watch is, unless its version is lost.
-    fn begins_anew_after(&self, error: &watcher::Error) -> bool {
-        matches!(self.stage, Stage::Listing(_)) || restarts(error)
+    fn failed(&mut self, error: &watcher::Error) {
+        if matches!(self.stage, Stage::Listing(_)) || restarts(error) {
+            self.stage = Stage::Outside;
+        }
+        if wants_json(error) {
+            let Source { api, settings, .. } = &*self.source;
+            let (api, settings) = (api.clone(), *settings);
+            self.source = Arc::new(Source { api, settings, table: None });
+        }
     }
 }
 
@@ -134,13 +147,34 @@ impl<V: View> Overlapped<V> {
 /// A list under way.
 struct Listing<V: View> {
     source: Arc<Source<V>>,
-    /// The newest page; none after the last.
+    /// The page that is told; none after the last.
     page: Option<Coming>,
-    /// Where the page after it begins.
-    next: Option<String>,
+    /// How many of its objects have come.
+    seen: u32,
+    /// The page after it.
+    next: Option<Next>,
     /// None before the first page's version, which they begin at.
     changes: Option<Changes<V>>,
     touched: Touched,
+}
+
+/// A page that is not told yet.
+enum Next {
+    /// It goes on there.
+    At(String),
+    /// It is asked for, so that the server need not wait for us to have read the one before.
+    Coming(Coming),
+}
+
+impl Next {
+    /// Waits until the page begins, where it is asked for. Nothing of it is read. Nothing is lost
+    /// when this is dropped.
+    async fn begins(next: &mut Option<Self>) -> kube::Result<()> {
+        match next {
+            Some(Self::Coming(coming @ Coming::Asked(_))) => coming.comes().await,
+            _ => std::future::pending().await,
+        }
+    }
 }
 
 /// A page on its way.
@@ -179,13 +213,13 @@ enum Listed<V: View> {
 /// What comes next.
 enum Came<V: View> {
     Change(watcher::Result<Change<V>>),
-    MoreOfThePage(kube::Result<()>),
+    MoreOfTheList(kube::Result<()>),
 }
 
 impl<V: View> Listing<V> {
     fn new(source: Arc<Source<V>>) -> Self {
         let page = Some(source.ask(None));
-        Self { source, page, next: None, changes: None, touched: Touched::default() }
+        Self { source, page, seen: 0, next: None, changes: None, touched: Touched::default() }
     }
 
     async fn step(&mut self) -> watcher::Result<Listed<V>> {
@@ -200,12 +234,13 @@ impl<V: View> Listing<V> {
         let came = tokio::select! {
             biased;
             change = Changes::next_of(&mut self.changes) => Came::Change(change),
-            more = page.comes() => Came::MoreOfThePage(more),
+            begun = Next::begins(&mut self.next) => Came::MoreOfTheList(begun),
+            more = page.comes() => Came::MoreOfTheList(more),
         };
         match came {
             Came::Change(Ok(change)) => return Ok(Listed::More(Some(self.touched.tell(change)))),
             Came::Change(Err(error)) => self.interrupted(error)?,
-            Came::MoreOfThePage(more) => more.map_err(watcher::Error::InitialListFailed)?,
+            Came::MoreOfTheList(more) => more.map_err(watcher::Error::InitialListFailed)?,
         }
         Ok(Listed::More(None))
     }
@@ -214,6 +249,8 @@ impl<V: View> Listing<V> {
     fn take_in(&mut self, part: Part<V>) -> watcher::Result<Option<Event<Tolerant<V>>>> {
         match part {
             Part::Object(object) => {
+                self.seen += 1;
+                self.ask_ahead();
                 let told = !self.touched.knows(&object);
                 return Ok(told.then_some(Event::InitApply(object)));
             }
@@ -223,11 +260,29 @@ impl<V: View> Listing<V> {
                     let version = version.ok_or(watcher::Error::NoResourceVersion)?;
                     self.changes = Some(Changes::new(Arc::clone(&self.source), version));
                 }
-                self.next = head.continue_.filter(|next| !next.is_empty());
+                self.next = head.continue_.filter(|next| !next.is_empty()).map(Next::At);
             }
-            Part::End => self.page = self.next.take().map(|next| self.source.ask(Some(next))),
+            Part::End => {
+                self.seen = 0;
+                self.page = self.next.take().map(|next| match next {
+                    Next::At(place) => self.source.ask(Some(place)),
+                    Next::Coming(page) => page,
+                });
+            }
         }
         Ok(None)
+    }
+
+    /// Asks for the next page half-way through this one: then the server works on it while we read
+    /// the rest. Not earlier, for its time counts from then on.
+    fn ask_ahead(&mut self) {
+        if self.seen < self.source.settings.page_size / 2 {
+            return;
+        }
+        self.next = self.next.take().map(|next| match next {
+            Next::At(place) => Next::Coming(self.source.ask(Some(place))),
+            asked @ Next::Coming(_) => asked,
+        });
     }
 
     /// The watch failed: the list goes on alone, unless what it changes into is lost.

@@ -9,7 +9,11 @@ use kube::{core::Status, runtime::watcher};
 
 use super::{listing::Step, tolerant::Tolerant};
 use crate::{
-    kube_api::{error::fault, kind::Kind, views::View},
+    kube_api::{
+        error::{fault, with_sources},
+        kind::Kind,
+        views::View,
+    },
     metrics::{ApiMetrics, Metrics},
 };
 
@@ -100,19 +104,6 @@ fn status(error: &watcher::Error) -> Option<&Status> {
         | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status),
         _ => None,
     }
-}
-
-/// An error with what lies beneath it: connection errors say why only there.
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    for source in std::iter::successors(error.source(), |error| error.source()) {
-        let source = source.to_string();
-        // Some print their source themselves.
-        if !text.contains(&source) {
-            text = format!("{text}: {source}");
-        }
-    }
-    text
 }
 
 /// The error in words, without any object's content.

@@ -1,6 +1,7 @@
 //! The reflector against a scripted API server, under paused time.
 
 mod overlapped;
+mod protobuf;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -192,6 +193,26 @@ async fn a_server_that_refuses_to_stream_is_asked_for_pages_at_once() {
     );
 }
 
+/// It may know how all the same: it was away, just started, overloaded, or did not know our token.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_could_not_answer_is_asked_to_stream_again() {
+    for trouble in [
+        Answer::none(),
+        Answer::refusal(401, "Unauthorized", "Unauthorized"),
+        Answer::refusal(429, "TooManyRequests", "later"),
+        Answer::refusal(503, "ServiceUnavailable", "starting"),
+    ] {
+        let run = reflect(100, move |number, _| match number {
+            0..3 => trouble.clone(),
+            _ => stream(&["a"]),
+        })
+        .await;
+        assert_eq!(run.asked(), ["stream"; 4]);
+        assert_eq!(run.words(), ["restarted", "listed a", "complete"]);
+        assert!(run.server.times().is_sorted_by(|one, next| one < next), "after waits");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_fails_in_band_is_replaced_by_pages() {
     let refusal = Answer::watch().event(0, "ADDED", &claim("a", 5)).event(
@@ -249,7 +270,7 @@ async fn a_server_that_is_slow_to_begin_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn once_in_pages_always_in_pages() {
     let run = reflect(100, |_, seen| match asked(&seen.url).as_str() {
-        "stream" => Answer::status(500),
+        "stream" => Answer::status(400),
         "page" => page(&["a"], ""),
         _ => Answer::watch().event(10, "ERROR", &status(410, "Expired")),
     })
@@ -376,7 +397,7 @@ async fn an_object_that_cannot_be_read_costs_only_itself() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_does_not_break_a_page() {
     let run = reflect(60, |_, seen| match asked(&seen.url).as_str() {
-        "stream" => Answer::status(500),
+        "stream" => Answer::status(400),
         "page" => {
             let items = [json!({"metadata": {"name": 7}}), json!("no object"), claim("a", 5)];
             Answer::json(200, &json!({"metadata": {"resourceVersion": "20"}, "items": items}))

@@ -24,24 +24,27 @@ pub(super) enum Tolerant<V> {
 }
 
 impl<V: View> Tolerant<V> {
-    /// Reads the text of an object.
-    pub(super) fn read(object: &str) -> Self {
-        serde_json::from_str(object).map_or_else(
-            |error| Self::Unreadable { metadata: Box::new(names(object)), fault: fault(&error) },
-            Self::Read,
-        )
+    /// Reads the JSON of an object.
+    pub(super) fn read(object: &[u8]) -> Self {
+        serde_json::from_slice(object)
+            .map_or_else(|error| Self::unreadable(object, fault(&error)), Self::Read)
+    }
+
+    /// An object of which this JSON can be read as far as it has a name.
+    pub(super) fn unreadable(object: &[u8], fault: String) -> Self {
+        Self::Unreadable { metadata: Box::new(names(object)), fault }
     }
 }
 
 impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self::read(raw.get()))
+        Ok(Self::read(raw.get().as_bytes()))
     }
 }
 
 /// Reads what identifies an object and nothing else.
-fn names(object: &str) -> ObjectMeta {
+fn names(object: &[u8]) -> ObjectMeta {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Names {
@@ -56,7 +59,7 @@ fn names(object: &str) -> ObjectMeta {
         metadata: Names,
     }
     let Names { name, namespace, uid, resource_version } =
-        serde_json::from_str(object).map(|named: Named| named.metadata).unwrap_or_default();
+        serde_json::from_slice(object).map(|named: Named| named.metadata).unwrap_or_default();
     ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }
 }
 

@@ -12,6 +12,7 @@ use tokio::{
     sync::Notify,
     time::{Instant, sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{ElectionSettings, LeaseError, Leases, Surroundings};
 use crate::{
@@ -247,5 +248,6 @@ pub(super) fn surroundings(clock: Arc<dyn Clock>, seed: u64) -> Surroundings {
         clock,
         random: Arc::new(Generator::from_seed(seed)),
         metrics: Metrics::new().unwrap().leader,
+        stands_by: CancellationToken::new(),
     }
 }

@@ -236,6 +236,7 @@ async fn a_standby_is_shown_the_lease_and_asks_for_nothing() {
     one.until_it_leads().await;
     let two = start(&store, settings("two", None));
     secs(1).await;
+    assert!(two.around.stands_by.is_cancelled() && !one.around.stands_by.is_cancelled());
     store.lock().requests.clear();
     secs(600).await;
     assert!(one.leads() && !two.leads());

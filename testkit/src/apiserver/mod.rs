@@ -22,6 +22,7 @@ pub mod hooks;
 pub mod object;
 mod parameters;
 mod patch;
+pub mod protobuf;
 mod quantity;
 mod representation;
 pub mod request_info;
@@ -90,6 +91,8 @@ pub struct Options {
     pub history: usize,
     /// The most objects in a page of a list, however many are asked for.
     pub page: usize,
+    /// Whether it speaks protobuf to clients that ask for it.
+    pub protobuf: bool,
     /// What it asks others.
     pub hooks: Hooks,
 }
@@ -102,6 +105,7 @@ impl Default for Options {
             seed: 1,
             history: 100_000,
             page: usize::MAX,
+            protobuf: true,
             hooks: Hooks::default(),
         }
     }
@@ -126,6 +130,7 @@ struct Inner {
     state: Arc<Mutex<State>>,
     version: ServerVersion,
     clock: WallClock,
+    protobuf: bool,
     hooks: Hooks,
     faults: Faults,
     requests: Requests,
@@ -144,7 +149,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 impl ApiServer {
     /// A server with nothing in it but the namespaces every cluster has.
     pub fn new(options: Options) -> Self {
-        let Options { version, clock, seed, history, page, hooks } = options;
+        let Options { version, clock, seed, history, page, protobuf, hooks } = options;
         let state = State {
             store: Store::new(history),
             kinds: Kinds::of(version),
@@ -155,6 +160,7 @@ impl ApiServer {
             state: Arc::new(Mutex::new(state)),
             version,
             clock,
+            protobuf,
             hooks,
             faults: Faults::default(),
             requests: Requests::default(),
@@ -213,6 +219,10 @@ impl ApiServer {
 
     fn hooks(&self) -> &Hooks {
         &self.0.hooks
+    }
+
+    fn speaks_protobuf(&self) -> bool {
+        self.0.protobuf
     }
 
     fn state(&self) -> &Arc<Mutex<State>> {

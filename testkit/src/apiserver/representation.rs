@@ -1,4 +1,4 @@
-//! How objects are written to a client: whole, their metadata alone, or as a table.
+//! How objects are written to a client: whole, in JSON or protobuf, their metadata alone, or as a table.
 //!
 //! Owns reading the Accept header and writing single objects, lists and watch events that way.
 //! Leaves the content of tables to [`Tables`].
@@ -8,13 +8,15 @@ use std::sync::Arc;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::{hooks::Tables, object::Object, resources::Kind, status::Status};
+use super::{hooks::Tables, object::Object, protobuf, resources::Kind, status::Status};
 
 /// What a client wants to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Representation {
     /// The objects.
     Whole,
+    /// The objects in protobuf, where they can be written so; else as [`Self::Whole`].
+    Protobuf,
     /// `PartialObjectMetadata`.
     Metadata,
     /// `Table`.
@@ -26,27 +28,38 @@ impl Representation {
     ///
     /// # Errors
     /// 406 when none can.
-    pub(crate) fn negotiate(accept: Option<&str>, tables: bool) -> Result<Self, Status> {
+    pub(crate) fn negotiate(accept: Option<&str>, offered: Offered) -> Result<Self, Status> {
         let accept = accept.map(str::trim).filter(|accept| !accept.is_empty()).unwrap_or("*/*");
         accept
             .split(',')
-            .find_map(|range| Self::of(range, tables))
+            .find_map(|range| Self::of(range, offered))
             .ok_or_else(Status::not_acceptable)
     }
 
-    fn of(range: &str, tables: bool) -> Option<Self> {
+    fn of(range: &str, offered: Offered) -> Option<Self> {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
+        if media == protobuf::MEDIA_TYPE {
+            let plain = parts.all(|part| !part.starts_with("as="));
+            return Some(Self::Protobuf).filter(|_| offered.protobuf && plain);
+        }
         if !matches!(media, "application/json" | "application/*" | "*/*") {
             return None;
         }
         match parts.find_map(|part| part.strip_prefix("as=")) {
             None => Some(Self::Whole),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") => Some(Self::Metadata),
-            Some("Table") if tables => Some(Self::Table),
+            Some("Table") if offered.tables => Some(Self::Table),
             Some(_) => None,
         }
     }
+}
+
+/// What a server can write besides whole objects in JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offered {
+    pub(crate) tables: bool,
+    pub(crate) protobuf: bool,
 }
 
 /// Writes objects of one kind for one client.
@@ -73,6 +86,14 @@ impl Writer {
             }
             _ => object.typed_json(&self.kind),
         }
+    }
+
+    /// A list with its metadata in protobuf, where that is wanted and can be done.
+    pub(crate) fn protobuf_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Option<Bytes> {
+        if self.representation != Representation::Protobuf {
+            return None;
+        }
+        protobuf::list(&self.kind, objects, metadata)
     }
 
     /// A list with its metadata.
@@ -159,7 +180,9 @@ mod tests {
 
     #[test]
     fn the_first_acceptable_type_wins() {
-        let of = |accept, tables| Representation::negotiate(Some(accept), tables);
+        let of = |accept, tables| {
+            Representation::negotiate(Some(accept), Offered { tables, protobuf: false })
+        };
         let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
         assert_eq!(of(kubectl, true), Ok(Representation::Table));
         assert_eq!(of(kubectl, false), Ok(Representation::Whole));
@@ -172,6 +195,20 @@ mod tests {
             Ok(Representation::Whole)
         );
         assert_eq!(of("application/vnd.kubernetes.protobuf", false).unwrap_err().code, 406);
-        assert_eq!(Representation::negotiate(None, false), Ok(Representation::Whole));
+        let offered = Offered { tables: true, protobuf: true };
+        for (accept, wanted) in [
+            (None, Representation::Whole),
+            (
+                Some("application/vnd.kubernetes.protobuf, application/json"),
+                Representation::Protobuf,
+            ),
+            (Some("application/json, application/vnd.kubernetes.protobuf"), Representation::Whole),
+            (
+                Some("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io, */*"),
+                Representation::Whole,
+            ),
+        ] {
+            assert_eq!(Representation::negotiate(accept, offered), Ok(wanted), "{accept:?}");
+        }
     }
 }

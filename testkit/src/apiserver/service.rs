@@ -27,7 +27,8 @@ use super::{
     object::{Key, Object},
     parameters::{ListOptions, Query},
     patch::Patch,
-    representation::{Representation, Writer},
+    protobuf,
+    representation::{Offered, Representation, Writer},
     request_info::RequestInfo,
     resources::Kind,
     status::Status,
@@ -45,19 +46,26 @@ pub struct Disconnected;
 
 /// A JSON answer.
 pub fn respond(code: u16, body: impl Into<Bytes>) -> Response<Body> {
+    respond_in("application/json", code, body.into())
+}
+
+/// An answer in `media`.
+fn respond_in(media: &'static str, code: u16, body: Bytes) -> Response<Body> {
     let mut response =
-        Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed_unsync());
+        Response::new(Full::new(body).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
     response
 }
 
 /// A Status as an answer.
 pub fn refuse(status: &Status) -> Response<Body> {
-    let mut response = respond(status.code, status.body.to_string());
+    advised(status, respond(status.code, status.body.to_string()))
+}
+
+/// The answer with when to come again.
+fn advised(status: &Status, mut response: Response<Body>) -> Response<Body> {
     if let Some(seconds) = status.retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -66,10 +74,7 @@ pub fn refuse(status: &Status) -> Response<Body> {
 
 /// What the real server answers where no kind is served: no Status, but Go's plain text.
 fn nothing_there() -> Response<Body> {
-    let mut response = respond(404, "404 page not found\n");
-    let text = HeaderValue::from_static("text/plain; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, text);
-    response
+    respond_in("text/plain; charset=utf-8", 404, Bytes::from_static(b"404 page not found\n"))
 }
 
 /// A body whose bytes are counted: at once when it is whole, as they go when it is a stream.
@@ -144,10 +149,10 @@ impl ApiServer {
                 tokio::time::sleep(time).await;
                 Ok(answer)
             }
-            Some(Effect::Answer(status)) => Ok(refuse(&status)),
+            Some(Effect::Answer(status)) => Ok(self.refuse(&request, &status)),
             Some(Effect::AnswerAfter(status)) => {
                 self.serve(user, info, &request, None);
-                Ok(refuse(&status))
+                Ok(self.refuse(&request, &status))
             }
             Some(Effect::CutBefore) => Err(Disconnected),
             Some(Effect::CutAfter) => {
@@ -168,7 +173,22 @@ impl ApiServer {
     ) -> Response<Body> {
         let answer =
             self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
-        answer.unwrap_or_else(|status| refuse(&status))
+        answer.unwrap_or_else(|status| self.refuse(request, &status))
+    }
+
+    /// A Status as an answer to this request.
+    fn refuse(&self, request: &Request<Bytes>, status: &Status) -> Response<Body> {
+        let wanted = Representation::negotiate(accept(request), self.offered());
+        let written = Some(()).filter(|()| wanted == Ok(Representation::Protobuf));
+        match written.and_then(|()| protobuf::status(&status.body)) {
+            Some(body) => advised(status, respond_in(protobuf::MEDIA_TYPE, status.code, body)),
+            None => refuse(status),
+        }
+    }
+
+    /// What the server can write.
+    fn offered(&self) -> Offered {
+        Offered { tables: self.hooks().tables.is_some(), protobuf: self.speaks_protobuf() }
     }
 
     fn authorized(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
@@ -209,6 +229,11 @@ impl ApiServer {
     }
 }
 
+/// What the client accepts.
+fn accept(request: &Request<Bytes>) -> Option<&str> {
+    request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok())
+}
+
 /// Whether the table of kinds answers at the path: the resource, or the status it has.
 fn serves(kind: &Kind, info: &RequestInfo) -> bool {
     let subresource = match info.subresource.as_str() {
@@ -240,8 +265,7 @@ impl<'a> Call<'a> {
     ) -> Result<Self, Status> {
         let query = Query::parse(request.uri().query());
         let tables = server.hooks().tables.clone();
-        let accept = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        let representation = Representation::negotiate(accept, tables.is_some())?;
+        let representation = Representation::negotiate(accept(request), server.offered())?;
         let namespace = if kind.namespaced { info.namespace.as_str() } else { "" };
         // A list by name is authorized like a get, but stays a list.
         let name = if matches!(info.verb.as_str(), "list" | "watch" | "deletecollection") {
@@ -304,7 +328,11 @@ impl<'a> Call<'a> {
     fn list(&self) -> Result<Response<Body>, Status> {
         let options = self.options(false)?;
         let page = self.server.state().lock().list(&self.target, &options)?;
-        Ok(respond(200, self.writer.list(&page.objects, page.metadata())))
+        let metadata = page.metadata();
+        Ok(match self.writer.protobuf_list(&page.objects, &metadata) {
+            Some(list) => respond_in(protobuf::MEDIA_TYPE, 200, list),
+            None => respond(200, self.writer.list(&page.objects, metadata)),
+        })
     }
 
     fn watch(self, fault: Option<StreamFault>) -> Result<Response<Body>, Status> {

@@ -14,9 +14,16 @@ pub(super) fn marked(uid: &str, driver: &str) -> Claim {
 #[tokio::test]
 async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
     let book = book();
+    for uid in ["u", "closed"] {
+        book.observe(Sighting::Listed(marked(uid, DRIVER)));
+        assert!(!book.standing(uid).unwrap().open, "a standby follows nothing");
+    }
+    book.take_over();
+    list_volumes(&book);
+    book.observe(Sighting::Restarted);
     book.observe(Sighting::Listed(marked("u", DRIVER)));
-    assert!(!book.standing("u").unwrap().open, "a standby follows nothing");
-    book.start_working();
+    book.observe(Sighting::Complete);
+    assert_eq!(book.all(), ["u"], "what the process before has closed since is over");
     assert!(book.standing("u").unwrap().open);
     let glance = book.glance("u").unwrap();
     assert_eq!(glance.recorded.map(|record| record.volume), Some("old-u".into()));
@@ -24,15 +31,15 @@ async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
     // What comes to light later is open at once.
     book.observe(Sighting::Applied(marked("v", DRIVER)));
     assert!(book.standing("v").unwrap().open);
-    assert_eq!(book.glance("v").unwrap().doubt, Doubt::Volume);
+    assert_eq!(book.glance("v").unwrap().doubt, Doubt::VolumeAndClaim);
 }
 
 #[tokio::test]
 async fn a_volume_made_by_hand_closes_no_recorded_call() {
     let book = book();
+    book.start_working();
     book.observe(Sighting::Listed(marked("u", DRIVER)));
     book.volume_passes(&volume("by-hand", "u"));
-    book.start_working();
     assert!(book.standing("u").unwrap().open);
 }
 
@@ -41,15 +48,11 @@ async fn a_volume_made_by_hand_closes_no_recorded_call() {
 async fn a_claim_bound_to_its_own_volume_has_no_open_call_whatever_is_recorded() {
     let mut bound = marked("u", DRIVER);
     bound.spec.volume_name = Some("old-u".into());
-    let (before, after) = (book(), book());
-    before.observe(Sighting::Listed(bound.clone()));
-    before.start_working();
-    after.start_working();
-    after.observe(Sighting::Listed(bound));
-    for book in [before, after] {
-        let standing = book.standing("u").unwrap();
-        assert!(standing.marked && !standing.open);
-    }
+    let book = book();
+    book.start_working();
+    book.observe(Sighting::Listed(bound));
+    let standing = book.standing("u").unwrap();
+    assert!(standing.marked && !standing.open);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*, strategy::Strategy};
 use super::*;
 
 /// Shows changes while the list runs.
-const OVERLAPPED: Settings = Settings {
+pub(super) const OVERLAPPED: Settings = Settings {
     page_size: 500,
     watch_timeout: Duration::from_secs(240),
     list_quiet: Duration::from_secs(5),
@@ -119,6 +119,25 @@ async fn what_is_new_is_shown_before_the_rest_of_a_page_that_takes_its_time() {
     assert_eq!(run.words(), ["restarted", "listed a", "applied new", "listed b", "complete"]);
     assert_eq!(run.shown.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1, 2, 10, 10]);
     assert_eq!(run.asked(), ["page", "watch 20"], "the version stands before the objects");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_page_is_asked_for_half_way_through_one() {
+    let head = "{\"metadata\":{\"resourceVersion\":\"20\",\"continue\":\"next\"},\"items\":[";
+    let run = reflect_with(OVERLAPPED, 100, move |_, seen| match asked(&seen.url).as_str() {
+        "page" => Answer::status(200)
+            .chunk(0, head)
+            .chunk(5, format!("{},", claim("a", 5)))
+            .chunk(10, format!("{}]}}", claim("b", 5))),
+        "page next" => page(&["c"], "").after(2),
+        _ => Answer::watch(),
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "listed b", "listed c", "complete"]);
+    assert_eq!(run.asked(), ["page", "watch 20", "page next"]);
+    assert_eq!(run.server.times(), [0, 0, 5], "half of two objects were there");
+    let shown: Vec<u64> = run.shown.iter().map(|(at, _)| *at).collect();
+    assert_eq!(shown, [0, 5, 15, 15, 15], "nobody waited for it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,6 @@
 mod audit_file;
 pub mod layout;
 pub mod manifests;
-mod protobuf;
 pub(crate) mod tls;
 
 use std::{
@@ -48,6 +47,7 @@ use super::{
     },
     documents::Documents,
     hooks::{AuditSink, Hooks},
+    protobuf::{self, bodies},
     refuse,
     resources::ServerVersion,
     table::Printer,
@@ -251,7 +251,7 @@ impl Door {
 fn as_json(request: Request<Bytes>) -> Request<Bytes> {
     let is_protobuf =
         request.headers().get(CONTENT_TYPE).is_some_and(|t| t == protobuf::MEDIA_TYPE);
-    match protobuf::to_json(request.body()).filter(|_| is_protobuf) {
+    match bodies::to_json(request.body()).filter(|_| is_protobuf) {
         None => request,
         Some(object) => {
             let mut request = request.map(|_| Bytes::from(object.to_string()));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{claim, get, server, volume};
-use crate::apiserver::ApiServer;
+use crate::apiserver::{ApiServer, Options, User};
 
 fn names(list: &Value) -> Vec<&str> {
     list["items"]
@@ -214,4 +214,48 @@ fn apply(server: &ApiServer, writes: &[(u8, u8)]) {
             _ => server.delete("PersistentVolume", "", &name),
         };
     }
+}
+
+/// The media type, the code and the body that a client gets who accepts `accept`.
+async fn accepting(server: &ApiServer, accept: &str, uri: &str) -> (String, u16, Vec<u8>) {
+    let request = http::Request::get(uri).header("accept", accept).body(bytes::Bytes::new());
+    let response = server.handle(&User::new("tester"), request.unwrap()).await;
+    let media = response.headers()["content-type"].to_str().unwrap().to_owned();
+    let code = response.status().as_u16();
+    let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap();
+    (media, code, body.to_bytes().to_vec())
+}
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf, application/json";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+
+#[tokio::test(start_paused = true)]
+async fn claims_and_volumes_are_listed_in_protobuf_for_who_asks() {
+    let server = with_volumes(2);
+    for (uri, accept, expected) in [
+        (VOLUMES, PROTOBUF_OR_JSON, PROTOBUF),
+        ("/api/v1/namespaces/sc/persistentvolumeclaims", PROTOBUF_OR_JSON, PROTOBUF),
+        ("/api/v1/nodes", PROTOBUF_OR_JSON, "application/json"),
+        (VOLUMES, "application/json", "application/json"),
+    ] {
+        let (media, code, body) = accepting(&server, accept, uri).await;
+        assert_eq!((&*media, code), (expected, 200), "{uri}");
+        assert_eq!(body.starts_with(b"k8s\0"), media == PROTOBUF, "{uri}");
+    }
+    let (media, code, _) = accepting(&server, PROTOBUF_OR_JSON, "/api/v1/nodes/none").await;
+    assert_eq!((&*media, code), (PROTOBUF, 404), "refusals too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_protobuf_and_a_list_that_it_cannot_hold_are_json() {
+    let plain = ApiServer::new(Options { protobuf: false, ..Options::default() });
+    let (media, ..) = accepting(&plain, PROTOBUF_OR_JSON, VOLUMES).await;
+    assert_eq!(media, "application/json");
+    let server = with_volumes(1);
+    let mut odd = volume("odd");
+    odd["status"] = json!({"message": 7});
+    server.create(&odd).unwrap();
+    let (media, ..) = accepting(&server, PROTOBUF_OR_JSON, VOLUMES).await;
+    assert_eq!(media, "application/json");
 }

@@ -1,10 +1,9 @@
 //! Request bodies in Kubernetes' protobuf, turned into JSON.
 //!
-//! Owns the envelope (`k8s\0` and a `runtime.Unknown`) and the messages of the few kinds that
-//! kubectl creates through its typed clients, which send protobuf from release 1.32 on. Promises
-//! to give nothing for other kinds, which are then refused with 415 as unknown media types are;
-//! clients fall back to JSON in answers by themselves. Field numbers are those of the
-//! `generated.proto` files of k8s.io/api.
+//! Owns the messages of the few kinds that kubectl creates through its typed clients, which send
+//! protobuf from release 1.32 on. Promises to give nothing for other kinds, which are then refused
+//! with 415 as unknown media types are. Field numbers are those of the `generated.proto` files of
+//! k8s.io/api.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -13,16 +12,11 @@ use prost::Message;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::Value;
 
+use super::{MAGIC, TypeMeta, Unknown};
 use crate::apiserver::tree;
 
-/// The media type of such bodies.
-pub(super) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
-
-/// What stands before the envelope.
-const MAGIC: &[u8] = b"k8s\0";
-
 /// The object in `body` as JSON; `None` for what is malformed or of a kind not known here.
-pub(super) fn to_json(body: &[u8]) -> Option<Value> {
+pub(crate) fn to_json(body: &[u8]) -> Option<Value> {
     let envelope = Unknown::decode(body.strip_prefix(MAGIC)?).ok()?;
     let TypeMeta { api_version, kind } = envelope.type_meta?;
     let raw = envelope.raw.as_slice();
@@ -44,24 +38,6 @@ pub(super) fn to_json(body: &[u8]) -> Option<Value> {
 
 fn json<M: Message + Default + Serialize>(raw: &[u8]) -> Option<Value> {
     serde_json::to_value(M::decode(raw).ok()?).ok()
-}
-
-// === The envelope ===
-
-#[derive(Clone, PartialEq, Message)]
-struct Unknown {
-    #[prost(message, optional, tag = "1")]
-    type_meta: Option<TypeMeta>,
-    #[prost(bytes = "vec", tag = "2")]
-    raw: Vec<u8>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TypeMeta {
-    #[prost(string, tag = "1")]
-    api_version: String,
-    #[prost(string, tag = "2")]
-    kind: String,
 }
 
 // === Objects ===
@@ -273,7 +249,7 @@ mod tests {
     fn body(api_version: &str, kind: &str, object: &impl Message) -> Vec<u8> {
         let type_meta =
             Some(TypeMeta { api_version: api_version.to_owned(), kind: kind.to_owned() });
-        let envelope = Unknown { type_meta, raw: object.encode_to_vec() };
+        let envelope = Unknown { type_meta, raw: object.encode_to_vec(), ..Unknown::default() };
         [MAGIC, &envelope.encode_to_vec()].concat()
     }
 

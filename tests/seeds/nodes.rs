@@ -1,0 +1,83 @@
+//! Nodes, of which each is a zone of its own: they go and come, and what is registered on them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use testkit::apiserver::ApiServer;
+use tokio::time::sleep;
+
+use super::{
+    core::{Core, DRIVER},
+    dice::Dice,
+};
+
+/// Their names.
+pub(crate) const NODES: [&str; 2] = ["north", "south"];
+
+/// The label that names the zone.
+const ZONE: &str = "topology.example.com/zone";
+
+/// All of them are there, with what belongs to them.
+pub(crate) fn provide(api: &ApiServer) {
+    for node in NODES {
+        put(api, node, "v1", "Node", &json!({"metadata": {"labels": {ZONE: node}}}));
+        let drivers = json!([{"name": DRIVER, "nodeID": node, "topologyKeys": [ZONE]}]);
+        put(api, node, "storage.k8s.io/v1", "CSINode", &json!({"spec": {"drivers": drivers}}));
+    }
+}
+
+fn put(api: &ApiServer, node: &str, version: &str, kind: &str, content: &Value) {
+    if api.get(kind, "", node).is_none() {
+        let bare = json!({"apiVersion": version, "kind": kind, "metadata": {"name": node},
+                          "spec": if kind == "CSINode" { json!({"drivers": []}) } else { json!({}) }});
+        api.create(&bare).unwrap();
+    }
+    api.merge(kind, "", node, content).unwrap();
+}
+
+/// Those that there are, for a scheduler to choose from.
+pub(crate) fn standing(api: &ApiServer) -> Vec<&'static str> {
+    NODES.into_iter().filter(|node| api.get("Node", "", node).is_some()).collect()
+}
+
+/// Now and then one lacks something for a while, until all is healed.
+pub(crate) async fn run(core: Arc<Core>) {
+    let dice = Dice::new(core.seed, "nodes");
+    while !core.is_healed() {
+        sleep(dice.stretch(1_000..60_000)).await;
+        if core.is_healed() {
+            return;
+        }
+        let node = *dice.pick::<&str>(&NODES);
+        take(&core, &dice, node);
+        if dice.percent(30) {
+            core.hold_up(dice.pick::<&str>(&["nodes", "csinodes"]), dice.stretch(200..60_000));
+        }
+        sleep(dice.stretch(500..60_000)).await;
+        provide(&core.api);
+        core.ledger.tell("nodes: all is there again");
+    }
+}
+
+fn take(core: &Core, dice: &Dice, node: &str) {
+    let api = &core.api;
+    let (what, taken) = match dice.within(0..3) {
+        // Its driver's Pod starts anew.
+        0 => (
+            "its driver",
+            api.merge("CSINode", "", node, &json!({"spec": {"drivers": []}})).map(drop),
+        ),
+        // It is new, and nobody has said yet where it is.
+        1 => {
+            let unlabelled = json!({"metadata": {"labels": {ZONE: null}}});
+            ("its zone", api.merge("Node", "", node, &unlabelled).map(drop))
+        }
+        // The cluster gets smaller.
+        _ => {
+            let gone = api.delete("CSINode", "", node);
+            ("everything", gone.and_then(|()| api.delete("Node", "", node)))
+        }
+    };
+    taken.unwrap();
+    core.ledger.tell(&format!("nodes: {node} lacks {what}"));
+}
