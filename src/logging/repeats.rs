@@ -5,10 +5,11 @@
 //! [`REMEMBERED`] lines a minute the further ones are all said.
 
 use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher as _},
     time::Duration,
 };
+
+use indexmap::IndexMap;
 
 /// A line may be said so often ...
 const BURST: u32 = 3;
@@ -34,10 +35,11 @@ pub(super) enum Say {
 }
 
 /// The lines of the last minute.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Repeats {
-    /// By the line's hash. Two lines that share one would be told as one, for a minute.
-    lines: BTreeMap<u64, Window>,
+    /// By the line's hash. Two lines that share one would be told as one, for a minute. In one piece,
+    /// for they outlive a burst, and each node of a tree would hold a page of its memory.
+    lines: IndexMap<u64, Window, BuildHasherDefault<DefaultHasher>>,
     /// When those that rested were last looked for: not at every line of a burst.
     swept: Duration,
 }
@@ -48,6 +50,14 @@ struct Window {
     began: Duration,
     said: u32,
     unsaid: u32,
+}
+
+impl Default for Repeats {
+    fn default() -> Self {
+        let hasher = BuildHasherDefault::default();
+        let lines = IndexMap::with_capacity_and_hasher(REMEMBERED, hasher);
+        Self { lines, swept: Duration::ZERO }
+    }
 }
 
 impl Repeats {
@@ -135,10 +145,11 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_what_is_not_remembered_is_said() {
         let mut repeats = Repeats::default();
+        let room = repeats.lines.capacity();
         for n in 0..3 * REMEMBERED {
             repeats.judge(&n.to_string(), at(0));
         }
-        assert_eq!(repeats.lines.len(), REMEMBERED);
+        assert_eq!((repeats.lines.len(), repeats.lines.capacity()), (REMEMBERED, room));
         for _ in 0..10 {
             assert_eq!(repeats.judge("new", at(1)), Say::It);
         }

@@ -3,7 +3,8 @@
 //! Owns the one declaration of a foreign function in this project, and is a crate of its own so that
 //! all others can forbid unsafe code. glibc keeps what a burst has freed: it only gives back what
 //! lies at the end of its heap, and one long-lived object there keeps all before it. `malloc_trim`
-//! also gives back whole free pages in between. Promises that nothing that is in use moves or
+//! also gives back whole free pages in between, but for those that glibc's own store of small pieces
+//! holds, which is why those are exchanged. Promises that nothing that is in use moves or
 //! changes. Leaves when to call it to others.
 
 /// Gives all whole pages that are free back to the system. Takes a millisecond or so, in which no
@@ -15,10 +16,19 @@ pub fn trim() {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod glibc {
-    use std::ffi::c_int;
+    use std::{ffi::c_int, hint::black_box};
 
     /// Keeps nothing of what is free at the end of the heap.
     const NO_PADDING: usize = 0;
+
+    /// Of each small size, glibc sets so many freed pieces aside for the thread that freed them ...
+    const ASIDE: usize = 7;
+
+    /// ... of so many sizes, sixteen bytes apart.
+    const SIZES: usize = 64;
+
+    /// What a piece of the smallest size holds.
+    const SMALLEST: usize = 24;
 
     #[expect(unsafe_code, reason = "declares a foreign function; docs/architecture.md, Decisions")]
     // SAFETY: the declaration is that of malloc_trim(3). The function has no preconditions, takes
@@ -28,6 +38,24 @@ mod glibc {
     }
 
     pub(crate) fn trim() {
+        // What was freed last becomes whole first, so that others than it are set aside.
+        release();
+        exchange();
+        release();
+    }
+
+    /// Sets other pieces aside than those which lie where the burst was: they count as in use, and
+    /// each holds a page. What is allocated now fills gaps.
+    fn exchange() {
+        for size in (0..SIZES).map(|number| SMALLEST + 16 * number) {
+            let pieces = || [(); ASIDE].map(|()| black_box(Vec::<u8>::with_capacity(size)));
+            let (aside, others) = (pieces(), pieces());
+            drop(others);
+            drop(aside);
+        }
+    }
+
+    fn release() {
         // Says whether anything was given back, which is of no consequence.
         let _ = malloc_trim(NO_PADDING);
     }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{Event, digest::Digest};
+use super::{AT_ONCE, Event, digest::Digest};
 
 /// So many may wait at once. While the server takes no events at all, no more than these are tried
 /// again and again; all others keep their place in the queue.
-pub(super) const MOST: usize = 16;
+pub(super) const MOST: usize = 2 * AT_ONCE;
 
 /// An event in the writer's hand.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn so_many_objects_fill_it() {
         let mut held = Held::default();
-        for object in 0..16 {
+        for object in 0..MOST as u64 {
             assert!(!held.is_full(0));
             held.hold(attempt(object), Instant::now());
         }

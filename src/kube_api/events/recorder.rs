@@ -27,8 +27,9 @@ use crate::{
     runtime::{Clock, Random, Tasks},
 };
 
-/// How many events are written at once.
-pub(in crate::kube_api) const AT_ONCE: usize = 8;
+/// How many events are written at once: as many as objects by default, so that a backlog's events, two
+/// for each PersistentVolume, don't fall behind it.
+pub(in crate::kube_api) const AT_ONCE: usize = 32;
 /// Tries an event gets, as in client-go.
 const TRIES: u32 = 12;
 /// Time between tries, as in client-go; the first is cut by chance.
