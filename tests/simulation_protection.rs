@@ -349,6 +349,31 @@ async fn a_deleted_source_of_a_clone_goes_when_the_clone_is_bound() {
     cluster.kept_its_promise();
 }
 
+/// Its claim goes during the first call, before there is a record, and nothing that the call needs comes
+/// back: the source and its namespace do not wait for ever.
+#[tokio::test(start_paused = true)]
+async fn the_source_of_a_call_that_cannot_be_ended_goes_after_the_time_out() {
+    let cluster = Cluster::new(1);
+    cluster.add_origin("origin");
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    cluster.simulation.start();
+    let mut clone = claim("clone");
+    clone["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+    clone["spec"]["dataSource"] = json!({"kind": "PersistentVolumeClaim", "name": "origin"});
+    cluster.simulation.api.create(&clone).unwrap();
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    for name in ["clone", "origin"] {
+        cluster.delete("PersistentVolumeClaim", name);
+    }
+    let bare = json!({"metadata": {"finalizers": null}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "clone", &bare).unwrap();
+    cluster.fail("ABORTED");
+    sleep(50 * MINUTE).await;
+    assert_eq!(cluster.finalizers("PersistentVolumeClaim", "origin"), [CLONE]);
+    sleep(20 * MINUTE).await;
+    assert_eq!(cluster.get("PersistentVolumeClaim", "origin"), None);
+}
+
 /// The source is deleted between two tries: the clone and its source do not wait for each other.
 #[tokio::test(start_paused = true)]
 async fn a_clone_whose_source_was_deleted_between_two_tries_is_made() {

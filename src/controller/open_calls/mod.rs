@@ -69,7 +69,7 @@ enum Due {
     PutOn,
     /// The call is closed: the mark goes.
     TakeOff,
-    /// The claim was kept for long enough: the mark goes although the call is open.
+    /// The claim, or what its call copies, was kept for long enough: it goes although the call is open.
     GiveUp,
 }
 
@@ -84,9 +84,11 @@ const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 /// for longer than it is kept.
 fn due(mode: Mode, standing: &Standing, overdue: bool) -> Due {
     let wanted = standing.demand == Demand::Wanted;
+    // An open call keeps what it copies, and so the namespace of that, as a mark does.
+    let copies = standing.order.as_ref().is_some_and(|order| order.source.is_some());
     match (standing.open, standing.marked) {
         (true, false) if wanted && mode != Mode::Off => Due::PutOn,
-        (true, true) if overdue => Due::GiveUp,
+        (true, marked) if overdue && (marked || copies) => Due::GiveUp,
         // Until it is bound the claim may be asked for again.
         (false, true) if wanted && mode == Mode::Always => Due::Nothing,
         (false, true) => Due::TakeOff,

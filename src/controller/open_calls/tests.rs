@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::controller::source::{PinnedSource, Source, SourceKind};
 use Demand::{Wanted, Withdrawn};
 
 fn standing(open: bool, marked: bool, demand: Demand) -> Standing {
@@ -40,6 +41,33 @@ fn what_is_due_for_a_mark_is_what_the_table_says() {
                 got, expected,
                 "{mode:?} open={open} marked={marked} {demand:?} overdue={overdue}"
             );
+        }
+    }
+}
+
+#[test]
+fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
+    let source = Source {
+        kind: SourceKind::Claim,
+        namespace: "ns".into(),
+        name: "source".into(),
+        uid: "u".into(),
+        handle: "h".into(),
+    };
+    let order = Order {
+        claim: Arc::default(),
+        class: Arc::default(),
+        volume_name: Ok("v".into()),
+        selected_node: None,
+        source: Some(PinnedSource::Unclaimed(source)),
+        topology: None,
+    };
+    for (open, overdue, expected) in
+        [(true, true, Due::GiveUp), (true, false, Due::Nothing), (false, true, Due::Nothing)]
+    {
+        let standing = Standing { order: Some(order.clone()), ..standing(open, false, Withdrawn) };
+        for mode in [Mode::Auto, Mode::Always, Mode::Off] {
+            assert_eq!(due(mode, &standing, overdue), expected, "{mode:?} {open} {overdue}");
         }
     }
 }
