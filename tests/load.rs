@@ -67,7 +67,7 @@ fn costs_what_it_must(line: &Value) {
     let is_young = number(line, "/provision/claim_to_bound/max_ms") < 500.0;
     if let Some(reads) = reads.filter(|_| !kept_up(line) || !is_young) {
         assert!(reads <= CLAIMS, "{line}");
-        deleted["get persistentvolumes"] = reads.into();
+        deleted.as_object_mut().unwrap().insert("get persistentvolumes".into(), reads.into());
     }
     assert_eq!(requests("delete"), Some(deleted));
     assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));

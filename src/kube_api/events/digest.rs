@@ -87,7 +87,7 @@ mod tests {
         *remembered.get(key(1)).unwrap() += 100;
         remembered.put(key(19), 19);
         let left = (1..=19).filter_map(|n| remembered.get(key(n)).copied());
-        assert_eq!(left.collect::<Vec<u8>>(), [&[101][..], &Vec::from_iter(4..=19)].concat());
+        assert_eq!(left.collect::<Vec<u8>>(), [&[101][..], &(4..=19).collect::<Vec<_>>()].concat());
     }
 
     #[test]
