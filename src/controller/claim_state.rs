@@ -212,6 +212,16 @@ impl ClaimState {
         }
     }
 
+    /// The claim was found bound to its own volume, though that may be gone by now: `Waiting | Background
+    /// => Done`.
+    #[must_use]
+    pub fn had_volume(self) -> Self {
+        match self {
+            Self::Waiting | Self::Background(_) => Self::Done,
+            other => other,
+        }
+    }
+
     /// Saving the volume has come to its end: `Saving => Done`. Where the PersistentVolume was
     /// seen, or seen to go, before the answer to its POST came, that stands.
     #[must_use]
@@ -545,6 +555,10 @@ mod tests {
     async fn a_volume_that_may_have_gone_is_asked_after_or_suspected() {
         assert!(bared().may_call() && bared().is_open());
         assert_eq!(bared().volume_seen("h"), ClaimState::Done);
+        assert_eq!(bared().had_volume(), bared(), "which may not be that one");
+        for state in [ClaimState::Waiting, background()] {
+            assert_eq!(state.had_volume(), ClaimState::Done);
+        }
         assert_eq!(bared().suspected(), ClaimState::Suspect);
         assert_eq!(bared().given_up(), ClaimState::Suspect);
         for other in [bared().volume_gone(), bared().recorded(), bared().interrupted()] {

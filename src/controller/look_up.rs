@@ -40,6 +40,10 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.book.volume_found(uid, &volume);
                 Err(Verdict::Done)
             }
+            Ok(LookUp::WasSaved) => {
+                self.book.was_saved(uid);
+                Err(Verdict::Done)
+            }
             // The event that says so comes.
             Ok(LookUp::Moot) => Err(Verdict::Done),
             Ok(LookUp::Recorded) => Err(Verdict::Retry),
@@ -81,18 +85,19 @@ impl<P: Provisioner> ClaimWorker<P> {
                 return Ok(default);
             }
         }
-        // An open call is followed to its end even when nobody wants its volume any more.
-        let is_open = glance.order.is_some() && glance.bared.is_none();
-        if glance.doubt >= Doubt::VolumeAndClaim && !is_open {
-            let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
-            let Some(live) = live.filter(|live| still_asks(live, glance, order)) else {
-                return Ok(LookUp::Moot);
-            };
-            if self.book.record_found(&live) {
-                return Ok(LookUp::Recorded);
-            }
+        if glance.doubt < Doubt::VolumeAndClaim {
+            return Ok(named);
         }
-        Ok(named)
+        let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
+        if glance.order.is_some() && glance.bared.is_none() {
+            // An open call is followed to its end even when nobody wants its volume any more.
+            let saved = live.is_some_and(|live| is_bound_as_asked(&live, order));
+            return Ok(if saved { LookUp::WasSaved } else { named });
+        }
+        let Some(live) = live.filter(|live| still_asks(live, glance, order)) else {
+            return Ok(LookUp::Moot);
+        };
+        Ok(if self.book.record_found(&live) { LookUp::Recorded } else { named })
     }
 
     /// A PersistentVolume for the claim, of whatever name. One that went past before the claim was
@@ -134,6 +139,11 @@ fn still_asks(live: &Claim, glance: &Glance, order: &Order) -> bool {
     live.is_unbound() && same_node
 }
 
+/// Whether the claim, read live, is bound to the very volume that was asked for.
+fn is_bound_as_asked(live: &Claim, order: &Order) -> bool {
+    !live.is_unbound() && live.spec.volume_name.as_ref() == order.volume_name.as_ref().ok()
+}
+
 /// What a live look-up showed.
 #[derive(Debug)]
 enum LookUp {
@@ -145,6 +155,8 @@ enum LookUp {
     Moot,
     /// Another process has left a call for the claim open.
     Recorded,
+    /// The volume of the open call was saved, even if it is gone by now.
+    WasSaved,
     /// The PersistentVolume of that name is somebody else's.
     NameTaken {
         /// The name.

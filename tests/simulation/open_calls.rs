@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::apiserver::faults::{Effect, Rule};
+use testkit::apiserver::faults::{Effect, Rule, StreamFault};
 use tokio::time::sleep;
 
 use super::world::{Process, Simulation};
@@ -160,6 +160,33 @@ async fn auto_a_volume_that_is_being_removed_outlives_the_process() {
     simulation.start();
     simulation.until("the claim is gone", |s| data(s).is_none()).await;
     assert_eq!(simulation.left_at_driver(), Vec::<String>::new());
+}
+
+/// The record is still on the claim when the process ends; its PersistentVolume is bound and taken away by
+/// force while the next one lists, whose watches stand still (seed 74066).
+#[tokio::test(start_paused = true)]
+async fn a_recorded_call_whose_volume_was_bound_and_is_gone_is_not_asked_for_again() {
+    let simulation = Simulation::new(1);
+    let always = ["--claim-protection=always"];
+    let first = simulation.start_with(&always);
+    let uid = simulation.create_claim("data");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    first.kill();
+    assert!(is_marked(&simulation));
+    let held = Effect::Stream(StreamFault::Stall { after: 0 });
+    simulation.faults().add(Rule::on("watch", "persistentvolumeclaims", held).times(1));
+    let slow = Effect::Delay(Duration::from_secs(20));
+    simulation.faults().add(Rule::on("list", "persistentvolumes", slow).times(1));
+    simulation.start_with(&always);
+    sleep(Duration::from_secs(2)).await;
+    bind(&simulation, &uid);
+    let name = format!("pvc-{uid}");
+    let bare = json!({"metadata": {"finalizers": null}});
+    simulation.api.merge("PersistentVolume", "", &name, &bare).unwrap();
+    simulation.api.delete("PersistentVolume", "", &name).unwrap();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), 1);
+    assert!(!is_marked(&simulation), "the call is closed");
 }
 
 /// How many requests the ordinary life of a claim costs beside the watches.

@@ -104,6 +104,11 @@ impl ClaimBook {
         looked_at.collect()
     }
 
+    /// A live read has found the claim bound to the volume of its open call.
+    pub fn was_saved(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::had_volume));
+    }
+
     /// A live read has found a PersistentVolume of the claim.
     pub fn volume_found(&self, uid: &str, volume: &Volume) {
         self.change(uid, |entry| {
