@@ -1,4 +1,4 @@
-//! Kubernetes' protobuf: bodies of requests ([`bodies`]), and answers.
+//! Kubernetes' protobuf: bodies of requests, and answers.
 //!
 //! Owns the envelope (`k8s\0` and a `runtime.Unknown`) and what a real server writes for clients that
 //! ask for protobuf, as far as clients of the storage APIs do: lists of claims and of
