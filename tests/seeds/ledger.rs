@@ -1,9 +1,10 @@
 //! The truth: what was, by the API server's own objects, and the checks that rest on it.
 //!
 //! Owns the trace, the history of volumes, claims and the Lease that the checks need (`sight` reads
-//! it off the objects), and the list of what was found wrong. It is brought up to date after everything
+//! it off the objects), and the list of what was found wrong (`judgement` says what that is). It is brought up to date after everything
 //! that may have written.
 
+mod judgement;
 mod sight;
 
 use std::{
@@ -21,7 +22,7 @@ pub(crate) use self::sight::{is_recorded, recorded_volume};
 use super::{
     naming::may_be_of,
     storage::{Storage, image_of},
-    watching::Watching,
+    watching::{Lists, Watching},
 };
 
 /// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
@@ -38,6 +39,7 @@ const TERM: Duration = Duration::from_millis(10_500);
 /// The record of one seed.
 pub(crate) struct Ledger {
     start: Instant,
+    pub lists: Lists,
     pub watching: Watching,
     inner: Mutex<Inner>,
 }
@@ -157,7 +159,12 @@ struct Removal {
 
 impl Ledger {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now(), watching: Watching::default(), inner: Mutex::default() }
+        Self {
+            start: Instant::now(),
+            lists: Lists::default(),
+            watching: Watching::default(),
+            inner: Mutex::default(),
+        }
     }
 
     /// Adds a line to the trace.
@@ -332,7 +339,8 @@ impl Ledger {
         self.in_term(host, &format!("CreateVolume {name}"));
         let mut inner = self.inner.lock();
         let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
-        let bound = inner.all_had(name, term.map_or(start, |term| term.max(start)));
+        let works = term.map_or(start, |term| term.max(start));
+        let bound = inner.all_had(name, self.lists.first_since(process, works));
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.since += 1;
         calls.first.get_or_insert_with(Instant::now);
@@ -543,149 +551,6 @@ impl Ledger {
         if let Some(why) = wrong {
             self.wrong(&format!("{host} begins {what} out of its term: {why}"));
         }
-    }
-}
-
-impl Inner {
-    /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
-    /// and was bound to it. What was gone before anybody who works now could see it counts only
-    /// where the claim itself says so: it names its volume for ever.
-    fn all_had(&self, name: &str, since: Instant) -> Option<String> {
-        let had = |uid: &&String| {
-            self.volumes.values().find(|volume| {
-                volume.claim == **uid
-                    && !volume.by_hand
-                    && may_be_of(image_of(&volume.handle), uid)
-                    && old(volume.bound)
-                    && (volume.gone.is_none()
-                        || volume.bound > Some(since)
-                        || old(self.named.get(*uid).copied()))
-            })
-        };
-        let mut names = Vec::new();
-        for uid in self.claims.keys().filter(|uid| may_be_of(name, uid)) {
-            names.push(had(&uid)?.name.clone());
-        }
-        (!names.is_empty()).then(|| names.join(" and "))
-    }
-
-    /// The time between the two in which quota would not have refused a record.
-    fn recordable(&self, from: Instant, to: Instant) -> Duration {
-        let refused = |(start, end): &(Instant, Instant)| {
-            (*end).min(to).saturating_duration_since((*start).max(from))
-        };
-        let refused: Duration = self.used_up.iter().map(refused).sum();
-        to.saturating_duration_since(from).saturating_sub(refused)
-    }
-
-    /// The one claim that the volume's name stands for.
-    fn sole_claim(&self, name: &str) -> Option<&String> {
-        let mut claims = self.claims.keys().filter(|uid| may_be_of(name, uid));
-        claims.next().filter(|_| claims.next().is_none())
-    }
-
-    /// Whether nobody may know of this volume, by no fault or as was said.
-    fn is_left(&self, name: &str) -> bool {
-        self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
-            || self.suspects.iter().any(|told| told.contains(name))
-    }
-
-    /// Whether nothing tells the process of the call for this volume: that of another one, which is
-    /// held up in it, and whose prefix this one does not know. With a record of it on the claim it
-    /// does; that of this process's own call under another name tells nothing.
-    fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
-        let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
-        let told = self.recorded.get(claim).is_some_and(|volume| is_for(volume, name));
-        asks.is_some_and(|other| other != process) && !told
-    }
-
-    /// Whether an ended process left a recorded call for this claim open, or `process` has not finished
-    /// one, the claim never got a PersistentVolume, and another one has one of the name.
-    fn waits_behind_another(&self, uid: &str, process: &str) -> bool {
-        let is_known = self.ever_recorded.contains(uid);
-        let followed = |(_, calls): &(&String, &CallsTruth)| {
-            is_known && calls.abandoned.is_some() || calls.unfinished.contains(process)
-        };
-        let mut names = self.calls.iter().filter(followed).map(|(name, _)| name);
-        let is_taken = |name: &String| {
-            self.volumes.values().any(|volume| volume.name == *name && volume.gone.is_none())
-        };
-        // One made by hand says nothing of the call.
-        let is_own = |volume: &VolumeTruth| {
-            volume.claim == uid && (volume.provisioned || may_be_of(&volume.name, uid))
-        };
-        !self.volumes.values().any(is_own)
-            && names.any(|name| may_be_of(name, uid) && is_taken(name))
-    }
-
-    /// Whether a driver works on this volume for somebody who leads no longer.
-    fn is_overtaken(&self, name: &str) -> bool {
-        let leads = |host: &str| self.lease.as_ref().is_none_or(|lease| lease.holder == host);
-        let mut jobs = self.jobs.values().filter(|job| job.what == name && !job.host.is_empty());
-        jobs.any(|job| !leads(&job.host))
-    }
-
-    fn was_given_up(&self, image: &str) -> bool {
-        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
-        volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
-    }
-
-    /// The PersistentVolume that has the handle now.
-    fn owner(&self, handle: &str) -> Option<String> {
-        let owner = |(_, volume): &(&String, &VolumeTruth)| {
-            volume.handle == handle && volume.gone.is_none()
-        };
-        self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
-    }
-
-    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
-    fn objections(
-        &self,
-        process: &str,
-        handle: &str,
-        made: Option<Instant>,
-        shown: Option<Instant>,
-    ) -> Vec<String> {
-        let same = || self.volumes.values().filter(|volume| volume.handle == handle);
-        let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
-        let mut why = Vec::new();
-        for volume in standing.iter().filter(|volume| old(volume.kept)) {
-            why.push(format!("{} is not Released with the policy Delete", volume.name));
-        }
-        let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
-        if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
-            why.push("several PersistentVolumes have it".to_owned());
-        }
-        // Of claims whose names are cut to the same text, one's volume can be made when another's has
-        // gone; and what people took from one, the driver tells the other is its own.
-        let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
-        let sole = self.sole_claim(image_of(handle)).is_some();
-        let mut lost = same()
-            .filter(|volume| volume.bound.is_some() && old(volume.gone))
-            .filter(|volume| sole || !volume.stripped);
-        // Whoever has read it a moment ago may still go by that.
-        let went_just_now =
-            |volume: &VolumeTruth| volume.gone.is_some() && !old(volume.gone) && !old(volume.kept);
-        if standing.is_empty() && !same().any(went_just_now) && lost.any(had_it) {
-            why.push("its PersistentVolume was bound and is gone".to_owned());
-        }
-        let is_shown = |since: &Instant| {
-            since.elapsed() > UNSEEN / 10 && shown.is_none_or(|until| *since + STALE < until)
-        };
-        let attached =
-            |volume: &&&VolumeTruth| self.attached.get(&volume.name).is_some_and(is_shown);
-        for volume in standing.iter().filter(attached) {
-            why.push(format!("{} is attached", volume.name));
-        }
-        if let Some(removal) = self.removals.get(handle)
-            && removal.process == process
-            && removal.told
-            && removal.volume.is_some()
-            && removal.volume == self.owner(handle)
-        {
-            why.push("it was told that this is done".to_owned());
-        }
-        why
     }
 }
 

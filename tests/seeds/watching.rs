@@ -1,4 +1,5 @@
-//! Up to when a process's watch of VolumeAttachments has shown them: what came later it can't know of,
+//! From when on a process knows of PersistentVolumes: those that were gone when it first listed them it
+//! can't know of. And up to when its watch of VolumeAttachments has shown them: what came later it can't know of,
 //! as nothing else tells of them. A watch that is refused, or whose history is forgotten, comes back
 //! after a wait that grows to a minute, as client-go's does.
 
@@ -14,6 +15,24 @@ use super::ledger::STALE;
 
 /// What is watched here.
 pub(crate) const WATCHED: &str = "volumeattachments";
+
+/// When each process was answered a list of all PersistentVolumes.
+#[derive(Debug, Default)]
+pub(crate) struct Lists(Mutex<BTreeMap<String, Vec<Instant>>>);
+
+impl Lists {
+    /// A list is answered.
+    pub(crate) fn answered(&self, process: &str) {
+        self.0.lock().entry(process.to_owned()).or_default().push(Instant::now());
+    }
+
+    /// The process's first list since `time`; now, where there is none.
+    pub(crate) fn first_since(&self, process: &str, time: Instant) -> Instant {
+        let lists = self.0.lock();
+        let mut since = lists.get(process).into_iter().flatten().filter(|at| **at >= time);
+        since.next().copied().unwrap_or_else(Instant::now)
+    }
+}
 
 /// How far each process's view goes.
 #[derive(Debug, Clone, Default)]

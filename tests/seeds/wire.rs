@@ -170,6 +170,9 @@ impl Wire {
         {
             self.check_saved(&body);
         }
+        if info.verb == "list" && info.resource == "persistentvolumes" && response.status() == 200 {
+            self.core.ledger.lists.answered(self.life.name());
+        }
         if let Some(uid) = removed.filter(|_| response.status() == 200) {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }

@@ -1,0 +1,151 @@
+//! What the ledger's record says of a call or a deletion: who may have had a volume, and why one must
+//! not go. Only reads.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, old};
+
+impl Inner {
+    /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
+    /// and was bound to it. What was gone before who works now listed what there is counts only
+    /// where the claim itself says so: it names its volume for ever.
+    pub(super) fn all_had(&self, name: &str, since: Instant) -> Option<String> {
+        let had = |uid: &&String| {
+            self.volumes.values().find(|volume| {
+                volume.claim == **uid
+                    && !volume.by_hand
+                    && may_be_of(image_of(&volume.handle), uid)
+                    && old(volume.bound)
+                    && (volume.gone.is_none()
+                        || volume.bound > Some(since)
+                        || old(self.named.get(*uid).copied()))
+            })
+        };
+        let mut names = Vec::new();
+        for uid in self.claims.keys().filter(|uid| may_be_of(name, uid)) {
+            names.push(had(&uid)?.name.clone());
+        }
+        (!names.is_empty()).then(|| names.join(" and "))
+    }
+
+    /// The time between the two in which quota would not have refused a record.
+    pub(super) fn recordable(&self, from: Instant, to: Instant) -> Duration {
+        let refused = |(start, end): &(Instant, Instant)| {
+            (*end).min(to).saturating_duration_since((*start).max(from))
+        };
+        let refused: Duration = self.used_up.iter().map(refused).sum();
+        to.saturating_duration_since(from).saturating_sub(refused)
+    }
+
+    /// The one claim that the volume's name stands for.
+    pub(super) fn sole_claim(&self, name: &str) -> Option<&String> {
+        let mut claims = self.claims.keys().filter(|uid| may_be_of(name, uid));
+        claims.next().filter(|_| claims.next().is_none())
+    }
+
+    /// Whether nobody may know of this volume, by no fault or as was said.
+    pub(super) fn is_left(&self, name: &str) -> bool {
+        self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
+            || self.suspects.iter().any(|told| told.contains(name))
+    }
+
+    /// Whether nothing tells the process of the call for this volume: that of another one, which is
+    /// held up in it, and whose prefix this one does not know. With a record of it on the claim it
+    /// does; that of this process's own call under another name tells nothing.
+    pub(super) fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
+        let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
+        let told = self.recorded.get(claim).is_some_and(|volume| is_for(volume, name));
+        asks.is_some_and(|other| other != process) && !told
+    }
+
+    /// Whether an ended process left a recorded call for this claim open, or `process` has not finished
+    /// one, the claim never got a PersistentVolume, and another one has one of the name.
+    pub(super) fn waits_behind_another(&self, uid: &str, process: &str) -> bool {
+        let is_known = self.ever_recorded.contains(uid);
+        let followed = |(_, calls): &(&String, &CallsTruth)| {
+            is_known && calls.abandoned.is_some() || calls.unfinished.contains(process)
+        };
+        let mut names = self.calls.iter().filter(followed).map(|(name, _)| name);
+        let is_taken = |name: &String| {
+            self.volumes.values().any(|volume| volume.name == *name && volume.gone.is_none())
+        };
+        // One made by hand says nothing of the call.
+        let is_own = |volume: &VolumeTruth| {
+            volume.claim == uid && (volume.provisioned || may_be_of(&volume.name, uid))
+        };
+        !self.volumes.values().any(is_own)
+            && names.any(|name| may_be_of(name, uid) && is_taken(name))
+    }
+
+    /// Whether a driver works on this volume for somebody who leads no longer.
+    pub(super) fn is_overtaken(&self, name: &str) -> bool {
+        let leads = |host: &str| self.lease.as_ref().is_none_or(|lease| lease.holder == host);
+        let mut jobs = self.jobs.values().filter(|job| job.what == name && !job.host.is_empty());
+        jobs.any(|job| !leads(&job.host))
+    }
+
+    pub(super) fn was_given_up(&self, image: &str) -> bool {
+        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
+    }
+
+    /// The PersistentVolume that has the handle now.
+    pub(super) fn owner(&self, handle: &str) -> Option<String> {
+        let owner = |(_, volume): &(&String, &VolumeTruth)| {
+            volume.handle == handle && volume.gone.is_none()
+        };
+        self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
+    }
+
+    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
+    pub(super) fn objections(
+        &self,
+        process: &str,
+        handle: &str,
+        made: Option<Instant>,
+        shown: Option<Instant>,
+    ) -> Vec<String> {
+        let same = || self.volumes.values().filter(|volume| volume.handle == handle);
+        let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
+        let mut why = Vec::new();
+        for volume in standing.iter().filter(|volume| old(volume.kept)) {
+            why.push(format!("{} is not Released with the policy Delete", volume.name));
+        }
+        let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
+        if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
+            why.push("several PersistentVolumes have it".to_owned());
+        }
+        // Of claims whose names are cut to the same text, one's volume can be made when another's has
+        // gone; and what people took from one, the driver tells the other is its own.
+        let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
+        let sole = self.sole_claim(image_of(handle)).is_some();
+        let mut lost = same()
+            .filter(|volume| volume.bound.is_some() && old(volume.gone))
+            .filter(|volume| sole || !volume.stripped);
+        // Whoever has read it a moment ago may still go by that.
+        let went_just_now =
+            |volume: &VolumeTruth| volume.gone.is_some() && !old(volume.gone) && !old(volume.kept);
+        if standing.is_empty() && !same().any(went_just_now) && lost.any(had_it) {
+            why.push("its PersistentVolume was bound and is gone".to_owned());
+        }
+        let is_shown = |since: &Instant| {
+            since.elapsed() > UNSEEN / 10 && shown.is_none_or(|until| *since + STALE < until)
+        };
+        let attached =
+            |volume: &&&VolumeTruth| self.attached.get(&volume.name).is_some_and(is_shown);
+        for volume in standing.iter().filter(attached) {
+            why.push(format!("{} is attached", volume.name));
+        }
+        if let Some(removal) = self.removals.get(handle)
+            && removal.process == process
+            && removal.told
+            && removal.volume.is_some()
+            && removal.volume == self.owner(handle)
+        {
+            why.push("it was told that this is done".to_owned());
+        }
+        why
+    }
+}
