@@ -170,9 +170,6 @@ impl Wire {
         {
             self.check_saved(&body);
         }
-        if info.verb == "list" && info.resource == "persistentvolumes" && response.status() == 200 {
-            self.core.ledger.lists.answered(self.life.name());
-        }
         if let Some(uid) = removed.filter(|_| response.status() == 200) {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }
@@ -213,8 +210,11 @@ impl Wire {
         self.core.ledger.saved(self.life.name(), text(&volume, "/metadata/name"), handle, alive);
     }
 
-    /// Notes how far the process's view of attachments goes.
+    /// Notes when the process was told of volumes, and how far its view of attachments goes.
     fn watched(&self, info: &RequestInfo, response: Response<Body>) -> Response<Body> {
+        if info.verb == "list" && info.resource == "persistentvolumes" && response.status() == 200 {
+            self.core.ledger.lists.answered(self.life.name());
+        }
         let watching = &self.core.ledger.watching;
         match info.verb.as_str() {
             _ if info.resource != WATCHED || response.status() != 200 => response,
