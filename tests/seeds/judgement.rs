@@ -61,7 +61,8 @@ impl Inner {
     }
 
     /// Whether an ended process left a recorded call for this claim open, or `process` has not finished
-    /// one, the claim never got a PersistentVolume, and another one has one of the name.
+    /// one, the claim never got a PersistentVolume, and another one has one of the name. A recorded call
+    /// that never reached the driver is an open one all the same: nobody was told so.
     pub(super) fn waits_behind_another(&self, uid: &str, process: &str) -> bool {
         let is_known = self.ever_recorded.contains(uid);
         let followed = |(_, calls): &(&String, &CallsTruth)| {
@@ -75,8 +76,12 @@ impl Inner {
         let is_own = |volume: &VolumeTruth| {
             volume.claim == uid && (volume.provisioned || may_be_of(&volume.name, uid))
         };
+        let is_in_the_way = |volume: &VolumeTruth| {
+            volume.claim != uid && volume.gone.is_none() && may_be_of(&volume.name, uid)
+        };
         !self.volumes.values().any(is_own)
-            && names.any(|name| may_be_of(name, uid) && is_taken(name))
+            && (names.any(|name| may_be_of(name, uid) && is_taken(name))
+                || is_known && self.volumes.values().any(is_in_the_way))
     }
 
     /// Whether a driver works on this volume for somebody who leads no longer.

@@ -76,8 +76,10 @@ async fn trouble(core: &Core, dice: &Dice, replica: &Replica) {
             _ => {
                 core.ledger.tell(&format!("{} is suspended", life.name()));
                 life.suspend();
+                core.ledger.watching.stands_still(life.name());
                 sleep(dice.stretch(500..60_000)).await;
                 core.ledger.tell(&format!("{} is resumed", life.name()));
+                core.ledger.watching.goes_on(life.name());
                 life.resume();
             }
         }

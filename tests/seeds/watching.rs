@@ -36,7 +36,14 @@ impl Lists {
 
 /// How far each process's view goes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Watching(Arc<Mutex<BTreeMap<String, View>>>);
+pub(crate) struct Watching(Arc<Mutex<Views>>);
+
+#[derive(Debug, Default)]
+struct Views {
+    by_process: BTreeMap<String, View>,
+    /// The processes that stand still, and since when.
+    still: BTreeMap<String, Instant>,
+}
 
 #[derive(Debug, Clone, Copy)]
 enum View {
@@ -71,7 +78,7 @@ impl Drop for Open {
 impl Open {
     /// It shows nothing more, and has shown what there was up to then.
     fn ends(&self, until: impl FnOnce(Instant) -> Instant) {
-        let mut views = self.watching.0.lock();
+        let views = &mut self.watching.0.lock().by_process;
         let Some(View::Open { since, before }) = views.get(&self.process).copied() else { return };
         // Not the one that came after it.
         if since == self.since {
@@ -83,32 +90,45 @@ impl Open {
 impl Watching {
     /// Up to when the process was shown everything; none: to this day.
     pub(crate) fn shown_until(&self, process: &str) -> Option<Instant> {
-        match self.0.lock().get(process).copied()? {
+        match self.0.lock().by_process.get(process).copied()? {
             View::Open { since, .. } if since.elapsed() > STALE => None,
             View::Open { before: until, .. } | View::Until(until) => Some(until),
         }
     }
 
-    /// All watches are cut. A process that stands still reads their end later, and nothing after it.
+    /// The process stands still.
+    pub(crate) fn stands_still(&self, process: &str) {
+        self.0.lock().still.insert(process.to_owned(), Instant::now());
+    }
+
+    /// It goes on.
+    pub(crate) fn goes_on(&self, process: &str) {
+        self.0.lock().still.remove(process);
+    }
+
+    /// All watches are cut. What a process that stands still has not read by then is lost with them.
     pub(crate) fn cut(&self) {
-        let now = Instant::now();
-        self.0.lock().values_mut().for_each(|view| *view = view.cut(now));
+        let (now, mut views) = (Instant::now(), self.0.lock());
+        let Views { by_process, still } = &mut *views;
+        for (process, view) in by_process {
+            *view = view.cut(still.get(process).copied().unwrap_or(now));
+        }
     }
 
     /// A list is answered.
     pub(crate) fn listed(&self, process: &str) {
-        self.0.lock().insert(process.to_owned(), View::Until(Instant::now()));
+        self.0.lock().by_process.insert(process.to_owned(), View::Until(Instant::now()));
     }
 
     /// A watch is answered, whose end is noticed.
     pub(crate) fn opened(&self, process: &str, response: Response<Body>) -> Response<Body> {
         let (since, process) = (Instant::now(), process.to_owned());
         let mut views = self.0.lock();
-        let before = match views.get(&process).copied() {
+        let before = match views.by_process.get(&process).copied() {
             Some(View::Open { .. }) | None => since,
             Some(View::Until(until)) => until,
         };
-        views.insert(process.clone(), View::Open { since, before });
+        views.by_process.insert(process.clone(), View::Open { since, before });
         drop(views);
         let open = Open { watching: self.clone(), process, since };
         let (parts, body) = response.into_parts();
