@@ -63,21 +63,33 @@ pub(crate) fn source_of(request: &CreateVolumeRequest) -> &str {
     }
 }
 
-/// The object that stands for what has this handle.
+/// The object that stands for what has this handle: of several, as an admin may make another
+/// PersistentVolume for it, one that is guarded.
 fn object_of(core: &Core, handle: &str) -> Option<Value> {
-    let whose = |kind: &str, path: &str| {
-        let mut all = core.api.list(kind, "").into_iter();
-        all.find(|object| text(object, path) == handle)
+    let named = |kind: &str, of: &'static str, path: &'static str, reference: &'static str| {
+        let all = core.api.list(kind, "").into_iter();
+        let found = all.filter(move |object| text(object, path) == handle);
+        found.map(move |object| (of, object.pointer(reference).cloned().unwrap_or_default()))
     };
-    let (kind, reference) =
-        if let Some(volume) = whose("PersistentVolume", "/spec/csi/volumeHandle") {
-            ("PersistentVolumeClaim", volume["spec"]["claimRef"].clone())
-        } else {
-            let content = whose("VolumeSnapshotContent", "/status/snapshotHandle")?;
-            ("VolumeSnapshot", content["spec"]["volumeSnapshotRef"].clone())
-        };
-    let object = core.api.get(kind, text(&reference, "/namespace"), text(&reference, "/name"))?;
-    (object["metadata"]["uid"] == reference["uid"]).then_some(object)
+    let claims = named(
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "/spec/csi/volumeHandle",
+        "/spec/claimRef",
+    );
+    let snapshots = named(
+        "VolumeSnapshotContent",
+        "VolumeSnapshot",
+        "/status/snapshotHandle",
+        "/spec/volumeSnapshotRef",
+    );
+    let standing = claims.chain(snapshots).filter_map(|(kind, reference)| {
+        let found =
+            core.api.get(kind, text(&reference, "/namespace"), text(&reference, "/name"))?;
+        (found["metadata"]["uid"] == reference["uid"]).then_some(found)
+    });
+    let (guarded, bare): (Vec<_>, Vec<_>) = standing.partition(is_guarded);
+    guarded.into_iter().chain(bare).next()
 }
 
 fn wears(object: &Value, finalizer: &str) -> bool {
