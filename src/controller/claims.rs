@@ -210,15 +210,11 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Verdict {
         let [create, delete] =
             [&self.creates, &self.deletes].map(|pace| pace.look(Item::claim(uid)));
-        let Some(key) = self.book.key(uid) else {
-            self.waits.forget(&Item::claim(uid));
-            self.provisioner.forget(uid);
-            return Verdict::Done;
-        };
+        let Some(key) = self.book.key(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(&key).await;
         let audited = self.book.take_audited(uid);
         // Looked at under the key: what another actor has just done is seen.
-        let Some(glance) = self.book.glance(uid) else { return Verdict::Done };
+        let Some(glance) = self.book.glance(uid) else { return self.forget(uid) };
         let span = tracing::info_span!(
             "claim",
             claim = %claim_key(&glance.claim),
@@ -240,6 +236,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
         };
         work.instrument(span).await
+    }
+
+    /// Nothing is known of the claim any more.
+    fn forget(&self, uid: &str) -> Verdict {
+        self.waits.forget(&Item::claim(uid));
+        self.provisioner.forget(uid);
+        Verdict::Done
     }
 
     async fn step(
