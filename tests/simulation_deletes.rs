@@ -253,6 +253,63 @@ mod newest_view {
         );
     }
 
+    /// Three volumes, released one after the other with these pauses (in milliseconds); the look at
+    /// one of them is answered late. In what order the driver is to delete them, and when (in
+    /// milliseconds after the first was released).
+    async fn deleted(pauses: [u64; 3], slow: &str, by: u64) -> Vec<(String, u128)> {
+        let simulation = Simulation::new(1);
+        simulation.script(json!({"delete_volume": [{"delay_ms": 100}]}));
+        let names = ["pv-0", "pv-1", "pv-2"];
+        for name in names {
+            simulation.api.create(&volume(name, name)).unwrap();
+        }
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        let late = Effect::DelayAfter(Duration::from_millis(by));
+        simulation.faults().add(Rule::on("get", "persistentvolumes", late).named(slow).times(1));
+        let began = Instant::now();
+        for (name, pause) in names.into_iter().zip(pauses) {
+            simulation.phase(name, "Released");
+            sleep(Duration::from_millis(pause)).await;
+        }
+        let mut deleted = Vec::new();
+        while deleted.len() < 3 {
+            sleep(Duration::from_millis(10)).await;
+            for call in simulation.requests("DeleteVolume").iter().skip(deleted.len()) {
+                let handle = call["volume_id"].as_str().unwrap().to_owned();
+                deleted.push((handle, began.elapsed().as_millis()));
+            }
+        }
+        deleted
+    }
+
+    fn names(deleted: &[(String, u128)]) -> Vec<&str> {
+        deleted.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// A look is not waited for any more once others have proven the view: those that come later
+    /// would overtake it.
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_answer_is_not_overtaken_by_those_who_need_none() {
+        let deleted = deleted([50, 150, 0], "pv-1", 1500).await;
+        assert_eq!(names(&deleted), ["pv-0", "pv-1", "pv-2"]);
+        assert!(deleted[2].1 < 250, "{deleted:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_answer_is_not_overtaken_by_those_with_a_faster_one() {
+        let deleted = deleted([1, 1, 0], "pv-0", 300).await;
+        assert_eq!(names(&deleted), ["pv-0", "pv-1", "pv-2"]);
+        assert!(deleted[2].1 < 350, "{deleted:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_takes_too_long_holds_nobody_else_up() {
+        let deleted = deleted([1, 1, 0], "pv-0", 20_000).await;
+        assert_eq!(names(&deleted)[..2], ["pv-1", "pv-2"]);
+        assert!(deleted[1].1 < 600, "{deleted:?}");
+    }
+
     /// A watch that stands still shows late what was so long before.
     #[tokio::test(start_paused = true)]
     async fn an_event_that_was_held_up_is_not_believed() {

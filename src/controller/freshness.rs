@@ -17,7 +17,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::{Notify, OwnedMutexGuard},
+    time::timeout,
+};
 
 use crate::{
     kube_api::{
@@ -46,7 +49,12 @@ pub struct Freshness {
     proved: Arc<Notify>,
     /// When those who did not wait came.
     first: Arc<Mutex<Vec<Duration>>>,
+    /// Whose turn it is to look.
+    turn: Arc<Turn>,
 }
+
+/// Fair: who came first goes first.
+type Turn = tokio::sync::Mutex<()>;
 
 /// When a request was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,8 +68,9 @@ pub struct Sent {
 impl Freshness {
     /// Of a watch that has shown nothing yet.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (proof, proved, first) = (Arc::default(), Arc::default(), Arc::default());
-        Self { clock, proof, proved, first }
+        let (proof, proved) = (Arc::default(), Arc::default());
+        let (first, turn) = (Arc::default(), Arc::default());
+        Self { clock, proof, proved, first, turn }
     }
 
     /// Taken right before a request is sent.
@@ -114,18 +123,27 @@ impl Freshness {
         if self.is_proven() || self.is_among_the_first() {
             return;
         }
-        let proven = async {
-            loop {
-                // Made before looking, so that a proof between looking and waiting is not missed.
-                let proved = self.proved.notified();
-                if self.is_proven() {
-                    return;
-                }
-                proved.await;
-            }
-        };
         // In vain or not: whoever waited looks for himself.
-        let _ = timeout(PATIENCE, proven).await;
+        let _ = timeout(PATIENCE, self.proven()).await;
+    }
+
+    /// Waits for the turn to look, which ends when what is returned is dropped: requests that are
+    /// under way together may be answered in any order, and volumes are deleted in the order in
+    /// which they were released. `None` where somebody takes half a second for it.
+    pub async fn turn(&self) -> Option<OwnedMutexGuard<()>> {
+        timeout(PATIENCE, Arc::clone(&self.turn).lock_owned()).await.ok()
+    }
+
+    /// Waits until it is proven.
+    pub async fn proven(&self) {
+        loop {
+            // Made before looking, so that a proof between looking and waiting is not missed.
+            let proved = self.proved.notified();
+            if self.is_proven() {
+                return;
+            }
+            proved.await;
+        }
     }
 
     fn is_among_the_first(&self) -> bool {

@@ -7,7 +7,7 @@
 
 mod protection;
 
-use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, future::pending, ops::ControlFlow, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
@@ -190,13 +190,28 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     /// The volume on a view that is proven to be new, or a live one, if it is still to be deleted
     /// (safety rule 10). What an in-tree volume is to the driver hangs on labels and annotations,
-    /// too: always read live.
+    /// too: always read live. A proof that comes before the answer counts, too, so that those who
+    /// come later don't overtake this one by it.
     async fn confirmed(&self, glance: &Glance) -> Result<Option<Sure>, ApiError> {
         let volume = &glance.volume;
+        let as_seen = || Sure { volume: Arc::clone(volume), at: self.freshness.now() };
         if mutations::is_on(Mutation::DeleteUnseen) || self.is_proven(volume).await {
-            return Ok(Some(Sure { volume: Arc::clone(volume), at: self.freshness.now() }));
+            return Ok(Some(as_seen()));
         }
-        self.due_live(volume).await
+        let _turn = self.freshness.turn().await;
+        tokio::select! {
+            biased;
+            () = self.proven(volume) => Ok(Some(as_seen())),
+            live = self.due_live(volume) => live,
+        }
+    }
+
+    /// Comes once the view of the volume is proven to be new.
+    async fn proven(&self, volume: &Volume) {
+        self.freshness.proven().await;
+        if volume.spec.in_tree.is_some() || !self.book.is_proven(volume) {
+            pending::<()>().await;
+        }
     }
 
     /// The volume as it is now, if it is to be deleted.
