@@ -4,7 +4,7 @@ use testkit::apiserver::protobuf::object;
 
 use super::{
     samples::{claim, sources, volume},
-    tables::{embedded, list, map, plain, pointer},
+    tables::{Value, embedded, list, map, plain, pointer},
     *,
 };
 use crate::kube_api::{
@@ -16,18 +16,15 @@ fn table<V: View>() -> Table {
     of(&Kind::of::<V>()).unwrap()
 }
 
-/// What is written of a message.
+/// What is shown of a message.
 fn written(message: &[u8], table: Table) -> Result<Json, Fault> {
-    let mut json = Vec::new();
-    to_json(message, table, &mut json)?;
-    Ok(serde_json::from_slice(&json).unwrap())
+    read(message, table)
 }
 
 /// What a view reads of an object in JSON and in protobuf.
 fn both<V: View>(object: &Json) -> [V; 2] {
     let message = self::object(&V::kind(&()), object).unwrap();
-    let written = written(&message, table::<V>()).unwrap();
-    [object.clone(), written].map(|object| serde_json::from_value(object).unwrap())
+    [serde_json::from_value(object.clone()).unwrap(), read(&message, table::<V>()).unwrap()]
 }
 
 #[test]

@@ -21,6 +21,16 @@ pub(crate) enum Fault {
     /// A time outside of the years that can be written.
     #[error("a time out of range")]
     Time,
+    /// What reads the fields wants others.
+    #[error("not the expected fields")]
+    Unexpected,
+}
+
+impl serde::de::Error for Fault {
+    /// Without the message, which may hold content.
+    fn custom<T: std::fmt::Display>(_: T) -> Self {
+        Self::Unexpected
+    }
 }
 
 /// What a field holds.

@@ -26,14 +26,37 @@ pub(super) enum Tolerant<V> {
 impl<V: View> Tolerant<V> {
     /// Reads the JSON of an object.
     pub(super) fn read(object: &[u8]) -> Self {
-        serde_json::from_slice(object)
-            .map_or_else(|error| Self::unreadable(object, fault(&error)), Self::Read)
+        serde_json::from_slice(object).map_or_else(
+            |error| {
+                let names = serde_json::from_slice(object).unwrap_or_default();
+                Self::unreadable(names, fault(&error))
+            },
+            Self::Read,
+        )
     }
 
-    /// An object of which this JSON can be read as far as it has a name.
-    pub(super) fn unreadable(object: &[u8], fault: String) -> Self {
-        Self::Unreadable { metadata: Box::new(names(object)), fault }
+    /// An object of which nothing but these names can be read.
+    pub(super) fn unreadable(names: Named, fault: String) -> Self {
+        let Names { name, namespace, uid, resource_version } = names.metadata;
+        let names = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
+        Self::Unreadable { metadata: Box::new(names), fault }
     }
+}
+
+/// What identifies an object, and nothing else of it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Named {
+    metadata: Names,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Names {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
 }
 
 impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
@@ -41,26 +64,6 @@ impl<'de, V: View> Deserialize<'de> for Tolerant<V> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Ok(Self::read(raw.get().as_bytes()))
     }
-}
-
-/// Reads what identifies an object and nothing else.
-fn names(object: &[u8]) -> ObjectMeta {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Names {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Named {
-        metadata: Names,
-    }
-    let Names { name, namespace, uid, resource_version } =
-        serde_json::from_slice(object).map(|named: Named| named.metadata).unwrap_or_default();
-    ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() }
 }
 
 impl<V: View> Resource for Tolerant<V> {

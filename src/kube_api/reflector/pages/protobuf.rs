@@ -10,7 +10,7 @@ use kube::api::ListMeta;
 
 use super::{Broken, Part, held::Held};
 use crate::kube_api::{
-    protobuf::{Fault, Fields, LIST_META, MAGIC, NAMES, RAW, TYPE_META, Table, kind_of, to_json},
+    protobuf::{Fault, Fields, LIST_META, MAGIC, NAMES, RAW, TYPE_META, Table, kind_of, read},
     reflector::tolerant::Tolerant,
     views::View,
 };
@@ -27,8 +27,6 @@ pub(super) struct Reader {
     place: Place,
     /// Whether the version was told.
     told: bool,
-    /// An object's JSON: kept, so that its memory is.
-    json: Vec<u8>,
 }
 
 /// Where in an answer a reader is.
@@ -42,19 +40,16 @@ enum Place {
     End,
 }
 
-/// A field of a list that has come whole.
-enum Field {
-    Head(ListMeta),
-    /// Its JSON lies in [`Reader::json`].
-    Object(Result<(), Fault>),
+/// A field of a list.
+enum Field<V> {
+    Known(Part<V>),
     Unknown,
 }
 
 impl Reader {
     /// A reader of objects that `table` describes.
     pub(super) fn new(table: Table) -> Self {
-        let (held, json) = (Held::default(), Vec::new());
-        Self { held, table, place: Place::Envelope, told: false, json }
+        Self { held: Held::default(), table, place: Place::Envelope, told: false }
     }
 
     /// Takes in more bytes; none at the answer's end.
@@ -77,13 +72,9 @@ impl Reader {
             return Ok(None);
         }
         while let Some(field) = self.field()? {
-            match field {
-                Field::Head(head) => {
-                    self.told = true;
-                    return Ok(Some(Part::Head(head)));
-                }
-                Field::Object(read) => return Ok(Some(Part::Object(self.object(read)))),
-                Field::Unknown => {}
+            if let Field::Known(part) = field {
+                self.told |= matches!(part, Part::Head(_));
+                return Ok(Some(part));
             }
         }
         Ok(match self.place {
@@ -93,13 +84,6 @@ impl Reader {
             Place::End => Some(Part::End),
             Place::Envelope | Place::List(_) => None,
         })
-    }
-
-    fn object<V: View>(&self, read: Result<(), Fault>) -> Tolerant<V> {
-        match read {
-            Ok(()) => Tolerant::read(&self.json),
-            Err(fault) => Tolerant::unreadable(&self.json, fault.to_string()),
-        }
     }
 
     /// Reads as far as the list of such objects begins; says whether that has come.
@@ -122,7 +106,7 @@ impl Reader {
     }
 
     /// The next field of the list, where it has come whole; none at its end.
-    fn field(&mut self) -> Result<Option<Field>, Broken> {
+    fn field<V: View>(&mut self) -> Result<Option<Field<V>>, Broken> {
         let Place::List(left) = self.place else { return Ok(None) };
         let came = self.held.rest();
         // What lies behind the list is not the list's.
@@ -136,8 +120,8 @@ impl Reader {
             Err(fault) => return Err(fault.into()),
         };
         let field = match number {
-            METADATA => Field::Head(head(content.bytes(METADATA)?)?),
-            ITEMS => Field::Object(object(content.bytes(ITEMS)?, self.table, &mut self.json)),
+            METADATA => Field::Known(Part::Head(read(content.bytes(METADATA)?, LIST_META)?)),
+            ITEMS => Field::Known(Part::Object(object(content.bytes(ITEMS)?, self.table))),
             _ => Field::Unknown,
         };
         let length = before - fields.len();
@@ -165,21 +149,12 @@ fn list_begins(envelope: &[u8], kind: &str) -> Result<(usize, usize), Broken> {
     }
 }
 
-/// Reads a list's metadata.
-fn head(message: &[u8]) -> Result<ListMeta, Broken> {
-    let mut json = Vec::new();
-    to_json(message, LIST_META, &mut json)?;
-    Ok(serde_json::from_slice(&json)?)
-}
-
-/// Writes an object as JSON; one that is none as far as it has a name.
-fn object(message: &[u8], table: Table, json: &mut Vec<u8>) -> Result<(), Fault> {
-    json.clear();
-    to_json(message, table, json).inspect_err(|_| {
-        json.clear();
-        // Without even a name, what is there is no JSON, and is read as no name.
-        let _ = to_json(message, NAMES, json);
-    })
+/// Reads an object; one that is none as far as it has a name.
+fn object<V: View>(message: &[u8], table: Table) -> Tolerant<V> {
+    read(message, table).map_or_else(
+        |fault| Tolerant::unreadable(read(message, NAMES).unwrap_or_default(), fault.to_string()),
+        Tolerant::Read,
+    )
 }
 
 #[cfg(test)]

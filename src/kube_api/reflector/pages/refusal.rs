@@ -7,36 +7,29 @@ use http::StatusCode;
 use http_body_util::{BodyExt as _, Collected, Limited};
 use kube::{client::Body, core::Status};
 
-use crate::kube_api::protobuf::{Fault, STATUS, to_json, unwrapped};
+use crate::kube_api::protobuf::{self, STATUS, unwrapped};
 
 /// The most that is read of a refusal, in bytes.
 const MAX_READ: usize = 64 << 10;
 
 /// Reads the body of a refusal.
-pub(super) async fn read(code: StatusCode, protobuf: bool, body: Body) -> Status {
+pub(super) async fn read(code: StatusCode, is_protobuf: bool, body: Body) -> Status {
     // A refusal is one also where its explanation is lost.
     let body = Limited::new(body, MAX_READ).collect().await;
-    said(code, protobuf, &body.map(Collected::to_bytes).unwrap_or_default())
+    said(code, is_protobuf, &body.map(Collected::to_bytes).unwrap_or_default())
 }
 
 /// What the body says.
-fn said(code: StatusCode, protobuf: bool, body: &[u8]) -> Status {
-    let status = if protobuf {
-        json(body).ok().and_then(|json| serde_json::from_slice(&json).ok())
+fn said(code: StatusCode, is_protobuf: bool, body: &[u8]) -> Status {
+    let status = if is_protobuf {
+        unwrapped(body).and_then(|status| protobuf::read(status, STATUS)).ok()
     } else {
         serde_json::from_slice(body).ok()
     };
     status.unwrap_or_else(|| {
-        let text = if protobuf { "".into() } else { String::from_utf8_lossy(body) };
+        let text = if is_protobuf { "".into() } else { String::from_utf8_lossy(body) };
         Status::failure(text.trim(), "").with_code(code.as_u16())
     })
-}
-
-/// A `Status` in protobuf as JSON.
-fn json(body: &[u8]) -> Result<Vec<u8>, Fault> {
-    let mut json = Vec::new();
-    to_json(unwrapped(body)?, STATUS, &mut json)?;
-    Ok(json)
 }
 
 #[cfg(test)]
