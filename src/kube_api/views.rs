@@ -20,6 +20,7 @@ use kube::{
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 
 pub use self::in_tree::InTreeSource;
+use super::protobuf::{self, Fault};
 
 /// A kind this program reads, with what requests for it need to know.
 pub trait View:
@@ -33,6 +34,11 @@ pub trait View:
 {
     /// Whether objects of the kind live in a namespace.
     const NAMESPACED: bool;
+
+    /// How an object is read from its message in protobuf, where that is known.
+    fn from_protobuf() -> Option<FromProtobuf<Self>> {
+        None
+    }
 
     /// The object's name; empty only where a server sent none.
     fn name(&self) -> &str {
@@ -65,8 +71,12 @@ pub trait View:
     }
 }
 
+/// Reads an object from its message.
+pub type FromProtobuf<V> = fn(&[u8]) -> Result<V, Fault>;
+
 /// Declares a view: its kind's names, and the struct with `metadata` and the fields given; labels
-/// are read where the scope is followed by `+ labels`.
+/// are read where the scope is followed by `+ labels`. The table of the message follows where lists
+/// of the kind are asked for in protobuf.
 macro_rules! view {
     ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
         view! { @as "slim_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
@@ -76,7 +86,7 @@ macro_rules! view {
     };
     (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
-    }) => {
+    } $(protobuf $table:ident)?) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Default, Deserialize)]
         #[serde(rename_all = "camelCase", default)]
@@ -114,6 +124,11 @@ macro_rules! view {
 
         impl View for $name {
             const NAMESPACED: bool = view!(@namespaced $scope);
+            $(
+                fn from_protobuf() -> Option<FromProtobuf<Self>> {
+                    Some(|message| protobuf::read(message, protobuf::$table))
+                }
+            )?
         }
     };
     (@scope Namespaced) => { NamespaceResourceScope };
@@ -147,7 +162,7 @@ view! {
         spec: ClaimSpec,
         /// What the cluster says of it.
         status: ClaimStatus,
-    }
+    } protobuf CLAIM
 }
 
 impl Claim {
@@ -226,7 +241,7 @@ view! {
         spec: VolumeSpec,
         /// What the cluster says of it.
         status: VolumeStatus,
-    }
+    } protobuf VOLUME
 }
 
 impl Volume {

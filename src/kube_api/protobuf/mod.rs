@@ -14,10 +14,11 @@ mod tables;
 mod wire;
 
 use self::read::last;
+pub(crate) use self::wire::Fault;
 pub(crate) use self::{
     read::read,
-    tables::{LIST_META, NAMES, STATUS, Table, of},
-    wire::{Fault, Fields},
+    tables::{CLAIM, LIST_META, NAMES, STATUS, VOLUME},
+    wire::Fields,
 };
 
 /// The media type.

@@ -1,12 +1,8 @@
 //! Which fields of Kubernetes' messages are read, by number and by their names in JSON.
 //!
 //! Facts from `generated.proto` and `types.go` of k8s.io/api and k8s.io/apimachinery, which never change
-//! for fields that were ever released. Holds all that any view of these kinds reads: the tests fill
-//! every field there is, and compare.
-
-use std::borrow::Cow;
-
-use super::super::kind::Kind;
+//! for fields that were ever released. Holds all that views of these kinds read: the tests fill every
+//! field there is, and compare.
 
 /// The fields of a message.
 pub(crate) type Table = &'static [Field];
@@ -48,18 +44,6 @@ pub(super) enum Value {
     /// A `resource.Quantity`: a message around its text.
     Quantity,
     Message(Table),
-}
-
-/// The message that objects of the kind are, where it is known here.
-pub(crate) fn of(kind: &Kind) -> Option<Table> {
-    if *kind.group != *"" || *kind.version != *"v1" {
-        return None;
-    }
-    match &kind.plural {
-        Cow::Borrowed("persistentvolumeclaims") => Some(CLAIM),
-        Cow::Borrowed("persistentvolumes") => Some(VOLUME),
-        _ => None,
-    }
 }
 
 pub(super) const fn plain(number: u64, name: &'static str, value: Value) -> Field {
@@ -131,7 +115,8 @@ const OWNER_REFERENCE: Table = &[
 
 // === claims ===
 
-const CLAIM: Table = &[
+/// `PersistentVolumeClaim`.
+pub(crate) const CLAIM: Table = &[
     plain(1, "metadata", Value::Message(OBJECT_META)),
     plain(2, "spec", Value::Message(CLAIM_SPEC)),
     plain(3, "status", Value::Message(CLAIM_STATUS)),
@@ -194,7 +179,8 @@ const SELECTOR_REQUIREMENT: Table = &[
 
 // === volumes ===
 
-const VOLUME: Table = &[
+/// `PersistentVolume`.
+pub(crate) const VOLUME: Table = &[
     plain(1, "metadata", Value::Message(OBJECT_META)),
     plain(2, "spec", Value::Message(VOLUME_SPEC)),
     plain(3, "status", Value::Message(&[plain(1, "phase", Value::Text)])),

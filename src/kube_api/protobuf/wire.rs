@@ -5,7 +5,7 @@
 
 /// Why bytes cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// There should be more bytes.
     #[error("cut short")]
     CutShort,

@@ -28,11 +28,7 @@ use super::{
     pages::{Page, Part, wants_json},
     tolerant::Tolerant,
 };
-use crate::kube_api::{
-    kind::Kind,
-    protobuf::{self, Table},
-    views::View,
-};
+use crate::kube_api::views::View;
 
 /// How much longer than the server keeps a watch open it may be silent.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -43,7 +39,7 @@ pub(super) fn overlapped<V: View>(
     api: Api<Tolerant<V>>,
     settings: Settings,
 ) -> impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Send {
-    let source = Arc::new(Source { api, settings, table: protobuf::of(&Kind::of::<V>()) });
+    let source = Arc::new(Source { api, settings, in_protobuf: V::from_protobuf().is_some() });
     let overlapped = Overlapped { source, stage: Stage::Outside };
     stream::unfold(overlapped, |mut overlapped| async move {
         let told = overlapped.next().await;
@@ -55,8 +51,8 @@ pub(super) fn overlapped<V: View>(
 struct Source<V: View> {
     api: Api<Tolerant<V>>,
     settings: Settings,
-    /// How objects are read from protobuf, where lists are asked for in it.
-    table: Option<Table>,
+    /// Whether lists are asked for in protobuf.
+    in_protobuf: bool,
 }
 
 /// One watch, from the request to its end.
@@ -66,7 +62,7 @@ impl<V: View> Source<V> {
     fn ask(&self, next: Option<String>) -> Coming {
         let mut page = ListParams::default().limit(self.settings.page_size);
         page.continue_token = next;
-        Coming::Asked(Page::ask(self.api.clone(), page, self.table).boxed())
+        Coming::Asked(Page::ask(self.api.clone(), page, self.in_protobuf).boxed())
     }
 
     fn watch(self: &Arc<Self>, version: &str) -> Watch<V> {
@@ -138,7 +134,7 @@ impl<V: View> Overlapped<V> {
         if wants_json(error) {
             let Source { api, settings, .. } = &*self.source;
             let (api, settings) = (api.clone(), *settings);
-            self.source = Arc::new(Source { api, settings, table: None });
+            self.source = Arc::new(Source { api, settings, in_protobuf: false });
         }
     }
 }

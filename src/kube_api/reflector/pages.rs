@@ -24,7 +24,7 @@ use kube::{
 
 use super::tolerant::Tolerant;
 use crate::kube_api::{
-    protobuf::{Fault, MEDIA_TYPE, Table},
+    protobuf::{Fault, MEDIA_TYPE},
     views::View,
 };
 
@@ -93,17 +93,16 @@ enum Reader {
 }
 
 impl Page {
-    /// Asks for the page that `params` name, in protobuf where `table` says how objects are read
-    /// from it. It has begun to come when this returns.
+    /// Asks for the page that `params` name, also `in_protobuf`, or in JSON alone. It has begun to come when this returns.
     pub(super) async fn ask<V: View>(
         api: Api<Tolerant<V>>,
         params: ListParams,
-        table: Option<Table>,
+        in_protobuf: bool,
     ) -> kube::Result<Self> {
         let request = Request::new(api.resource_url()).list(&params);
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("list");
-        let accepted = if table.is_some() { PROTOBUF_OR_JSON } else { "application/json" };
+        let accepted = if in_protobuf { PROTOBUF_OR_JSON } else { "application/json" };
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accepted));
         let response = Client::from(api).send(request.map(Body::from)).await?;
         let (parts, body) = response.into_parts();
@@ -111,11 +110,10 @@ impl Page {
             let status = refusal::read(parts.status, is_protobuf(&parts.headers), body).await;
             return Err(kube::Error::Api(status.boxed()));
         }
-        let reader = match table {
-            Some(table) if is_protobuf(&parts.headers) => {
-                Reader::Protobuf(protobuf::Reader::new(table))
-            }
-            _ => Reader::Json(json::Reader::default()),
+        let reader = if is_protobuf(&parts.headers) {
+            Reader::Protobuf(protobuf::Reader::default())
+        } else {
+            Reader::Json(json::Reader::default())
         };
         Ok(Self { body, reader })
     }

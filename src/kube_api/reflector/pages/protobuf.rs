@@ -10,7 +10,7 @@ use kube::api::ListMeta;
 
 use super::{Broken, Part, held::Held};
 use crate::kube_api::{
-    protobuf::{Fault, Fields, LIST_META, MAGIC, NAMES, RAW, TYPE_META, Table, kind_of, read},
+    protobuf::{Fault, Fields, LIST_META, MAGIC, NAMES, RAW, TYPE_META, kind_of, read},
     reflector::tolerant::Tolerant,
     views::View,
 };
@@ -20,19 +20,19 @@ const METADATA: u64 = 1;
 const ITEMS: u64 = 2;
 
 /// Reads a list.
+#[derive(Default)]
 pub(super) struct Reader {
     held: Held,
-    /// What the objects are.
-    table: Table,
     place: Place,
     /// Whether the version was told.
     told: bool,
 }
 
 /// Where in an answer a reader is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Place {
     /// Before the list.
+    #[default]
     Envelope,
     /// In the list, of which so many bytes are to come.
     List(usize),
@@ -47,11 +47,6 @@ enum Field<V> {
 }
 
 impl Reader {
-    /// A reader of objects that `table` describes.
-    pub(super) fn new(table: Table) -> Self {
-        Self { held: Held::default(), table, place: Place::Envelope, told: false }
-    }
-
     /// Takes in more bytes; none at the answer's end.
     pub(super) fn take_in(&mut self, came: &[u8]) -> Result<(), Broken> {
         match self.place {
@@ -121,7 +116,7 @@ impl Reader {
         };
         let field = match number {
             METADATA => Field::Known(Part::Head(read(content.bytes(METADATA)?, LIST_META)?)),
-            ITEMS => Field::Known(Part::Object(object(content.bytes(ITEMS)?, self.table))),
+            ITEMS => Field::Known(Part::Object(object(content.bytes(ITEMS)?))),
             _ => Field::Unknown,
         };
         let length = before - fields.len();
@@ -150,8 +145,9 @@ fn list_begins(envelope: &[u8], kind: &str) -> Result<(usize, usize), Broken> {
 }
 
 /// Reads an object; one that is none as far as it has a name.
-fn object<V: View>(message: &[u8], table: Table) -> Tolerant<V> {
-    read(message, table).map_or_else(
+fn object<V: View>(message: &[u8]) -> Tolerant<V> {
+    let object = V::from_protobuf().ok_or(Fault::Unexpected).and_then(|read| read(message));
+    object.map_or_else(
         |fault| Tolerant::unreadable(read(message, NAMES).unwrap_or_default(), fault.to_string()),
         Tolerant::Read,
     )

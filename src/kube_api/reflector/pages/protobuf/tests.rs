@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::apiserver::protobuf::object;
 
 use super::*;
-use crate::kube_api::{kind::Kind, protobuf, views::Claim};
+use crate::kube_api::views::Claim;
 
 /// An envelope as servers write it, and a list of objects.
 #[derive(Clone, PartialEq, Message)]
@@ -82,7 +82,7 @@ fn bad(name: &str) -> Vec<u8> {
 
 /// What is read of an answer that comes in these pieces, one word a part.
 fn read(pieces: &[&[u8]]) -> Result<Vec<String>, Broken> {
-    let mut reader = Reader::new(protobuf::of(&Kind::of::<Claim>()).unwrap());
+    let mut reader = Reader::default();
     let mut words = Vec::new();
     for piece in pieces.iter().copied().chain([&b""[..]]) {
         reader.take_in(piece)?;
