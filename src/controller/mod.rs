@@ -322,7 +322,7 @@ impl<P: Provisioner> Controller<P> {
             if mutations::is_on(Mutation::VolumesListedFirst) {
                 volumes.whole().await;
             }
-            reflector.run(observer).await;
+            reflector.run_overlapped(observer).await;
         });
     }
 
@@ -348,7 +348,7 @@ impl<P: Provisioner> Controller<P> {
         let wanted = self.lists.wanted.clone();
         self.tasks.vital("watch of PersistentVolumes", async move {
             wanted.cancelled().await;
-            reflector.run(observer).await;
+            reflector.run_overlapped(observer).await;
         });
     }
 

@@ -16,7 +16,7 @@ use super::{
     error::{ApiError, fault},
     kind::Kind,
     name::Name,
-    views::View,
+    views::{self, View},
 };
 
 /// After so many conflicts the next one is told.
@@ -103,7 +103,7 @@ impl Client {
             return Ok(Edited::Gone);
         }
         if edit(&mut object) == Edit::Nothing {
-            return view(object, name).map(Edited::Unchanged);
+            return view(&object, name).map(Edited::Unchanged);
         }
         let written = match by {
             WriteBy::Update => {
@@ -152,8 +152,8 @@ impl Identity {
     }
 }
 
-fn view<V: View>(object: Value, name: Name<'_>) -> Result<V, ApiError> {
-    serde_json::from_value(object).map_err(|error| unreadable::<V>(name, fault(&error)))
+fn view<V: View>(object: &Value, name: Name<'_>) -> Result<V, ApiError> {
+    views::of_json(object).map_err(|error| unreadable::<V>(name, fault(&error)))
 }
 
 fn unreadable<V: View>(name: Name<'_>, fault: String) -> ApiError {

@@ -20,7 +20,7 @@ mod tests;
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt as _};
+use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api,
@@ -39,7 +39,12 @@ use self::{
     teller::Teller,
     tolerant::Tolerant,
 };
-use super::{client::Client, scope::Scope, url::segment, views::View};
+use super::{
+    client::Client,
+    scope::Scope,
+    url::segment,
+    views::{self, View},
+};
 use crate::{metrics::Metrics, runtime::Random};
 
 /// One thing a reflector shows.
@@ -51,8 +56,8 @@ pub enum Sighting<V> {
     Listed(V),
     /// The list is whole: what was kept and not seen since [`Sighting::Restarted`] has vanished.
     Complete,
-    /// An object is new or has changed. Before the list is whole ([`Settings::overlapped`]) it was
-    /// born since that began.
+    /// An object is new or has changed. Before the list is whole ([`Reflector::run_overlapped`]) it
+    /// was born since that began.
     Applied(V),
     /// An object was deleted; this is its last state.
     Deleted(V),
@@ -106,30 +111,25 @@ pub struct Settings {
     pub list_quiet: Duration,
     /// A streamed list must be whole after this time.
     pub list_whole: Duration,
-    /// Whether changes are shown while the list runs, which comes in pages then, and is read while it
-    /// comes. Only without selectors.
-    pub overlapped: bool,
 }
 
 impl Default for Settings {
-    /// 500 objects a page; 240 s, which load balancers put up with; 5 s; 60 s; changes come after
-    /// the list.
+    /// 500 objects a page; 240 s, which load balancers put up with; 5 s; 60 s.
     fn default() -> Self {
         Self {
             page_size: 500,
             watch_timeout: Duration::from_secs(240),
             list_quiet: Duration::from_secs(5),
             list_whole: Duration::from_secs(60),
-            overlapped: false,
         }
     }
 }
 
 impl Settings {
-    /// For kinds of which there may be very many: changes come while the list runs, and 5,000 objects
-    /// a page, of which one at a time is held.
+    /// For kinds of which there may be very many, and [`Reflector::run_overlapped`], which holds one
+    /// object of a page at a time: 5,000 objects a page.
     pub fn of_many() -> Self {
-        Self { page_size: 5_000, overlapped: true, ..Self::default() }
+        Self { page_size: 5_000, ..Self::default() }
     }
 }
 
@@ -177,13 +177,22 @@ impl<V: View> Reflector<V> {
         Self { anew: asked, ..self }
     }
 
-    /// Shows `observer` everything. Never returns; whoever drops the future ends the watch.
+    /// Shows `observer` everything, changes once the list is whole. Never returns; whoever drops the
+    /// future ends the watch.
     pub async fn run(self, observer: impl Observer<V>) {
-        let mut strategy = match (self.settings.overlapped, self.client.streams_lists()) {
-            (true, _) => Strategy::Overlapped,
-            (false, true) => Strategy::Streamed,
-            (false, false) => Strategy::Paged,
-        };
+        let streams = self.client.streams_lists();
+        let strategy = if streams { Strategy::Streamed } else { Strategy::Paged };
+        self.run_by(Self::watched, strategy, observer).await;
+    }
+
+    /// The same, but changes are shown while the list runs, which comes in pages and is read while it
+    /// comes. Only for scopes without selectors.
+    pub async fn run_overlapped(self, observer: impl Observer<V>) {
+        let open = |reflector: &Self, api, _| overlapped(api, reflector.settings).boxed();
+        self.run_by(open, Strategy::Overlapped, observer).await;
+    }
+
+    async fn run_by(self, open: Open<V>, mut strategy: Strategy, observer: impl Observer<V>) {
         let kube = self.client.kube();
         let api = match &self.scope.namespace {
             // kube takes it for a part of the path as it is.
@@ -194,6 +203,7 @@ impl<V: View> Reflector<V> {
         let mut run = Run {
             teller: Teller::new::<V>(&self.metrics),
             reflector: self,
+            open,
             observer,
             backoff: Backoff::default(),
         };
@@ -204,6 +214,10 @@ impl<V: View> Reflector<V> {
                 next = run.follow(api.clone(), strategy) => strategy = next,
             }
         }
+    }
+
+    fn watched(&self, api: Api<Tolerant<V>>, strategy: Strategy) -> Events<V> {
+        watcher(api, self.watcher_config(strategy)).boxed()
     }
 
     fn watcher_config(&self, strategy: Strategy) -> watcher::Config {
@@ -219,9 +233,16 @@ impl<V: View> Reflector<V> {
     }
 }
 
+/// What happens to the objects of a kind.
+type Events<V> = BoxStream<'static, watcher::Result<Event<Tolerant<V>>>>;
+
+/// Begins to list and watch. A kind is compiled with those of the two ways that it goes.
+type Open<V> = fn(&Reflector<V>, Api<Tolerant<V>>, Strategy) -> Events<V>;
+
 /// A reflector at work.
 struct Run<V, O> {
     reflector: Reflector<V>,
+    open: Open<V>,
     observer: O,
     backoff: Backoff,
     teller: Teller,
@@ -230,10 +251,7 @@ struct Run<V, O> {
 impl<V: View, O: Observer<V>> Run<V, O> {
     /// Follows one watcher until it must be replaced; says how the next one is to list.
     async fn follow(&mut self, api: Api<Tolerant<V>>, strategy: Strategy) -> Strategy {
-        let mut events = match strategy {
-            Strategy::Overlapped => overlapped(api, self.reflector.settings).boxed(),
-            _ => watcher(api, self.reflector.watcher_config(strategy)).boxed(),
-        };
+        let mut events = (self.open)(&self.reflector, api, strategy);
         let mut progress = Progress::new(strategy, Instant::now());
         loop {
             match self.step(&mut events, &mut progress).await {
@@ -249,11 +267,7 @@ impl<V: View, O: Observer<V>> Run<V, O> {
     }
 
     /// Takes in what the watcher says next.
-    async fn step(
-        &mut self,
-        events: &mut (impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Unpin),
-        progress: &mut Progress,
-    ) -> Option<Step> {
+    async fn step(&mut self, events: &mut Events<V>, progress: &mut Progress) -> Option<Step> {
         let Settings { list_quiet, list_whole, .. } = self.reflector.settings;
         let next = match progress.patience(Instant::now(), list_quiet, list_whole) {
             Some(end) => timeout_at(end, events.next()).await.ok().flatten(),
@@ -324,5 +338,5 @@ fn sighting<V: View>(event: Event<Tolerant<V>>) -> Option<Sighting<V>> {
 
 /// A view with names and nothing else.
 fn bare<V: View>(metadata: &ObjectMeta) -> Option<V> {
-    serde_json::from_value(json!({"metadata": metadata})).ok()
+    views::of_json(&json!({"metadata": metadata})).ok()
 }

@@ -71,6 +71,12 @@ pub trait View:
     }
 }
 
+/// Reads a tree of JSON by way of its text, so that no view needs a reader of trees beside its reader of
+/// texts.
+pub(super) fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
+    serde_json::from_slice(&serde_json::to_vec(object)?)
+}
+
 /// Reads an object from its message.
 pub type FromProtobuf<V> = fn(&[u8]) -> Result<V, Fault>;
 

@@ -19,16 +19,34 @@ use crate::{
 /// What the observer was shown, one word a sighting, with the second it was shown at.
 type Shown = Arc<Mutex<Vec<(u64, String)>>>;
 
+/// When changes are shown.
+#[derive(Clone, Copy)]
+enum Way {
+    /// After the list.
+    Plain,
+    /// While it runs.
+    Overlapped,
+}
+
+impl Way {
+    async fn run<V: View>(self, reflector: Reflector<V>, observer: impl Observer<V>) {
+        match self {
+            Self::Plain => reflector.run(observer).await,
+            Self::Overlapped => reflector.run_overlapped(observer).await,
+        }
+    }
+}
+
 /// Runs a reflector against `script` for so many seconds.
 async fn reflect(
     seconds: u64,
     script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
 ) -> Run {
-    reflect_with(Settings::default(), seconds, script).await
+    reflect_with(Way::Plain, seconds, script).await
 }
 
 async fn reflect_with(
-    settings: Settings,
+    way: Way,
     seconds: u64,
     script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
 ) -> Run {
@@ -38,27 +56,22 @@ async fn reflect_with(
     let lanes =
         Lanes::new(server.transport.clone(), LaneSettings::default(), gate, random(), &metrics);
     let shown = Shown::default();
-    reflect_as(settings, &lanes.objects, seconds, &shown, &metrics).await;
+    reflect_as(way, &lanes.objects, seconds, &shown, &metrics).await;
     let shown = shown.lock().clone();
     Run { server, metrics, shown, client: lanes.objects }
 }
 
 async fn reflect_on(client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
-    reflect_as(Settings::default(), client, seconds, shown, metrics).await;
+    reflect_as(Way::Plain, client, seconds, shown, metrics).await;
 }
 
-async fn reflect_as(
-    settings: Settings,
-    client: &Client,
-    seconds: u64,
-    shown: &Shown,
-    metrics: &Metrics,
-) {
-    let settings = Settings { page_size: 2, ..settings };
+async fn reflect_as(way: Way, client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
+    let settings = Settings { page_size: 2, ..Settings::default() };
     let reflector = Reflector::<Claim>::new(client, Scope::all(), settings, random(), metrics);
     let (shown, start) = (Arc::clone(shown), Instant::now());
     let observer = move |sighting| shown.lock().push((start.elapsed().as_secs(), word(&sighting)));
-    let ended = tokio::time::timeout(Duration::from_secs(seconds), reflector.run(observer)).await;
+    let ended =
+        tokio::time::timeout(Duration::from_secs(seconds), way.run(reflector, observer)).await;
     assert!(ended.is_err(), "a reflector never returns");
 }
 

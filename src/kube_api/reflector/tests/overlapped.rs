@@ -6,15 +6,6 @@ use proptest::{collection::vec, prelude::*, strategy::Strategy};
 
 use super::*;
 
-/// Shows changes while the list runs.
-pub(super) const OVERLAPPED: Settings = Settings {
-    page_size: 500,
-    watch_timeout: Duration::from_secs(240),
-    list_quiet: Duration::from_secs(5),
-    list_whole: Duration::from_secs(60),
-    overlapped: true,
-};
-
 /// Lists `a`, then `b` seconds later, and says `watch` meanwhile.
 fn slow_list(watch: Answer) -> impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static {
     move |_, seen| match asked(&seen.url).as_str() {
@@ -31,7 +22,7 @@ async fn what_is_born_while_the_list_runs_is_shown_at_once() {
         "MODIFIED",
         &claim("new", 22),
     );
-    let run = reflect_with(OVERLAPPED, 100, slow_list(born)).await;
+    let run = reflect_with(Way::Overlapped, 100, slow_list(born)).await;
     assert_eq!(
         run.words(),
         ["restarted", "listed a", "applied new", "applied new", "listed b", "complete"]
@@ -48,7 +39,7 @@ async fn what_stood_and_changes_while_the_list_runs_is_part_of_the_list_and_show
         .event(1, "MODIFIED", &claim("b", 21))
         .event(1, "MODIFIED", &claim("b", 22))
         .event(20, "MODIFIED", &claim("b", 23));
-    let run = reflect_with(OVERLAPPED, 100, slow_list(changes)).await;
+    let run = reflect_with(Way::Overlapped, 100, slow_list(changes)).await;
     assert_eq!(
         run.words(),
         ["restarted", "listed a", "listed b", "listed b", "complete", "applied b"]
@@ -61,7 +52,7 @@ async fn what_is_deleted_while_the_list_runs_does_not_come_back_with_its_page() 
         .event(1, "DELETED", &claim("b", 21))
         .event(1, "ADDED", &claim("short", 22))
         .event(1, "DELETED", &claim("short", 23));
-    let run = reflect_with(OVERLAPPED, 100, slow_list(changes)).await;
+    let run = reflect_with(Way::Overlapped, 100, slow_list(changes)).await;
     assert_eq!(
         run.words(),
         ["restarted", "listed a", "deleted b", "applied short", "deleted short", "complete"]
@@ -70,7 +61,7 @@ async fn what_is_deleted_while_the_list_runs_does_not_come_back_with_its_page() 
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_while_the_list_runs_is_resumed_where_it_ended() {
-    let run = reflect_with(OVERLAPPED, 100, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Overlapped, 100, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a"], "next"),
         "page next" => page(&["b"], "").after(10),
         "watch 20" => Answer::watch().event(1, "ADDED", &claim("new", 21)).end(End::Closed),
@@ -91,7 +82,7 @@ async fn a_watch_that_fails_while_the_list_runs_goes_on_after_it() {
         Answer::none(),
         Answer::watch().event(0, "ERROR", &status(500, "InternalError")),
     ] {
-        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+        let run = reflect_with(Way::Overlapped, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (_, "page") => page(&["a"], "next"),
                 (_, "page next") => page(&["b"], "").after(10),
@@ -108,7 +99,7 @@ async fn a_watch_that_fails_while_the_list_runs_goes_on_after_it() {
 #[tokio::test(start_paused = true)]
 async fn what_is_new_is_shown_before_the_rest_of_a_page_that_takes_its_time() {
     let objects = format!("{},", claim("a", 5));
-    let run = reflect_with(OVERLAPPED, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Overlapped, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" => Answer::status(200)
             .chunk(0, "{\"metadata\":{\"resourceVersion\":\"20\"},\"items\":[")
             .chunk(1, objects.clone())
@@ -124,7 +115,7 @@ async fn what_is_new_is_shown_before_the_rest_of_a_page_that_takes_its_time() {
 #[tokio::test(start_paused = true)]
 async fn the_next_page_is_asked_for_half_way_through_one() {
     let head = "{\"metadata\":{\"resourceVersion\":\"20\",\"continue\":\"next\"},\"items\":[";
-    let run = reflect_with(OVERLAPPED, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Overlapped, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" => Answer::status(200)
             .chunk(0, head)
             .chunk(5, format!("{},", claim("a", 5)))
@@ -143,7 +134,7 @@ async fn the_next_page_is_asked_for_half_way_through_one() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_breaks_off_begins_the_list_anew() {
     for end in [End::Closed, End::Broken] {
-        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+        let run = reflect_with(Way::Overlapped, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (0, _) => Answer::status(200)
                     .chunk(0, "{\"metadata\":{\"resourceVersion\":\"20\"},\"items\":[")
@@ -163,7 +154,7 @@ async fn a_version_forgotten_while_the_list_runs_begins_it_anew() {
     let refused = || Answer::refusal(410, "Expired", "too old resource version");
     let in_band = || Answer::watch().event(0, "ERROR", &status(410, "Expired"));
     for forgotten in [refused(), in_band()] {
-        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+        let run = reflect_with(Way::Overlapped, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (_, "page") => page(&["a"], "next"),
                 (1, _) => page(&["b"], "").after(10),
@@ -185,7 +176,7 @@ async fn a_page_that_fails_begins_the_list_anew() {
     for failure in
         [Answer::status(500), Answer::refusal(410, "Expired", "continue"), Answer::none()]
     {
-        let run = reflect_with(OVERLAPPED, 100, move |number, seen| {
+        let run = reflect_with(Way::Overlapped, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (_, "page") => page(&["a"], "next"),
                 (2, _) => failure.clone().after(1),
@@ -203,7 +194,7 @@ async fn a_version_forgotten_after_the_list_costs_a_list() {
     let at_start = Answer::refusal(410, "Expired", "too old resource version");
     let in_band = Answer::watch().event(0, "ERROR", &status(410, "Expired"));
     for forgotten in [at_start, in_band] {
-        let run = reflect_with(OVERLAPPED, 20, move |number, seen| {
+        let run = reflect_with(Way::Overlapped, 20, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (0, _) => page(&["a"], ""),
                 (1, _) => Answer::watch().event(1, "MODIFIED", &claim("a", 21)).end(End::Closed),
@@ -223,7 +214,7 @@ async fn a_version_forgotten_after_the_list_costs_a_list() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_watch_the_list_is_whole_nevertheless() {
-    let run = reflect_with(OVERLAPPED, 60, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Overlapped, 60, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a"], "next"),
         "page next" => page(&["b"], "").after(1),
         _ => Answer::refusal(403, "Forbidden", "cannot watch"),
@@ -235,7 +226,7 @@ async fn without_the_right_to_watch_the_list_is_whole_nevertheless() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_watch_is_noticed_and_quiet_ones_cost_no_list() {
-    let run = reflect_with(OVERLAPPED, 300, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Overlapped, 300, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a"], ""),
         _ => Answer::watch(),
     })
@@ -366,13 +357,14 @@ async fn shown(stand: &[bool], mut deeds: Vec<Deed>) -> (Vec<Sighting<Claim>>, [
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
     let lanes = Lanes::new(server.transport, LaneSettings::default(), gate, random(), &metrics);
-    let settings = Settings { page_size: 2, ..OVERLAPPED };
+    let settings = Settings { page_size: 2, ..Settings::default() };
     let reflector =
         Reflector::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
     let sightings = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&sightings);
     let observer = move |sighting| sink.lock().push(sighting);
-    let _ = tokio::time::timeout(Duration::from_secs(100), reflector.run(observer)).await;
+    let _ =
+        tokio::time::timeout(Duration::from_secs(100), reflector.run_overlapped(observer)).await;
     let sightings = std::mem::take(&mut *sightings.lock());
     (sightings, [stood, history.versions()])
 }

@@ -5,7 +5,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use testkit::apiserver::{ApiServer, Options, User};
 use tower::service_fn;
 
-use super::{overlapped::OVERLAPPED, *};
+use super::*;
 use crate::kube_api::{
     protobuf::samples,
     transport::{Request, Transport, boxed, transport},
@@ -48,18 +48,15 @@ fn noted(transport: Transport) -> (Transport, Arc<Mutex<Vec<String>>>) {
 }
 
 /// What is shown of all `V` until they are listed, and in which form each answer came.
-async fn followed<V: View>(
-    transport: Transport,
-    settings: Settings,
-) -> (Vec<Sighting<V>>, Vec<String>) {
+async fn followed<V: View>(transport: Transport, way: Way) -> (Vec<Sighting<V>>, Vec<String>) {
     let (transport, forms) = noted(transport);
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
     let lanes = Lanes::new(transport, LaneSettings::default(), gate, random(), &metrics);
-    let settings = Settings { page_size: 2, ..settings };
+    let settings = Settings { page_size: 2, ..Settings::default() };
     let reflector = Reflector::<V>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let run = reflector.run(move |sighting| drop(sender.send(sighting)));
+    let run = way.run(reflector, move |sighting| drop(sender.send(sighting)));
     let complete = async {
         let mut shown = Vec::new();
         while let Some(sighting) = receiver.recv().await {
@@ -86,10 +83,10 @@ fn text<V: std::fmt::Debug>(shown: &[Sighting<V>]) -> String {
 #[tokio::test(start_paused = true)]
 async fn lists_are_read_in_the_form_that_the_server_speaks_and_say_the_same() {
     let served = |protobuf| boxed(server(protobuf).service(User::new("provisioner")));
-    let (shown, forms) = followed::<Claim>(served(true), OVERLAPPED).await;
+    let (shown, forms) = followed::<Claim>(served(true), Way::Overlapped).await;
     let page = format!("page {PROTOBUF}");
     assert_eq!(forms, [&*page, &format!("watch {JSON}"), &page, &page]);
-    let (shown_by_json, forms) = followed::<Claim>(served(false), OVERLAPPED).await;
+    let (shown_by_json, forms) = followed::<Claim>(served(false), Way::Overlapped).await;
     assert_eq!(forms[0], format!("page {JSON}"));
     let words: Vec<String> = shown.iter().map(word).collect();
     assert_eq!(
@@ -101,7 +98,7 @@ async fn lists_are_read_in_the_form_that_the_server_speaks_and_say_the_same() {
 
 /// Lists as `first` answers, and in JSON whoever asks for nothing else; gives what each was asked for.
 async fn asked_for(first: Answer) -> (Run, Vec<String>) {
-    let run = reflect_with(OVERLAPPED, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Overlapped, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" if seen.header("accept") == JSON => page(&["a"], "next"),
         "page" => first.clone(),
         "page next" => page(&["b"], ""),
@@ -210,9 +207,9 @@ async fn a_servers_own_protobuf_says_what_its_json_says() {
 
 /// Lists all `V` in protobuf and in JSON.
 async fn both<V: View>(transport: &Transport) {
-    let (shown, forms) = followed::<V>(transport.clone(), OVERLAPPED).await;
+    let (shown, forms) = followed::<V>(transport.clone(), Way::Overlapped).await;
     assert_eq!(forms[0], format!("page {PROTOBUF}"));
-    let (shown_by_json, _) = followed::<V>(transport.clone(), Settings::default()).await;
+    let (shown_by_json, _) = followed::<V>(transport.clone(), Way::Plain).await;
     assert!(
         shown.len() > 3 && shown.iter().all(|shown| !matches!(shown, Sighting::Unreadable { .. }))
     );
