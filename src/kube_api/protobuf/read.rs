@@ -3,8 +3,6 @@
 //! A message is a map of the fields that its table knows, by their names in JSON. Lists and maps
 //! are the fields of one number that follow one another.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use serde::{
     Deserialize, Deserializer,
@@ -110,9 +108,9 @@ impl<'de> Deserializer<'de> for One<'de> {
 
 /// Shows a text, with marks for what is no UTF-8, as Go writes JSON.
 fn text<'de, V: Visitor<'de>>(bytes: &'de [u8], visitor: V) -> Result<V::Value, Fault> {
-    match String::from_utf8_lossy(bytes) {
-        Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
-        Cow::Owned(text) => visitor.visit_string(text),
+    match str::from_utf8(bytes) {
+        Ok(text) => visitor.visit_borrowed_str(text),
+        Err(_) => visitor.visit_string(String::from_utf8_lossy(bytes).into_owned()),
     }
 }
 
