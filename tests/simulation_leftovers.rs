@@ -97,12 +97,26 @@ async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
     assert_eq!(told, [TOO_SMALL.to_owned(), orphaned]);
 }
 
-/// All tries share one deadline.
+/// All tries begin soon after the look at whose the volume is.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_fails_slowly_is_asked_again_after_another_look() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["delete_volume"] = json!([{"delay_ms": 1500, "error": {"code": "INTERNAL"}, "times": 2}, {"delay_ms": 20_000}]);
+    simulation.script(script);
+    simulation.start();
+    simulation.create_claim("data");
+    let start = Instant::now();
+    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume", "DeleteVolume"]);
+    assert!((3000..4000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_hangs_is_waited_for_once() {
     let simulation = Simulation::new(1);
     let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"delay_ms": 6000, "error": {"code": "INTERNAL"}}]);
+    script["delete_volume"] = json!([{"delay_ms": 60_000}]);
     simulation.script(script);
     simulation.start();
     let uid = simulation.create_claim("data");
@@ -113,6 +127,41 @@ async fn a_driver_that_hangs_is_waited_for_once() {
         "{TOO_SMALL}. Cleanup of volume pvc-{uid} failed, volume is orphaned: rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     );
     assert_eq!(simulation.told("data", "ProvisioningFailed"), [told]);
+}
+
+/// Somebody makes a PersistentVolume of the volume while its removal is tried.
+#[tokio::test(start_paused = true)]
+async fn what_becomes_somebodys_between_two_tries_stays() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["create_volume"][0]["volume"]["volume_id"] = json!("taken");
+    script["delete_volume"] =
+        json!([{"delay_ms": 4000, "error": {"code": "INTERNAL"}, "times": 1}, {}]);
+    simulation.script(script);
+    simulation.start();
+    simulation.create_claim("data");
+    simulation.until("its removal is tried", |s| s.calls("DeleteVolume") == 1).await;
+    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
+}
+
+/// The same while the record of it is written, which takes long.
+#[tokio::test(start_paused = true)]
+async fn what_becomes_somebodys_before_the_first_try_stays() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["create_volume"][0]["volume"]["volume_id"] = json!("taken");
+    simulation.script(script);
+    simulation.start();
+    let slow = Effect::DelayAfter(Duration::from_secs(5));
+    simulation.faults().add(Rule::on("update", "persistentvolumeclaims", slow).times(1));
+    simulation.create_claim("data");
+    let is_recorded = |s: &Simulation| s.api_requests("update", "persistentvolumeclaims") == 1;
+    simulation.until("it is recorded", is_recorded).await;
+    simulation.api.create(&stranger("elsewhere", "nobody", "taken")).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,11 +4,14 @@
 //! Promises that a claim leaves the map only when nothing of it is open, and that a
 //! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
 
+mod attempts;
 mod entry;
 mod first_lists;
 mod older;
 mod records;
+mod shown;
 mod term;
+mod told;
 mod volumes;
 
 use std::{
@@ -23,22 +26,21 @@ use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
 use self::{
-    entry::{Entry, Interest, Obstacle},
+    entry::{Entry, Interest},
     first_lists::FirstLists,
     older::Older,
     term::Term,
 };
 use super::{
-    claim_state::{ClaimState, Demand, Next},
+    claim_state::{ClaimState, Demand},
     leftover::Leftover,
-    open_calls::{Record, mark},
+    open_calls::Record,
     ownership::Identity,
-    provisioner::{NotAsked, Order, Outcome},
+    provisioner::Order,
 };
 use crate::{
     kube_api::{
-        cache::{Cache, Change},
-        reflector::Sighting,
+        cache::Cache,
         views::{Claim, View as _},
     },
     metrics::Census,
@@ -174,99 +176,6 @@ impl ClaimBook {
         *inner = Inner { term: Term::TakenOver, ..Inner::new(closed) };
     }
 
-    /// Takes in what the claim watch shows, and names the claims to look at now.
-    pub fn observe(&self, sighting: Sighting<Claim>) -> Vec<String> {
-        let mut inner = self.0.inner.lock();
-        match sighting {
-            Sighting::Restarted => {
-                inner.term.claims_restarted();
-                inner.first_lists.claims_restarted();
-                inner.claims.restarted();
-                inner.older.restarted();
-                Vec::new()
-            }
-            _ if inner.term == Term::TakenOver => Vec::new(),
-            Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
-            Sighting::Applied(claim) => {
-                let born = inner.term == Term::Ours;
-                self.seen(&mut inner, claim, born)
-            }
-            Sighting::Deleted(claim) => {
-                inner.claims.deleted(claim.uid());
-                inner.older.remove(claim.uid());
-                inner.gone(claim.uid()).into_iter().collect()
-            }
-            Sighting::Unreadable { uid, .. } => {
-                inner.claims.unreadable(&uid);
-                inner.older.insert(&uid);
-                Vec::new()
-            }
-            Sighting::Complete => {
-                let vanished = inner.claims.complete();
-                inner.older.complete();
-                inner.first_lists.claims_whole();
-                vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
-            }
-        }
-    }
-
-    fn seen(&self, inner: &mut Inner, claim: Claim, born_under_our_eyes: bool) -> Vec<String> {
-        let claim = Arc::new(claim);
-        let uid = claim.uid().to_owned();
-        let mark = mark_of(&self.0.identity, &claim);
-        let interest = interest(&self.0.identity, &claim, mark.as_ref());
-        let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
-        match inner.claims.seen(&uid, kept) {
-            Change::Entered(_) | Change::Updated { .. } => {}
-            Change::Left(_) | Change::Gone(_) => {
-                if self.0.identity.is_elsewhere(&claim) {
-                    inner.not_ours(&claim, false);
-                }
-                return inner.left(&claim).into_iter().collect();
-            }
-            Change::Nothing => {
-                // What becomes of it on another node is not under our eyes.
-                let under_our_eyes = born_under_our_eyes && !self.0.identity.is_elsewhere(&claim);
-                inner.not_ours(&claim, under_our_eyes);
-                return Vec::new();
-            }
-        }
-        let older = inner.older.remove(&uid);
-        let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
-        let mut news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
-        let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
-        let entered = !inner.entries.contains_key(&uid);
-        // An event that has waited may have shown the claim before another's mark was on it. While it
-        // is wanted a live read finds that mark ([`ClaimBook::record_found`]).
-        let is_anothers =
-            |entry: &Entry| entry.is_anothers(mark.as_ref()) && claim.is_terminating();
-        let anothers = entered || inner.entries.get(&uid).is_some_and(is_anothers);
-        if entered {
-            let name = recorded.or_else(|| (self.0.volume_name)(&uid));
-            inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
-        } else if anothers {
-            news = true;
-            inner.rename(&uid, recorded);
-        }
-        let working = inner.term == Term::Ours;
-        let changed = inner.change(&uid, |entry| {
-            if claim.is_terminating() {
-                entry.deleted.get_or_insert_with(Instant::now);
-            }
-            if mark::is_all_that_holds(&claim) {
-                entry.existence.end();
-            }
-            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark.map(Box::new));
-            if anothers && working {
-                entry.take_up_record();
-            }
-            entry.doubt
-        });
-        // What we write ourselves is no reason to ask a driver sooner than we would.
-        let waits = changed == Some(Doubt::Unlisted);
-        if news && !waits { vec![uid] } else { Vec::new() }
-    }
-
     /// The key under which one actor at a time works for the claim: the name of its
     /// PersistentVolume, its UID where that makes no name; none when nothing is known of it.
     pub fn key(&self, uid: &str) -> Option<String> {
@@ -324,11 +233,6 @@ impl ClaimBook {
         self.change(uid, |entry| entry.mark = mark.map(Box::new));
     }
 
-    /// The claim's open call is not followed any longer.
-    pub fn given_up(&self, uid: &str) {
-        self.change(uid, |entry| entry.advance(ClaimState::given_up));
-    }
-
     /// The claims that name this class.
     pub fn of_class(&self, class: &str) -> Vec<String> {
         let inner = self.0.inner.lock();
@@ -342,33 +246,6 @@ impl ClaimBook {
     /// Every claim in work.
     pub fn all(&self) -> Vec<String> {
         self.0.inner.lock().entries.keys().cloned().collect()
-    }
-
-    /// A live read has settled what was in `doubt`; what is in doubt since is not settled.
-    pub fn looked_up(&self, uid: &str, doubt: Doubt) {
-        self.change(uid, |entry| {
-            if entry.doubt <= doubt {
-                entry.doubt = Doubt::None;
-            }
-        });
-    }
-
-    /// A call for `order` starts; false when it may not, or no longer.
-    pub fn called(&self, uid: &str, order: &Order) -> bool {
-        let called = |entry: &mut Entry| {
-            let may_call = entry.may_call();
-            if may_call {
-                entry.advance(ClaimState::called);
-                entry.order = Some(Box::new(order.clone()));
-            }
-            may_call
-        };
-        self.change(uid, called).unwrap_or(false)
-    }
-
-    /// The claim's selected node was given back: what is known of the claim is in doubt.
-    pub fn node_given_back(&self, uid: &str) {
-        self.change(uid, |entry| entry.doubt = Doubt::VolumeAndClaim);
     }
 
     /// What will tell whether the claim still exists, whatever becomes of its entry.
@@ -445,99 +322,6 @@ impl ClaimBook {
         inner.entries.get(uid).is_some_and(|entry| matches!(entry.state, ClaimState::Saving(_)))
     }
 
-    /// An attempt ended before its call: what to do next, and how often the call that is open was
-    /// asked after in a row.
-    pub fn not_asked(&self, uid: &str, why: &NotAsked) -> (Next, u32) {
-        let not_asked =
-            |entry: &mut Entry| entry.goes_on(entry.state.not_asked(why, entry.demand()));
-        self.change(uid, not_asked).unwrap_or((Next::Drop, 0))
-    }
-
-    /// The call ended: what to do next, and how often it was asked after in a row.
-    pub fn answered(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
-        let answered = |entry: &mut Entry| {
-            let demand = entry.demand();
-            let (state, next) =
-                std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
-            entry.state = state;
-            entry.goes_on(next)
-        };
-        self.change(uid, answered).unwrap_or((Next::Drop, 0))
-    }
-
-    /// Saving the claim's volume has come to its end.
-    pub fn saved(&self, uid: &str) {
-        self.change(uid, |entry| {
-            entry.shown = true;
-            entry.advance(ClaimState::saved);
-        });
-    }
-
-    /// The claim's volume with this handle was not saved, and may be gone with another
-    /// PersistentVolume: the claim asks anew, once that is looked up.
-    pub fn bared(&self, uid: &str, handle: &str) {
-        self.change(uid, |entry| {
-            entry.doubt = entry.doubt.max(Doubt::VolumeAndClaim);
-            entry.advance(|state| state.bared(handle));
-        });
-    }
-
-    /// The API server refuses the claim's PersistentVolume, and nobody wants it any more.
-    pub fn refused(&self, uid: &str, leftover: Leftover) {
-        self.change(uid, |entry| entry.advance(|state| state.refused(leftover)));
-    }
-
-    /// The claim's volume that could not be used is gone: whether the claim still wants one.
-    pub fn discarded(&self, uid: &str) -> bool {
-        self.change(uid, |entry| {
-            entry.advance(ClaimState::discarded);
-            entry.demand() == Demand::Wanted
-        })
-        .unwrap_or(false)
-    }
-
-    /// The claim's volume that cannot be used, or may be gone, stays where it is.
-    pub fn suspected(&self, uid: &str) {
-        self.change(uid, |entry| entry.advance(ClaimState::suspected));
-    }
-
-    /// The task that worked on the claim died.
-    pub fn interrupted(&self, uid: &str) {
-        self.change(uid, |entry| entry.advance(ClaimState::interrupted));
-    }
-
-    /// Notes what the claim waits for, and says whether its user is to be told now: not before it
-    /// has stood in the way for `patience`, and not when that was told lately.
-    pub fn tells(&self, uid: &str, what: &str, patience: Duration) -> bool {
-        let tells = |entry: &mut Entry| {
-            let same = entry.obstacle.take().filter(|obstacle| obstacle.what == what);
-            let mut obstacle = same.unwrap_or_else(|| Obstacle::new(what));
-            let news = obstacle.is_news(patience);
-            if news {
-                obstacle.told = Some(Instant::now());
-            }
-            entry.obstacle = Some(obstacle);
-            news
-        };
-        self.change(uid, tells).unwrap_or(false)
-    }
-
-    /// Whether the claim's user is to be warned that a call had this kind of unknown end: once
-    /// while its end is asked after.
-    pub fn warns(&self, uid: &str, kind: &'static str) -> bool {
-        self.change(uid, |entry| entry.warned.insert(kind)).unwrap_or(true)
-    }
-
-    /// Whether the claim waits for something that its user is still to be told of; asked once
-    /// for each such thing.
-    pub fn take_untold(&self, uid: &str) -> bool {
-        let take = |entry: &mut Entry| {
-            let obstacle = entry.obstacle.as_mut().filter(|obstacle| obstacle.told.is_none());
-            obstacle.is_some_and(|obstacle| !std::mem::replace(&mut obstacle.in_time, true))
-        };
-        self.change(uid, take).unwrap_or(false)
-    }
-
     fn change<T>(&self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         self.0.inner.lock().change(uid, change)
     }
@@ -552,14 +336,6 @@ impl ClaimBook {
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-}
-
-impl Shared {
-    /// Whether the claim has changed in more than our own mark. Another's may be what it waits for.
-    fn is_news(&self, old: &Claim, new: &Claim) -> bool {
-        let anothers = mark::read(old).is_some_and(|record| record.is_anothers(&self.identity));
-        anothers || !mark::is_all_that_differs(old, new)
     }
 }
 
@@ -593,37 +369,6 @@ impl Inner {
             .insert(uid.to_owned(), Entry { volume_name, doubt, since, ..Entry::default() });
     }
 
-    /// A claim of somebody else's, or of nobody's yet, goes past.
-    fn not_ours(&mut self, claim: &Claim, born_under_our_eyes: bool) {
-        if !claim.is_unbound() {
-            self.older.remove(claim.uid());
-        } else if !born_under_our_eyes {
-            self.older.insert(claim.uid());
-        }
-    }
-
-    /// The claim is there, but no longer of interest (bound, handed to another driver).
-    fn left(&mut self, claim: &Arc<Claim>) -> Option<String> {
-        if let Some(entry) = self.entries.get_mut(claim.uid()) {
-            entry.claim = Arc::clone(claim);
-        }
-        self.lost(claim.uid())
-    }
-
-    /// The claim does not exist any more: named when it must be followed all the same.
-    fn gone(&mut self, uid: &str) -> Option<String> {
-        self.entries.get(uid)?.existence.end();
-        self.lost(uid)
-    }
-
-    /// The claim is no longer of interest: named when it must be followed all the same.
-    fn lost(&mut self, uid: &str) -> Option<String> {
-        let entry = self.entries.get_mut(uid)?;
-        (entry.interest, entry.mark) = (Interest::None, None);
-        self.tidy(uid);
-        self.entries.contains_key(uid).then(|| uid.to_owned())
-    }
-
     /// Clears what a closed call leaves and tells what needs its source no longer; lets a claim go
     /// that is of no interest with nothing open.
     fn tidy(&mut self, uid: &str) {
@@ -645,26 +390,6 @@ impl Inner {
             self.by_volume.remove(&name);
         }
     }
-}
-
-/// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
-fn interest(identity: &Identity, claim: &Claim, mark: Option<&Record>) -> Interest {
-    match mark {
-        _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
-        Some(_) => Interest::Marked,
-        None => Interest::None,
-    }
-}
-
-/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls, and
-/// that of a node those of its node. A record that does not say whose it is belongs to the claim's
-/// provisioner.
-fn mark_of(identity: &Identity, claim: &Claim) -> Option<Record> {
-    let is_ours = |record: &Record| {
-        let told = !record.driver.is_empty() && (identity.node.is_none() || record.node.is_some());
-        !record.is_anothers(identity) && (told || identity.is_provisioner_of(claim))
-    };
-    mark::read(claim).filter(is_ours)
 }
 
 #[cfg(test)]

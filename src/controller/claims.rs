@@ -6,32 +6,39 @@
 //! for whatever a claim waits for. Leaves what is known to `claim_book`, what follows from an
 //! outcome to `claim_state`, and saving to `pv_store`.
 
+mod node;
+mod plan;
+mod telling;
+
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
-use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
+pub(super) use self::telling::PATIENCE;
+use self::{
+    plan::{Plan, plan},
+    telling::source_label,
+};
 use super::{
     awaited::Waits,
-    claim_book::{ClaimBook, Doubt, Glance},
-    claim_state::{Demand, Next},
+    claim_book::{ClaimBook, Glance},
+    claim_state::Next,
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
     item::Item,
-    leftover::Leftover,
-    open_calls::{self, OpenCalls, Record, Unmarked, mark, record},
-    ownership::{self, Identity, SELECTED_NODE},
+    open_calls::{OpenCalls, Record, Unmarked, record},
+    ownership::{self, Identity},
     pace::{Look, Pace, Permit},
-    provisioner::{Failure, NotAsked, Order, Outcome, Provisioner, Strain, Turn},
+    provisioner::{NotAsked, Order, Outcome, Provisioner, Turn},
     pv_store::{PvStore, Unsaved},
     source::PinnedSource,
 };
 use crate::{
     kube_api::{
-        Client, Edit, Name,
+        Client,
         views::{Claim, StorageClass, View as _},
     },
     metrics::ControllerMetrics,
@@ -41,14 +48,6 @@ use crate::{
 
 /// The shortest and the longest wait before an open call is asked after.
 const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
-
-/// How long something that often passes by itself may keep a claim waiting before its user is
-/// told: a class that comes right after its claims, or is being replaced, is no dead end.
-pub(super) const PATIENCE: Duration = Duration::from_millis(900);
-
-/// How long an open call may take before its user is told that it still does: the warning of its
-/// unknown end is news enough before.
-const STILL_OPEN: Duration = Duration::from_secs(20);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
@@ -94,78 +93,6 @@ struct Looks {
     delete: Look,
 }
 
-/// What to do about a claim now.
-#[derive(Debug, Clone)]
-enum Plan {
-    /// Nothing, until an event comes.
-    Drop,
-    /// Its class keeps it waiting, for this reason.
-    Blocked(String),
-    /// Ask the provisioner.
-    Provision(Arc<StorageClass>),
-    /// Remove what the last call for this order left.
-    Discard(Box<Order>, Box<Leftover>),
-    /// The volume with this handle may be left, and nobody wants it.
-    Suspect(String),
-}
-
-/// Decides what to do about a claim, whose class is `class` where that exists.
-fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> Plan {
-    if let (Some(order), Some(leftover)) = (&glance.order, &glance.leftover) {
-        return Plan::Discard(Box::new(order.clone()), leftover.clone());
-    }
-    if let (Some(handle), Demand::Withdrawn) = (&glance.bared, glance.demand) {
-        return Plan::Suspect(handle.clone());
-    }
-    // Once all PersistentVolumes are listed it comes back.
-    if !glance.may_call || glance.doubt == Doubt::Unlisted {
-        return Plan::Drop;
-    }
-    // An open call is followed to its end, whatever has become of claim and class.
-    if let Some(order) = &glance.order {
-        return Plan::Provision(Arc::clone(&order.class));
-    }
-    if glance.demand == Demand::Withdrawn || !identity.owns_claim(&glance.claim) {
-        return Plan::Drop;
-    }
-    if let Some(node) = followed_on(identity, &glance.claim) {
-        return Plan::Blocked(format!(
-            "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
-        ));
-    }
-    let Some(class) = class else {
-        return Plan::Blocked(match ownership::class_of_claim(&glance.claim) {
-            "" => "the claim names no storage class".to_owned(),
-            name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
-        });
-    };
-    if waits_for_a_node(&glance.claim, &class) {
-        return Plan::Drop;
-    }
-    if !identity.knows(&class.provisioner) {
-        return Plan::Blocked(format!(
-            "storage class {:?} is for the provisioner {:?}, but the claim is annotated for {:?}",
-            class.name(),
-            class.provisioner,
-            identity.driver
-        ));
-    }
-    Plan::Provision(class)
-}
-
-/// The node on which another process follows an open call for the claim, which is ours by now.
-fn followed_on(identity: &Identity, claim: &Claim) -> Option<String> {
-    let own = identity.node.as_ref()?;
-    let record = mark::read(claim).filter(|record| record.driver == identity.driver)?;
-    record.node.filter(|node| node != own)
-}
-
-/// Whether the class binds late and the scheduler has not chosen a node yet.
-fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
-    let late = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
-    late && claim.annotation(SELECTED_NODE).unwrap_or_default().is_empty()
-}
-
 /// How long to wait before asking for the `polls`th time in a row how an open call ended: grows
 /// from half a second to fifteen, jittered, and never beyond the longest retry interval.
 fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
@@ -182,26 +109,6 @@ fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>)
     if class.and_then(|class| class.reclaim_policy.as_deref()) == Some("Retain") {
         let spec = volume.spec.get_or_insert_default();
         spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
-    }
-}
-
-/// Whether the metrics count the end of a call as a failed attempt: as in the original one whose end
-/// is unknown is, however often it is asked after. Not counted is what only needs another node, and
-/// what comes of a volume that was made is counted where it is known.
-fn is_failed_attempt(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Final(_) | Outcome::Infeasible(_) | Outcome::Background(_) => true,
-        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::Reschedule(_) => false,
-    }
-}
-
-/// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
-fn source_label(claim: &Claim) -> &'static str {
-    match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
-        None => "",
-        Some("VolumeSnapshot") => "VolumeSnapshot",
-        Some("PersistentVolumeClaim") => "PersistentVolumeClaim",
-        Some(_) => "other",
     }
 }
 
@@ -326,45 +233,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         class: Option<Arc<StorageClass>>,
     ) -> Result<Order, String> {
         record::reopen(record, claim, class, self.provisioner.volume_name(claim.uid()))
-    }
-
-    /// The claim waits for something beside the driver.
-    fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) -> Verdict {
-        tracing::debug!(why, "the claim waits");
-        self.tell_blocked(claim, why, PATIENCE);
-        self.tell_in_time(uid, why);
-        self.count_failure(claim);
-        Verdict::Retry
-    }
-
-    /// Something was due for a claim that no queue held until the audit found it.
-    fn count_audit(&self, audited: bool) {
-        if audited {
-            self.metrics.audit_found("claims");
-        }
-    }
-
-    /// The claim waits: its user is told once this has stood for `patience`, and again once in a while.
-    pub(super) fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
-        if self.book.tells(claim.uid(), why, patience) {
-            self.events.blocked(claim, why);
-        }
-    }
-
-    /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
-    /// the next try takes to come.
-    fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
-        if !self.book.take_untold(uid) {
-            return;
-        }
-        let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
-        self.tasks.passing("telling of a claim that waits", async move {
-            sleep(PATIENCE).await;
-            let Some(mut glance) = worker.book.glance(&uid) else { return };
-            if matches!(worker.plan(&mut glance), Plan::Blocked(still) if still == why) {
-                worker.tell_blocked(&glance.claim, &why, PATIENCE);
-            }
-        });
     }
 
     /// Takes the claim in hand.
@@ -517,57 +385,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         Verdict::Done
     }
 
-    /// Tells the claim's user and the metrics what came of an attempt.
-    fn tell(&self, order: &Order, outcome: &Outcome) {
-        if is_failed_attempt(outcome) {
-            self.count_failure(&order.claim);
-        }
-        match outcome {
-            // Saving and discarding tell what became of the volume.
-            Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
-            Outcome::Infeasible(failure) => {
-                tracing::info!(error = %failure, "provisioning failed");
-                self.events.infeasible(&order.claim, &failure.to_string());
-            }
-            Outcome::Background(failure) if !self.book.warns(order.claim.uid(), failure.kind()) => {
-                self.tell_still_open(order, failure);
-            }
-            Outcome::Final(failure)
-            | Outcome::Background(failure)
-            | Outcome::Reschedule(failure) => self.warn(order, failure),
-        }
-    }
-
-    /// Tells the claim's user and the metrics of a failed attempt.
-    pub(super) fn tell_failure(&self, order: &Order, failure: &Failure) {
-        self.warn(order, failure);
-        self.count_failure(&order.claim);
-    }
-
-    /// Tells the claim's user why it has no volume yet.
-    fn warn(&self, order: &Order, failure: &Failure) {
-        tracing::info!(error = %failure, "provisioning failed");
-        self.events.failed(&order.claim, &failure.to_string());
-    }
-
-    /// Tells that the end of an open call is still unknown, in a way that was warned of before:
-    /// once, and again when the way changes.
-    fn tell_still_open(&self, order: &Order, failure: &Failure) {
-        tracing::debug!(error = %failure, "the call is still open");
-        let why = match failure.strain() {
-            Strain::Locked => "the driver still works on it",
-            _ => "the driver does not answer in time",
-        };
-        if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
-            self.events.still_provisioning(&order.claim, why);
-        }
-    }
-
-    pub(super) fn count_failure(&self, claim: &Claim) {
-        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
-        self.metrics.provision_failed(class, source_label(claim));
-    }
-
     /// The task that worked on the claim died: what the driver has made is saved, and the claim is
     /// set aside until it changes or the next audit; its user is told.
     pub fn panicked(&self, uid: &str, panic: &str) {
@@ -578,51 +395,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(glance) = self.book.glance(uid) {
             self.events.failed(&glance.claim, PANICKED);
         }
-    }
-
-    /// Takes the selected node off the claim, so that the scheduler chooses again.
-    async fn give_node_back(&self, order: &Order) -> Verdict {
-        let claim = &order.claim;
-        let refused = order.selected_node.as_deref();
-        if claim.annotation(SELECTED_NODE).is_none() {
-            // It stands under its oldest name, which nobody takes off: a failure like any other.
-            self.count_failure(claim);
-            return Verdict::Retry;
-        }
-        let remove = |object: &mut Value| remove_node(object, refused);
-        let edited = match Name::namespaced(claim.namespace(), claim.name()) {
-            Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
-            Err(error) => Err(error.into()),
-        };
-        match edited {
-            Ok(_) => {
-                // Until the watch shows it, what is known of the claim still names the node.
-                self.book.node_given_back(claim.uid());
-                Verdict::Done
-            }
-            Err(error) => {
-                let why = format!("cannot give the selected node back: {error}");
-                tracing::warn!("{why}");
-                self.events.failed(claim, &why);
-                Verdict::Retry
-            }
-        }
-    }
-}
-
-/// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later
-/// choice is the scheduler's own.
-fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
-    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    let Some(annotations) = annotations else { return Edit::Nothing };
-    match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
-        Some(node) if Some(node) == refused => {
-            annotations.remove(SELECTED_NODE);
-            // No call is open, and the next may be for another node.
-            open_calls::unmark(claim);
-            Edit::Write
-        }
-        _ => Edit::Nothing,
     }
 }
 

@@ -26,6 +26,9 @@ use crate::{
     workqueue::Verdict,
 };
 
+/// Why a volume is not removed where what was looked up has aged since.
+const LOOKED_TOO_LONG_AGO: &str = "whose volume it is was looked up more than two seconds ago, and may have changed. It is looked up again";
+
 impl<P: Provisioner> ClaimWorker<P> {
     /// Removes what the call for `order` left, or says why it stays. The caller holds the
     /// volume's key. Like every DeleteVolume it waits for its turn, holding nothing.
@@ -44,7 +47,12 @@ impl<P: Provisioner> ClaimWorker<P> {
         if let Some(objection) = objection {
             return self.suspect(uid, order, leftover, &objection);
         }
+        let looked = self.store.freshness.now();
         self.open_calls.protect(uid, order).await;
+        if !self.store.freshness.is_recent(looked) {
+            // What it waited for is there now: the next look is followed by its call.
+            return self.not_discarded(order, leftover, &Failure::new(LOOKED_TOO_LONG_AGO));
+        }
         let discarded = self.provisioner.discard(leftover).await;
         permit.ended(discarded.as_ref().err().map_or(Strain::Bearable, Failure::strain));
         match discarded {

@@ -32,7 +32,7 @@ mod secrets;
 mod testing;
 mod topology;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
@@ -75,6 +75,10 @@ use crate::{
 
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
 const DISCARD_TRIES: usize = 5;
+
+/// For how long after the first try another may begin: meanwhile the volume may become somebody's, who
+/// decides has looked right before the first (safety rule 8).
+const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// The component of events that only this provisioner tells, as in the original.
 pub const EVENT_COMPONENT: &str = "external-provisioner";
@@ -312,16 +316,18 @@ impl CsiProvisioner {
         secret.credentials().map_err(|NotText| self.0.driver.unsendable(method))
     }
 
-    /// Tries some times within one deadline to remove a volume.
+    /// Tries some times in a row to remove a volume, within one deadline.
     async fn remove_at_once(&self, request: DeleteVolumeRequest) -> Result<(), CallError> {
-        let end = Instant::now() + self.0.driver.timeout();
+        let began = Instant::now();
         let mut tries = 0;
         loop {
             tries += 1;
-            let left = end.saturating_duration_since(Instant::now());
+            let left = self.0.driver.timeout().saturating_sub(began.elapsed());
             match self.0.driver.delete_volume_within(left, request.clone()).await {
                 Ok(_) => return Ok(()),
-                Err(error) if tries == DISCARD_TRIES || Instant::now() >= end => return Err(error),
+                Err(error) if tries == DISCARD_TRIES || began.elapsed() >= DISCARD_TIME => {
+                    return Err(error);
+                }
                 Err(_) => {}
             }
         }

@@ -1,7 +1,7 @@
 //! What the ledger's record says of a call or a deletion: who may have had a volume, and why one must
 //! not go. Only reads.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
@@ -58,6 +58,23 @@ impl Inner {
         let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
         let told = self.recorded.get(claim).is_some_and(|volume| is_for(volume, name));
         asks.is_some_and(|other| other != process) && !told
+    }
+
+    /// The names under which calls that nothing tells the process of are under way for the claim of
+    /// this volume.
+    pub(super) fn unknown_beside(&self, process: &str, name: &str) -> BTreeSet<String> {
+        let Some(claim) = self.sole_claim(name) else { return BTreeSet::new() };
+        let is_unknown = |other: &&String| {
+            *other != name
+                && self.sole_claim(other) == Some(claim)
+                && self.is_unknown_to(process, other, claim)
+        };
+        self.calls.keys().filter(is_unknown).cloned().collect()
+    }
+
+    /// Whether a call for the volume began while one for the other was under way, and nothing told so.
+    pub(super) fn began_beside(&self, name: &str, other: &str) -> bool {
+        self.calls.get(name).is_some_and(|calls| calls.beside.contains(other))
     }
 
     /// Whether an ended process left a recorded call for this claim open, or `process` has not finished

@@ -128,6 +128,9 @@ struct CallsTruth {
     unfinished: BTreeSet<String>,
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
+    /// The other names under which calls for the same claim were under way when one of these began,
+    /// and nothing told its sender so.
+    beside: BTreeSet<String>,
 }
 
 /// How a claim's volume was left by a process that ended.
@@ -341,7 +344,9 @@ impl Ledger {
         let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
         let works = term.map_or(start, |term| term.max(start));
         let bound = inner.all_had(name, self.lists.first_since(process, works));
+        let beside = inner.unknown_beside(process, name);
         let calls = inner.calls.entry(name.to_owned()).or_default();
+        calls.beside.extend(beside);
         calls.since += 1;
         calls.first.get_or_insert_with(Instant::now);
         calls.open = Some(process.to_owned());
@@ -361,6 +366,7 @@ impl Ledger {
                 inner.sole_claim(other) == Some(uid)
                     && !inner.is_left(other)
                     && !inner.is_unknown_to(process, other, uid)
+                    && !inner.began_beside(other, name)
                     && !inner.was_given_up(other)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
@@ -399,7 +405,6 @@ impl Ledger {
             && nothing_left
         {
             (calls.open, calls.first, calls.since) = (None, None, 0);
-            calls.unfinished.clear();
         }
     }
 

@@ -3,7 +3,7 @@
 //! Owns telling them from this process's own, and taking them up: what they name is looked up before
 //! any call (safety rules 4 and 6).
 
-use super::{ClaimBook, Doubt, Inner, mark_of};
+use super::{ClaimBook, Doubt, Inner, shown::mark_of};
 use crate::kube_api::views::{Claim, View as _};
 
 impl ClaimBook {

@@ -4,7 +4,14 @@ use records::marked;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{controller::provisioner::Failure, kube_api::views::Volume};
+use crate::{
+    controller::{
+        claim_state::Next,
+        open_calls::mark,
+        provisioner::{Failure, NotAsked, Outcome},
+    },
+    kube_api::{reflector::Sighting, views::Volume},
+};
 
 const DRIVER: &str = "d.example.com";
 

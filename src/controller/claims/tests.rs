@@ -1,7 +1,17 @@
 use serde_json::json;
 
-use super::*;
-use crate::controller::claim_book::Doubt;
+use super::{node::remove_node, telling::is_failed_attempt, *};
+use crate::{
+    controller::{
+        claim_book::Doubt,
+        claim_state::Demand,
+        leftover::Leftover,
+        open_calls::mark,
+        ownership::SELECTED_NODE,
+        provisioner::{Failure, Strain},
+    },
+    kube_api::Edit,
+};
 
 const DRIVER: &str = "d.example.com";
 

@@ -112,15 +112,22 @@ fn is_overdue(
 
 /// Keeps the marks. Every write is made by whoever holds the claim's key.
 pub struct OpenCalls {
-    client: Client,
-    book: ClaimBook,
-    events: ClaimEvents,
-    metrics: ControllerMetrics,
-    clock: Arc<dyn Clock>,
-    identity: Identity,
-    settings: Settings,
+    /// Writes claims.
+    pub client: Client,
+    /// What is known of the claims.
+    pub book: ClaimBook,
+    /// Tells users.
+    pub events: ClaimEvents,
+    /// Counts.
+    pub metrics: ControllerMetrics,
+    /// Tells for how long a deleted claim was kept.
+    pub clock: Arc<dyn Clock>,
+    /// Whose calls these are.
+    pub identity: Identity,
+    /// How calls are recorded.
+    pub settings: Settings,
     /// Whether it was told that marks cannot be written.
-    told: AtomicBool,
+    pub told: AtomicBool,
 }
 
 /// A claim is not marked.
@@ -141,20 +148,6 @@ pub enum Unmarked {
 }
 
 impl OpenCalls {
-    /// Keeps the marks of the claims in `book` for the provisioner that `identity` names.
-    pub fn new(
-        client: Client,
-        book: ClaimBook,
-        events: ClaimEvents,
-        metrics: ControllerMetrics,
-        clock: Arc<dyn Clock>,
-        identity: Identity,
-        settings: Settings,
-    ) -> Self {
-        let told = AtomicBool::new(false);
-        Self { client, book, events, metrics, clock, identity, settings, told }
-    }
-
     /// With `always`, marks the claim before it is asked for.
     ///
     /// # Errors

@@ -1,0 +1,162 @@
+//! How the controller is put together.
+//!
+//! Owns what its workers share: queues, books, paces. Promises that all of them get the same ones.
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Parts,
+    awaited::Waits,
+    claim_book::ClaimBook,
+    claims::ClaimWorker,
+    events::{ClaimEvents, VolumeEvents},
+    freshness::Freshness,
+    open_calls::OpenCalls,
+    ownership::Identity,
+    pace::Pace,
+    provisioner::Provisioner,
+    pv_store::PvStore,
+    queues::Queues,
+    volume_book::VolumeBook,
+    volumes::VolumeWorker,
+};
+use crate::{kube_api::views::Volume, metrics::ControllerMetrics, workqueue::Exclusive};
+
+/// What the workers share.
+pub(super) struct Assembly<P> {
+    pub(super) parts: Parts<P>,
+    pub(super) queues: Queues,
+    identity: Identity,
+    book: ClaimBook,
+    exclusive: Exclusive,
+    creates: Pace,
+    deletes: Pace,
+    waits: Waits,
+    freshness: Freshness,
+}
+
+impl<P: Provisioner> Assembly<P> {
+    pub(super) fn new(parts: Parts<P>) -> Self {
+        let (provisioner, settings) = (&parts.provisioner, &parts.settings);
+        let identity = Identity {
+            driver: provisioner.name().to_owned(),
+            in_tree: provisioner.in_tree_name().map(str::to_owned),
+            node: provisioner.node().map(str::to_owned),
+        };
+        let (naming, closing) = (Arc::clone(provisioner), Arc::clone(provisioner));
+        let book = ClaimBook::new(
+            identity.clone(),
+            move |uid| naming.volume_name(uid).ok(),
+            move |uid| closing.closed(uid),
+        );
+        let queues = Queues::new(settings, &parts.metrics);
+        let pace = |kind| queues.pace(settings.workers, parts.metrics.pace.of(kind));
+        let (creates, deletes) = (pace("create"), pace("delete"));
+        let freshness = Freshness::new(Arc::clone(&parts.clock));
+        let (exclusive, waits) = (Exclusive::default(), Waits::default());
+        Self { parts, queues, identity, book, exclusive, creates, deletes, waits, freshness }
+    }
+
+    /// What is in work is counted whenever somebody asks.
+    pub(super) fn count_at_scrapes(&self) {
+        let metrics = &self.parts.metrics;
+        let (book, gauges) = (self.book.clone(), metrics.controller.clone());
+        metrics.before_scrape(move || gauges.in_work(&book.census()));
+        let paces = [self.creates.clone(), self.deletes.clone()];
+        let gauges = metrics.pace.clone();
+        metrics.before_scrape(move || {
+            gauges.clear();
+            paces.iter().for_each(Pace::tell);
+        });
+        let (waits, gauges) = (self.waits.clone(), metrics.controller.clone());
+        metrics.before_scrape(move || gauges.awaited(&waits.census()));
+    }
+
+    pub(super) fn store(&self) -> PvStore {
+        PvStore {
+            client: self.parts.client.clone(),
+            book: self.book.clone(),
+            freshness: self.freshness.clone(),
+            events: self.claim_events(),
+            metrics: self.metrics(),
+            exclusive: self.exclusive.clone(),
+            queue: self.queues.unsaved.clone(),
+            claims: self.queues.claims.clone(),
+            unsaved: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn volumes(&self, store: PvStore) -> VolumeWorker<P> {
+        VolumeWorker {
+            provisioner: Arc::clone(&self.parts.provisioner),
+            book: self.volume_book(),
+            client: self.parts.client.clone(),
+            events: VolumeEvents::new(self.parts.events.clone()),
+            metrics: self.metrics(),
+            exclusive: self.exclusive.clone(),
+            pace: self.deletes.clone(),
+            store,
+            freshness: self.freshness.clone(),
+            waits: self.waits.clone(),
+            random: Arc::clone(&self.parts.random),
+        }
+    }
+
+    pub(super) fn claims(&self, store: PvStore) -> ClaimWorker<P> {
+        ClaimWorker {
+            provisioner: Arc::clone(&self.parts.provisioner),
+            identity: self.identity.clone(),
+            book: self.book.clone(),
+            classes: self.parts.classes.clone(),
+            waits: self.waits.clone(),
+            client: self.parts.client.clone(),
+            store,
+            open_calls: self.open_calls(),
+            ending: CancellationToken::new(),
+            events: self.claim_events(),
+            metrics: self.metrics(),
+            exclusive: self.exclusive.clone(),
+            creates: self.creates.clone(),
+            deletes: self.deletes.clone(),
+            random: Arc::clone(&self.parts.random),
+            tasks: self.parts.tasks.clone(),
+            retry_max: self.parts.settings.retry_max,
+        }
+    }
+
+    fn volume_book(&self) -> VolumeBook {
+        let reaching = Arc::clone(&self.parts.provisioner);
+        let in_reach = move |volume: &Volume| reaching.should_delete(volume);
+        let telling_apart = Arc::clone(&self.parts.provisioner);
+        let key = move |volume: &Volume| {
+            let handle = telling_apart.handle(volume)?;
+            Some(telling_apart.key(&handle).to_owned())
+        };
+        let (identity, freshness) = (self.identity.clone(), self.freshness.clone());
+        VolumeBook::new(identity, self.book.clone(), freshness, in_reach, key)
+    }
+
+    fn open_calls(&self) -> OpenCalls {
+        OpenCalls {
+            client: self.parts.client.clone(),
+            book: self.book.clone(),
+            events: self.claim_events(),
+            metrics: self.metrics(),
+            clock: Arc::clone(&self.parts.clock),
+            identity: self.identity.clone(),
+            settings: self.parts.settings.open_calls,
+            told: AtomicBool::default(),
+        }
+    }
+
+    fn claim_events(&self) -> ClaimEvents {
+        ClaimEvents::new(self.parts.events.clone())
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        self.parts.metrics.controller.clone()
+    }
+}

@@ -1,0 +1,111 @@
+//! What becomes of a claim in an attempt.
+//!
+//! Owns the moments at which a claim's state goes on. Promises that it does so as `claim_state` says
+//! and nowhere else.
+
+use tokio::time::Instant;
+
+use super::{
+    super::{
+        claim_state::{ClaimState, Demand, Next},
+        leftover::Leftover,
+        provisioner::{NotAsked, Order, Outcome},
+    },
+    ClaimBook, Doubt,
+    entry::Entry,
+};
+
+impl ClaimBook {
+    /// A call for `order` starts; false when it may not, or no longer.
+    pub fn called(&self, uid: &str, order: &Order) -> bool {
+        let called = |entry: &mut Entry| {
+            let may_call = entry.may_call();
+            if may_call {
+                entry.advance(ClaimState::called);
+                entry.order = Some(Box::new(order.clone()));
+            }
+            may_call
+        };
+        self.change(uid, called).unwrap_or(false)
+    }
+
+    /// An attempt ended before its call: what to do next, and how often the call that is open was
+    /// asked after in a row.
+    pub fn not_asked(&self, uid: &str, why: &NotAsked) -> (Next, u32) {
+        let not_asked =
+            |entry: &mut Entry| entry.goes_on(entry.state.not_asked(why, entry.demand()));
+        self.change(uid, not_asked).unwrap_or((Next::Drop, 0))
+    }
+
+    /// The call ended: what to do next, and how often it was asked after in a row.
+    pub fn answered(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
+        let answered = |entry: &mut Entry| {
+            let demand = entry.demand();
+            let (state, next) =
+                std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
+            entry.state = state;
+            entry.goes_on(next)
+        };
+        self.change(uid, answered).unwrap_or((Next::Drop, 0))
+    }
+
+    /// Saving the claim's volume has come to its end.
+    pub fn saved(&self, uid: &str) {
+        self.change(uid, |entry| {
+            entry.shown = true;
+            entry.advance(ClaimState::saved);
+        });
+    }
+
+    /// The claim's volume with this handle was not saved, and may be gone with another
+    /// PersistentVolume: the claim asks anew, once that is looked up.
+    pub fn bared(&self, uid: &str, handle: &str) {
+        self.change(uid, |entry| {
+            entry.doubt = entry.doubt.max(Doubt::VolumeAndClaim);
+            entry.advance(|state| state.bared(handle));
+        });
+    }
+
+    /// The API server refuses the claim's PersistentVolume, and nobody wants it any more.
+    pub fn refused(&self, uid: &str, leftover: Leftover) {
+        self.change(uid, |entry| entry.advance(|state| state.refused(leftover)));
+    }
+
+    /// The claim's volume that could not be used is gone: whether the claim still wants one.
+    pub fn discarded(&self, uid: &str) -> bool {
+        self.change(uid, |entry| {
+            entry.advance(ClaimState::discarded);
+            entry.demand() == Demand::Wanted
+        })
+        .unwrap_or(false)
+    }
+
+    /// The claim's volume that cannot be used, or may be gone, stays where it is.
+    pub fn suspected(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::suspected));
+    }
+
+    /// The task that worked on the claim died.
+    pub fn interrupted(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::interrupted));
+    }
+
+    /// The claim's open call is not followed any longer.
+    pub fn given_up(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::given_up));
+    }
+
+    /// The claim's selected node was given back: what is known of the claim is in doubt.
+    pub fn node_given_back(&self, uid: &str) {
+        self.change(uid, |entry| entry.doubt = Doubt::VolumeAndClaim);
+    }
+
+    /// A live read has settled what was in `doubt`; what is in doubt since is not settled.
+    pub fn looked_up(&self, uid: &str, doubt: Doubt) {
+        self.change(uid, |entry| {
+            if entry.doubt <= doubt {
+                entry.doubt = Doubt::None;
+            }
+        });
+    }
+}

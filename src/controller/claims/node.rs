@@ -1,0 +1,69 @@
+//! Giving the selected node back.
+//!
+//! Owns taking it off the claim, so that the scheduler chooses again. Promises that only the node that
+//! was refused is taken off (safety rule 11).
+
+use serde_json::Value;
+
+use super::{
+    super::{
+        open_calls,
+        ownership::SELECTED_NODE,
+        provisioner::{Order, Provisioner},
+    },
+    ClaimWorker,
+};
+use crate::{
+    kube_api::{
+        Edit, Name,
+        views::{Claim, View as _},
+    },
+    workqueue::Verdict,
+};
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// Takes the selected node off the claim, so that the scheduler chooses again.
+    pub(super) async fn give_node_back(&self, order: &Order) -> Verdict {
+        let claim = &order.claim;
+        let refused = order.selected_node.as_deref();
+        if claim.annotation(SELECTED_NODE).is_none() {
+            // It stands under its oldest name, which nobody takes off: a failure like any other.
+            self.count_failure(claim);
+            return Verdict::Retry;
+        }
+        let remove = |object: &mut Value| remove_node(object, refused);
+        let edited = match Name::namespaced(claim.namespace(), claim.name()) {
+            Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
+            Err(error) => Err(error.into()),
+        };
+        match edited {
+            Ok(_) => {
+                // Until the watch shows it, what is known of the claim still names the node.
+                self.book.node_given_back(claim.uid());
+                Verdict::Done
+            }
+            Err(error) => {
+                let why = format!("cannot give the selected node back: {error}");
+                tracing::warn!("{why}");
+                self.events.failed(claim, &why);
+                Verdict::Retry
+            }
+        }
+    }
+}
+
+/// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later
+/// choice is the scheduler's own.
+pub(super) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
+    let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else { return Edit::Nothing };
+    match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
+        Some(node) if Some(node) == refused => {
+            annotations.remove(SELECTED_NODE);
+            // No call is open, and the next may be for another node.
+            open_calls::unmark(claim);
+            Edit::Write
+        }
+        _ => Edit::Nothing,
+    }
+}

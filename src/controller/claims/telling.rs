@@ -1,0 +1,138 @@
+//! What the claim's user and the metrics are told.
+//!
+//! Owns which attempts count as failed, and when something that a claim waits for is told. Promises
+//! one current event for whatever that is. Leaves the words to `events`.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+
+use super::{
+    super::provisioner::{Failure, Order, Outcome, Provisioner, Strain},
+    ClaimWorker,
+    plan::Plan,
+};
+use crate::{
+    kube_api::views::{Claim, View as _},
+    workqueue::Verdict,
+};
+
+/// How long something that often passes by itself may keep a claim waiting before its user is
+/// told: a class that comes right after its claims, or is being replaced, is no dead end.
+pub(in super::super) const PATIENCE: Duration = Duration::from_millis(900);
+
+/// How long an open call may take before its user is told that it still does: the warning of its
+/// unknown end is news enough before.
+const STILL_OPEN: Duration = Duration::from_secs(20);
+
+impl<P: Provisioner> ClaimWorker<P> {
+    /// The claim waits for something beside the driver.
+    pub(super) fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) -> Verdict {
+        tracing::debug!(why, "the claim waits");
+        self.tell_blocked(claim, why, PATIENCE);
+        self.tell_in_time(uid, why);
+        self.count_failure(claim);
+        Verdict::Retry
+    }
+
+    /// The claim waits: its user is told once this has stood for `patience`, and again once in a while.
+    pub(in super::super) fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
+        if self.book.tells(claim.uid(), why, patience) {
+            self.events.blocked(claim, why);
+        }
+    }
+
+    /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
+    /// the next try takes to come.
+    pub(super) fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
+        if !self.book.take_untold(uid) {
+            return;
+        }
+        let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
+        self.tasks.passing("telling of a claim that waits", async move {
+            sleep(PATIENCE).await;
+            let Some(mut glance) = worker.book.glance(&uid) else { return };
+            if matches!(worker.plan(&mut glance), Plan::Blocked(still) if still == why) {
+                worker.tell_blocked(&glance.claim, &why, PATIENCE);
+            }
+        });
+    }
+
+    /// Tells the claim's user and the metrics what came of an attempt.
+    pub(super) fn tell(&self, order: &Order, outcome: &Outcome) {
+        if is_failed_attempt(outcome) {
+            self.count_failure(&order.claim);
+        }
+        match outcome {
+            // Saving and discarding tell what became of the volume.
+            Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
+            Outcome::Infeasible(failure) => {
+                tracing::info!(error = %failure, "provisioning failed");
+                self.events.infeasible(&order.claim, &failure.to_string());
+            }
+            Outcome::Background(failure) if !self.book.warns(order.claim.uid(), failure.kind()) => {
+                self.tell_still_open(order, failure);
+            }
+            Outcome::Final(failure)
+            | Outcome::Background(failure)
+            | Outcome::Reschedule(failure) => self.warn(order, failure),
+        }
+    }
+
+    /// Tells the claim's user and the metrics of a failed attempt.
+    pub(in super::super) fn tell_failure(&self, order: &Order, failure: &Failure) {
+        self.warn(order, failure);
+        self.count_failure(&order.claim);
+    }
+
+    /// Tells the claim's user why it has no volume yet.
+    pub(super) fn warn(&self, order: &Order, failure: &Failure) {
+        tracing::info!(error = %failure, "provisioning failed");
+        self.events.failed(&order.claim, &failure.to_string());
+    }
+
+    /// Tells that the end of an open call is still unknown, in a way that was warned of before:
+    /// once, and again when the way changes.
+    pub(super) fn tell_still_open(&self, order: &Order, failure: &Failure) {
+        tracing::debug!(error = %failure, "the call is still open");
+        let why = match failure.strain() {
+            Strain::Locked => "the driver still works on it",
+            _ => "the driver does not answer in time",
+        };
+        if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
+            self.events.still_provisioning(&order.claim, why);
+        }
+    }
+
+    pub(in super::super) fn count_failure(&self, claim: &Claim) {
+        let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
+        self.metrics.provision_failed(class, source_label(claim));
+    }
+
+    /// Something was due for a claim that no queue held until the audit found it.
+    pub(super) fn count_audit(&self, audited: bool) {
+        if audited {
+            self.metrics.audit_found("claims");
+        }
+    }
+}
+
+/// Whether the metrics count the end of a call as a failed attempt: as in the original one whose end
+/// is unknown is, however often it is asked after. Not counted is what only needs another node, and
+/// what comes of a volume that was made is counted where it is known.
+pub(super) fn is_failed_attempt(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Final(_) | Outcome::Infeasible(_) | Outcome::Background(_) => true,
+        Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::Reschedule(_) => false,
+    }
+}
+
+/// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
+pub(super) fn source_label(claim: &Claim) -> &'static str {
+    match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
+        None => "",
+        Some("VolumeSnapshot") => "VolumeSnapshot",
+        Some("PersistentVolumeClaim") => "PersistentVolumeClaim",
+        Some(_) => "other",
+    }
+}
