@@ -31,15 +31,15 @@ const PAGE: usize = 100;
 /// More than that.
 const MANY: usize = 101;
 
-/// A cluster full of others' claims and volumes, which are listed in pages: the second one of claims
-/// takes its time, that of volumes twice as long.
+/// A cluster full of others' claims and volumes, more than fit on a first page: what does not of the claims
+/// takes its time, and of the volumes twice as long.
 fn slow_cluster() -> Simulation {
     let simulation = slow_claims();
     for number in 0..MANY {
         let owner = format!("owner-{number}");
         simulation.api.create(&volume_named(&format!("m-{number:03}"), &owner)).unwrap();
     }
-    second_page(&simulation, "persistentvolumes", 2 * SLOW);
+    slow_rest(&simulation, "persistentvolumes", 2 * SLOW);
     simulation
 }
 
@@ -55,12 +55,12 @@ fn slow_claims() -> Simulation {
         claim["spec"]["volumeName"] = json!(format!("m-{number:03}"));
         simulation.api.create(&claim).unwrap();
     }
-    second_page(&simulation, "persistentvolumeclaims", SLOW);
+    slow_rest(&simulation, "persistentvolumeclaims", SLOW);
     simulation
 }
 
-/// The next list's second page takes so long.
-fn second_page(simulation: &Simulation, plural: &str, time: Duration) {
+/// What does not fit on the next list's first page takes so long.
+fn slow_rest(simulation: &Simulation, plural: &str, time: Duration) {
     let slow = Rule::on("list", plural, Effect::Delay(time)).times(1);
     simulation.faults().add(Rule { skip: 1, ..slow });
 }
@@ -147,7 +147,7 @@ async fn a_claim_that_was_bound_since_it_was_listed_is_not_asked_for() {
     simulation.faults().add(Rule::on("watch", "persistentvolumeclaims", held).times(1));
     let uid = simulation.create_claim("a-first");
     simulation.start();
-    sleep(Duration::from_secs(2)).await;
+    sleep(SLOW + Duration::from_secs(2)).await;
     let bound = json!({"spec": {"volumeName": format!("pvc-{uid}")}});
     simulation.api.merge("PersistentVolumeClaim", "sc", "a-first", &bound).unwrap();
     sleep(6 * SLOW).await;
@@ -228,7 +228,7 @@ async fn a_new_list_of_claims_keeps_nobody_waiting() {
     simulation.start();
     sleep(3 * SLOW).await;
     // The watch expires; its list is as slow as the first.
-    second_page(&simulation, "persistentvolumeclaims", SLOW);
+    slow_rest(&simulation, "persistentvolumeclaims", SLOW);
     let expires = Effect::Stream(StreamFault::Expire { after: 0 });
     simulation.faults().add(Rule::on("watch", "persistentvolumeclaims", expires).times(1));
     simulation.api.watches().cut(Some("persistentvolumeclaims"));

@@ -105,6 +105,9 @@ impl<V, F: FnMut(Sighting<V>) + Send> Observer<V> for F {
 pub struct Settings {
     /// Objects in a page of a list.
     pub page_size: u32,
+    /// Objects on the first page of a list of which the rest is asked for at once
+    /// ([`Reflector::run_overlapped`]); none where all of it comes in pages.
+    pub first_page: Option<u32>,
     /// The server ends a watch after this time; one that has been silent a little longer is dead.
     pub watch_timeout: Duration,
     /// A streamed list that has begun and is silent for so long will never end.
@@ -118,6 +121,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             page_size: 500,
+            first_page: None,
             watch_timeout: Duration::from_secs(240),
             list_quiet: Duration::from_secs(5),
             list_whole: Duration::from_secs(60),
@@ -127,9 +131,10 @@ impl Default for Settings {
 
 impl Settings {
     /// For kinds of which there may be very many, and [`Reflector::run_overlapped`], which holds one
-    /// object of a page at a time: 5,000 objects a page.
+    /// object of a page at a time: 500 objects on the first page, and the rest at once; where that
+    /// fails, 5,000 objects a page.
     pub fn of_many() -> Self {
-        Self { page_size: 5_000, ..Self::default() }
+        Self { page_size: 5_000, first_page: Some(500), ..Self::default() }
     }
 }
 

@@ -1,12 +1,14 @@
-//! A list in pages, and the changes that come while it runs.
+//! A list, and the changes that come while it runs.
 //!
-//! Owns what is told of an object that both a page and the watch show: all pages are of one version,
-//! that of the first, and the watch begins at it. Promises that an object is never told older than
-//! it was told before, and that one which was born since ([`Event::Apply`]) is told apart from one
-//! that stood and has changed, which is told as a part of the list ([`Event::InitApply`]), however
-//! early. Where the watch fails while pages come, changes wait for the last of them. A stand-in for
-//! kube's watcher, with its events and errors; not for scopes by labels or fields, where objects
-//! also come and go without being born.
+//! Owns how a long list comes, and what is told of an object that both the list and the watch show. The
+//! watch begins at the first page's version. What does not fit on that page is asked for at once, as new
+//! as the page or newer, for so it comes from a kube-apiserver's cache: pages after the first may
+//! cost it reading all of them from etcd. Where that fails, all pages are of the first one's version.
+//! Promises that an object is never told older than it was told before, and that one which was born
+//! since ([`Event::Apply`]) is told apart from one that stood and has changed, which is told as a part
+//! of the list ([`Event::InitApply`]), however early. Where the watch fails while the list comes,
+//! changes wait for its end. A stand-in for kube's watcher, with its events and errors; not for scopes
+//! by labels or fields, where objects also come and go without being born.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,7 +19,7 @@ use futures::{
 };
 use kube::{
     Api, Resource as _,
-    api::{ListParams, WatchEvent, WatchParams},
+    api::{ListMeta, ListParams, VersionMatch, WatchEvent, WatchParams},
     runtime::watcher::{self, Event},
 };
 use tokio::time::timeout;
@@ -39,7 +41,9 @@ pub(super) fn overlapped<V: View>(
     api: Api<Tolerant<V>>,
     settings: Settings,
 ) -> impl Stream<Item = watcher::Result<Event<Tolerant<V>>>> + Send {
-    let source = Arc::new(Source { api, settings, in_protobuf: V::from_protobuf().is_some() });
+    let rest = if settings.first_page.is_some() { Rest::AtOnce } else { Rest::InPages };
+    let in_protobuf = V::from_protobuf().is_some();
+    let source = Arc::new(Source { api, settings, rest, in_protobuf });
     let overlapped = Overlapped { source, stage: Stage::Outside };
     stream::unfold(overlapped, |mut overlapped| async move {
         let told = overlapped.next().await;
@@ -51,18 +55,66 @@ pub(super) fn overlapped<V: View>(
 struct Source<V: View> {
     api: Api<Tolerant<V>>,
     settings: Settings,
+    rest: Rest,
     /// Whether lists are asked for in protobuf.
     in_protobuf: bool,
+}
+
+/// How what does not fit on the first page is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// As the whole list, no older than that page.
+    AtOnce,
+    /// In more pages of its version.
+    InPages,
+}
+
+/// Where a list goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// With the whole, no older than this version.
+    NotOlderThan(String),
+    /// With the page of this token.
+    Page(String),
 }
 
 /// One watch, from the request to its end.
 type Watch<V> = BoxStream<'static, watcher::Result<WatchEvent<Tolerant<V>>>>;
 
 impl<V: View> Source<V> {
-    fn ask(&self, next: Option<String>) -> Coming {
-        let mut page = ListParams::default().limit(self.settings.page_size);
-        page.continue_token = next;
-        Coming::Asked(Page::ask(self.api.clone(), page, self.in_protobuf).boxed())
+    /// How many objects are asked for on the first page.
+    fn first_page(&self) -> u32 {
+        let Settings { first_page, page_size, .. } = self.settings;
+        first_page.filter(|_| self.rest == Rest::AtOnce).unwrap_or(page_size)
+    }
+
+    /// Where a list goes on after the first page, with this head.
+    fn place_after_first(&self, head: &ListMeta) -> Option<Place> {
+        let page = head.continue_.clone().filter(|page| !page.is_empty())?;
+        // What is as new is told apart from what is newer by comparing versions.
+        let version = head.resource_version.clone().filter(|version| number(version).is_some());
+        Some(match (self.rest, version) {
+            (Rest::AtOnce, Some(version)) => Place::NotOlderThan(version),
+            _ => Place::Page(page),
+        })
+    }
+
+    fn ask_first(&self) -> Coming {
+        self.ask(&ListParams::default().limit(self.first_page()))
+    }
+
+    fn ask_on(&self, place: Place) -> Coming {
+        let params = ListParams::default();
+        self.ask(&match place {
+            Place::NotOlderThan(version) => {
+                params.at(&version).matching(VersionMatch::NotOlderThan)
+            }
+            Place::Page(page) => params.limit(self.settings.page_size).continue_token(&page),
+        })
+    }
+
+    fn ask(&self, params: &ListParams) -> Coming {
+        Coming::Asked(Page::ask(self.api.clone(), params.clone(), self.in_protobuf).boxed())
     }
 
     fn watch(self: &Arc<Self>, version: &str) -> Watch<V> {
@@ -128,13 +180,17 @@ impl<V: View> Overlapped<V> {
 
     /// A list that fails is not gone on with; a watch is, unless its version is lost.
     fn failed(&mut self, error: &watcher::Error) {
+        let Source { api, settings, rest, in_protobuf } = &*self.source;
+        let (mut rest, in_protobuf) = (*rest, *in_protobuf && !wants_json(error));
+        if let Stage::Listing(listing) = &self.stage {
+            rest = listing.rest_after_failure();
+        }
         if matches!(self.stage, Stage::Listing(_)) || restarts(error) {
             self.stage = Stage::Outside;
         }
-        if wants_json(error) {
-            let Source { api, settings, .. } = &*self.source;
+        if (rest, in_protobuf) != (self.source.rest, self.source.in_protobuf) {
             let (api, settings) = (api.clone(), *settings);
-            self.source = Arc::new(Source { api, settings, in_protobuf: false });
+            self.source = Arc::new(Source { api, settings, rest, in_protobuf });
         }
     }
 }
@@ -146,19 +202,21 @@ struct Listing<V: View> {
     source: Arc<Source<V>>,
     /// The page that is told; none after the last.
     page: Option<Coming>,
+    /// Whether that is the first one.
+    is_first: bool,
     /// How many of its objects have come.
     seen: u32,
     /// The page after it.
     next: Option<Next>,
     /// None before the first page's version, which they begin at.
     changes: Option<Changes<V>>,
-    touched: Touched,
+    told: Told,
 }
 
 /// A page that is not told yet.
 enum Next {
     /// It goes on there.
-    At(String),
+    At(Place),
     /// It is asked for, so that the server need not wait for us to have read the one before.
     Coming(Coming),
 }
@@ -215,8 +273,16 @@ enum Came<V: View> {
 
 impl<V: View> Listing<V> {
     fn new(source: Arc<Source<V>>) -> Self {
-        let page = Some(source.ask(None));
-        Self { source, page, seen: 0, next: None, changes: None, touched: Touched::default() }
+        let page = Some(source.ask_first());
+        Self {
+            source,
+            page,
+            is_first: true,
+            seen: 0,
+            next: None,
+            changes: None,
+            told: Told::default(),
+        }
     }
 
     async fn step(&mut self) -> watcher::Result<Listed<V>> {
@@ -235,7 +301,7 @@ impl<V: View> Listing<V> {
             more = page.comes() => Came::MoreOfTheList(more),
         };
         match came {
-            Came::Change(Ok(change)) => return Ok(Listed::More(Some(self.touched.tell(change)))),
+            Came::Change(Ok(change)) => return Ok(Listed::More(Some(self.told.change(change)))),
             Came::Change(Err(error)) => self.interrupted(error)?,
             Came::MoreOfTheList(more) => more.map_err(watcher::Error::InitialListFailed)?,
         }
@@ -248,38 +314,60 @@ impl<V: View> Listing<V> {
             Part::Object(object) => {
                 self.seen += 1;
                 self.ask_ahead();
-                let told = !self.touched.knows(&object);
-                return Ok(told.then_some(Event::InitApply(object)));
+                let comes_again = self.is_first && self.source.rest == Rest::AtOnce;
+                return Ok(self.told.listed(object, comes_again));
             }
-            Part::Head(head) => {
-                let version = head.resource_version.filter(|version| !version.is_empty());
-                if self.changes.is_none() {
-                    let version = version.ok_or(watcher::Error::NoResourceVersion)?;
-                    self.changes = Some(Changes::new(Arc::clone(&self.source), version));
-                }
-                self.next = head.continue_.filter(|next| !next.is_empty()).map(Next::At);
-            }
+            Part::Head(head) => self.page_begins(head)?,
             Part::End => {
-                self.seen = 0;
-                self.page = self.next.take().map(|next| match next {
-                    Next::At(place) => self.source.ask(Some(place)),
-                    Next::Coming(page) => page,
-                });
+                let next = self.next.take().map(|next| self.asked(next));
+                (self.page, self.seen, self.is_first) = (next, 0, false);
             }
         }
         Ok(None)
     }
 
+    fn page_begins(&mut self, head: ListMeta) -> watcher::Result<()> {
+        let first = self.is_first.then(|| self.source.place_after_first(&head));
+        let version = head.resource_version.filter(|version| !version.is_empty());
+        match &mut self.changes {
+            Some(changes) => changes.listed = version.as_deref().and_then(number),
+            None => {
+                let version = version.ok_or(watcher::Error::NoResourceVersion)?;
+                self.changes = Some(Changes::new(Arc::clone(&self.source), version));
+            }
+        }
+        let page = || head.continue_.filter(|page| !page.is_empty()).map(Place::Page);
+        self.next = first.unwrap_or_else(page).map(Next::At);
+        Ok(())
+    }
+
+    fn asked(&self, next: Next) -> Coming {
+        match next {
+            Next::At(place) => self.source.ask_on(place),
+            Next::Coming(page) => page,
+        }
+    }
+
     /// Asks for the next page half-way through this one: then the server works on it while we read
     /// the rest. Not earlier, for its time counts from then on.
     fn ask_ahead(&mut self) {
-        if self.seen < self.source.settings.page_size / 2 {
-            return;
+        let Settings { page_size, .. } = self.source.settings;
+        let size = if self.is_first { self.source.first_page() } else { page_size };
+        if self.seen >= size / 2 {
+            self.next = self.next.take().map(|next| Next::Coming(self.asked(next)));
         }
-        self.next = self.next.take().map(|next| match next {
-            Next::At(place) => Next::Coming(self.source.ask(Some(place))),
-            asked @ Next::Coming(_) => asked,
-        });
+    }
+
+    /// How the rest is asked for when this list has failed: in the other way, where it was the rest that
+    /// failed.
+    fn rest_after_failure(&self) -> Rest {
+        match self.source.rest {
+            Rest::AtOnce if !self.is_first => Rest::InPages,
+            Rest::InPages if !self.is_first && self.source.settings.first_page.is_some() => {
+                Rest::AtOnce
+            }
+            same => same,
+        }
     }
 
     /// The watch failed: the list goes on alone, unless what it changes into is lost.
@@ -294,46 +382,88 @@ impl<V: View> Listing<V> {
     }
 }
 
-/// The objects that a watch has shown while the list runs, by UID.
+/// What was told while the list runs and comes again, by UID: what the watch has shown, and the first
+/// page where the whole list follows.
 #[derive(Default)]
-struct Touched(BTreeMap<String, Touch>);
+struct Told(BTreeMap<String, Latest>);
+
+/// An object as it was told last.
+#[derive(Clone, Copy)]
+struct Latest {
+    origin: Origin,
+    /// Where that is a number.
+    version: Option<u64>,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Touch {
-    /// Not in the list: it came after.
+enum Origin {
+    /// Not in the list's first version: it came after.
     Born,
-    /// In the list, in an older state, or gone by now.
+    /// In it, maybe in an older state.
     Stood,
 }
 
-impl Touched {
-    /// Whether a newer state of the object than its page's was told already.
-    fn knows<V: View>(&self, object: &Tolerant<V>) -> bool {
-        object.meta().uid.as_ref().is_some_and(|uid| self.0.contains_key(uid))
+impl Origin {
+    fn event<V>(self, object: Tolerant<V>) -> Event<Tolerant<V>> {
+        match self {
+            Self::Born => Event::Apply(object),
+            Self::Stood => Event::InitApply(object),
+        }
+    }
+}
+
+impl Told {
+    /// What is to be told of an object in the list: nothing, where a state as new was told.
+    fn listed<V: View>(
+        &mut self,
+        object: Tolerant<V>,
+        comes_again: bool,
+    ) -> Option<Event<Tolerant<V>>> {
+        let version = version_of(&object);
+        let known = object.meta().uid.as_ref().and_then(|uid| self.0.get_mut(uid));
+        if let Some(known) = known {
+            let is_newer = version > known.version;
+            known.version = version.max(known.version);
+            return is_newer.then(|| known.origin.event(object));
+        }
+        if comes_again {
+            self.note(&object, Origin::Stood);
+        }
+        Some(Event::InitApply(object))
     }
 
-    fn tell<V: View>(&mut self, change: Change<V>) -> Event<Tolerant<V>> {
+    /// What is to be told of a change.
+    fn change<V: View>(&mut self, change: Change<V>) -> Event<Tolerant<V>> {
         match change {
             Change::Born(object) => {
-                self.touch(&object, Touch::Born);
+                self.note(&object, Origin::Born);
                 Event::Apply(object)
             }
-            Change::Changed(object) => match self.touch(&object, Touch::Stood) {
-                Touch::Born => Event::Apply(object),
-                Touch::Stood => Event::InitApply(object),
-            },
+            Change::Changed(object) => self.note(&object, Origin::Stood).event(object),
             Change::Gone(object) => {
-                self.touch(&object, Touch::Stood);
+                self.note(&object, Origin::Stood);
                 Event::Delete(object)
             }
         }
     }
 
-    /// Notes the object, and gives what was noted first.
-    fn touch<V: View>(&mut self, object: &Tolerant<V>, touch: Touch) -> Touch {
-        let Some(uid) = &object.meta().uid else { return touch };
-        *self.0.entry(uid.clone()).or_insert(touch)
+    /// Notes the object, and gives the origin that was noted first.
+    fn note<V: View>(&mut self, object: &Tolerant<V>, origin: Origin) -> Origin {
+        let Some(uid) = &object.meta().uid else { return origin };
+        let version = version_of(object);
+        let known = self.0.entry(uid.clone()).or_insert(Latest { origin, version });
+        known.version = version.max(known.version);
+        known.origin
     }
+}
+
+/// A version that can be compared: a number, among objects of one kind (Kubernetes 1.35 says so).
+fn number(version: &str) -> Option<u64> {
+    version.parse().ok()
+}
+
+fn version_of<V: View>(object: &Tolerant<V>) -> Option<u64> {
+    number(object.meta().resource_version.as_ref()?)
 }
 
 // === the watch ===
@@ -350,6 +480,8 @@ struct Changes<V: View> {
     source: Arc<Source<V>>,
     /// What was told is of this version and older.
     version: String,
+    /// The list shows, or has shown, everything as it was in this version.
+    listed: Option<u64>,
     link: Link<V>,
 }
 
@@ -364,7 +496,7 @@ enum Link<V: View> {
 
 impl<V: View> Changes<V> {
     fn new(source: Arc<Source<V>>, version: String) -> Self {
-        Self { source, version, link: Link::Down }
+        Self { source, version, listed: None, link: Link::Down }
     }
 
     /// Ends a rest.
@@ -425,7 +557,18 @@ impl<V: View> Changes<V> {
         let version = change.object().meta().resource_version.as_ref();
         let version = version.filter(|version| !version.is_empty());
         version.ok_or(watcher::Error::NoResourceVersion)?.clone_into(&mut self.version);
-        Ok(Some(change))
+        Ok(Some(change).filter(|change| !self.is_listed(change)))
+    }
+
+    /// Whether the list shows what came of this. What is gone it does not show, which may have been told
+    /// before.
+    fn is_listed(&self, change: &Change<V>) -> bool {
+        match change {
+            Change::Born(object) | Change::Changed(object) => {
+                version_of(object).is_some_and(|version| Some(version) <= self.listed)
+            }
+            Change::Gone(_) => false,
+        }
     }
 }
 

@@ -26,14 +26,21 @@ enum Way {
     Plain,
     /// While it runs.
     Overlapped,
+    /// The same, and what does not fit on the first page comes at once.
+    AtOnce,
 }
 
 impl Way {
     async fn run<V: View>(self, reflector: Reflector<V>, observer: impl Observer<V>) {
         match self {
             Self::Plain => reflector.run(observer).await,
-            Self::Overlapped => reflector.run_overlapped(observer).await,
+            Self::Overlapped | Self::AtOnce => reflector.run_overlapped(observer).await,
         }
+    }
+
+    fn settings(self) -> Settings {
+        let first_page = matches!(self, Self::AtOnce).then_some(2);
+        Settings { page_size: 2, first_page, ..Settings::default() }
     }
 }
 
@@ -66,7 +73,7 @@ async fn reflect_on(client: &Client, seconds: u64, shown: &Shown, metrics: &Metr
 }
 
 async fn reflect_as(way: Way, client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
-    let settings = Settings { page_size: 2, ..Settings::default() };
+    let settings = way.settings();
     let reflector = Reflector::<Claim>::new(client, Scope::all(), settings, random(), metrics);
     let (shown, start) = (Arc::clone(shown), Instant::now());
     let observer = move |sighting| shown.lock().push((start.elapsed().as_secs(), word(&sighting)));
@@ -118,6 +125,9 @@ fn asked(url: &str) -> String {
     match (query(url, "watch"), query(url, "sendInitialEvents")) {
         ("true", "true") => "stream".to_owned(),
         ("true", _) => format!("watch {}", query(url, "resourceVersion")),
+        _ if query(url, "resourceVersionMatch") == "NotOlderThan" => {
+            format!("whole {}", query(url, "resourceVersion"))
+        }
         _ => format!("page {}", query(url, "continue")).trim_end().to_owned(),
     }
 }

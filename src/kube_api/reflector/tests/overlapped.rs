@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use proptest::{collection::vec, prelude::*, strategy::Strategy};
+use proptest::{collection::vec, option, prelude::*, strategy::Strategy};
 
 use super::*;
 
@@ -235,6 +235,97 @@ async fn a_dead_watch_is_noticed_and_quiet_ones_cost_no_list() {
     assert_eq!(run.server.times(), [0, 0, 245]);
 }
 
+/// The list of `names`, whole.
+fn whole(names: &[&str], version: u64) -> Answer {
+    let items: Vec<_> = names.iter().map(|name| claim(name, 5)).collect();
+    let metadata = json!({"resourceVersion": version.to_string()});
+    Answer::json(200, &json!({"metadata": metadata, "items": items}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_on_the_first_page_comes_at_once() {
+    let run = reflect_with(Way::AtOnce, 100, |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a", "b"], "next"),
+        "whole 20" => whole(&["a", "b", "c", "d"], 30).after(10),
+        "watch 20" => Answer::watch()
+            .event(1, "ADDED", &claim("new", 21))
+            .event(1, "MODIFIED", &claim("a", 22))
+            .event(1, "DELETED", &claim("b", 23))
+            // The watch is behind the list.
+            .event(10, "MODIFIED", &claim("c", 29))
+            .event(1, "DELETED", &claim("gone", 30))
+            .event(1, "MODIFIED", &claim("d", 31)),
+        other => panic!("{other}"),
+    })
+    .await;
+    assert_eq!(
+        run.words(),
+        [
+            "restarted",
+            "listed a",
+            "listed b",
+            "applied new",
+            "listed a",
+            "deleted b",
+            "listed c",
+            "listed d",
+            "complete",
+            "deleted gone",
+            "applied d",
+        ]
+    );
+    assert_eq!(run.asked(), ["page", "watch 20", "whole 20"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fits_on_the_first_page_costs_one_request() {
+    let run = reflect_with(Way::AtOnce, 100, |_, seen| match asked(&seen.url).as_str() {
+        "page" => page(&["a", "b"], ""),
+        _ => Answer::watch(),
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "listed b", "complete"]);
+    assert_eq!(run.asked(), ["page", "watch 20"]);
+}
+
+/// A server that cannot give so much at once, or not in time.
+#[tokio::test(start_paused = true)]
+async fn where_the_rest_does_not_come_at_once_it_comes_in_pages() {
+    let refused = Answer::refusal(504, "Timeout", "Too large resource version");
+    let cut = Answer::status(200)
+        .chunk(0, "{\"metadata\":{\"resourceVersion\":\"30\"},\"items\":[")
+        .end(End::Broken);
+    for failure in [refused, cut, Answer::none()] {
+        let run = reflect_with(Way::AtOnce, 20, move |_, seen| match asked(&seen.url).as_str() {
+            "page" => page(&["a"], "next"),
+            "page next" => page(&["b"], ""),
+            "whole 20" => failure.clone(),
+            _ => Answer::watch(),
+        })
+        .await;
+        let words = ["restarted", "listed a", "restarted", "listed a", "listed b", "complete"];
+        assert_eq!(run.words(), words);
+        let mut asked = run.asked();
+        asked.retain(|asked| !asked.starts_with("watch"));
+        assert_eq!(asked, ["page", "whole 20", "page", "page next"]);
+    }
+}
+
+/// Versions that nobody can compare don't say what is newer.
+#[tokio::test(start_paused = true)]
+async fn where_versions_are_no_numbers_the_rest_comes_in_pages() {
+    let run = reflect_with(Way::AtOnce, 20, |_, seen| match asked(&seen.url).as_str() {
+        "page" => {
+            let metadata = json!({"resourceVersion": "x", "continue": "next"});
+            Answer::json(200, &json!({"metadata": metadata, "items": [claim("a", 5)]}))
+        }
+        "page next" => page(&["b"], ""),
+        _ => Answer::watch(),
+    })
+    .await;
+    assert_eq!(run.words(), ["restarted", "listed a", "listed b", "complete"]);
+}
+
 /// What happens on the server while it lists: to the object of this number.
 #[derive(Debug, Clone, Copy)]
 struct Deed {
@@ -325,6 +416,15 @@ impl History {
         (0..pages.len().max(1)).map(answer).collect()
     }
 
+    /// The whole list.
+    fn whole(&self) -> Answer {
+        let metadata = json!({"resourceVersion": self.version.to_string()});
+        Answer::json(
+            200,
+            &json!({"metadata": metadata, "items": self.now.values().collect::<Vec<_>>()}),
+        )
+    }
+
     /// The watch: a page comes each ten seconds, and its deeds five seconds later.
     fn watch(&self) -> Answer {
         let (mut answer, mut last) = (Answer::watch(), 0);
@@ -337,18 +437,29 @@ impl History {
     }
 }
 
+/// How what does not fit on the first page comes, where not in pages: as it was after so many deeds,
+/// and so many seconds after it was asked for.
+type AtOnce = Option<(usize, u64)>;
+
 /// What a reflector shows of a list of what `stand`, with `deeds` meanwhile; with what stood, and
 /// what is there in the end.
-async fn shown(stand: &[bool], mut deeds: Vec<Deed>) -> (Vec<Sighting<Claim>>, [Versions; 2]) {
+async fn shown(
+    stand: &[bool],
+    mut deeds: Vec<Deed>,
+    at_once: AtOnce,
+) -> (Vec<Sighting<Claim>>, [Versions; 2]) {
     let mut history = History::of(stand);
     let (stood, pages) = (history.versions(), history.pages());
     deeds.sort_by_key(|deed| deed.page);
-    for deed in deeds {
-        history.carry_out(deed);
-    }
+    let (seen, late) = at_once.unwrap_or_default();
+    let later = deeds.split_off(seen.min(deeds.len()));
+    deeds.into_iter().for_each(|deed| history.carry_out(deed));
+    let whole = history.whole().after(late);
+    later.into_iter().for_each(|deed| history.carry_out(deed));
     let watch = history.watch();
     let server = Server::new(move |_, seen| match query(&seen.url, "watch") {
         "true" => watch.clone(),
+        _ if query(&seen.url, "resourceVersionMatch") == "NotOlderThan" => whole.clone(),
         _ => match query(&seen.url, "continue").parse::<usize>() {
             Ok(number) => pages[number].clone().after(10),
             Err(_) => pages[0].clone(),
@@ -357,7 +468,7 @@ async fn shown(stand: &[bool], mut deeds: Vec<Deed>) -> (Vec<Sighting<Claim>>, [
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
     let lanes = Lanes::new(server.transport, LaneSettings::default(), gate, random(), &metrics);
-    let settings = Settings { page_size: 2, ..Settings::default() };
+    let settings = Settings { page_size: 2, first_page: at_once.map(|_| 2), ..Settings::default() };
     let reflector =
         Reflector::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
     let sightings = Arc::new(Mutex::new(Vec::new()));
@@ -369,8 +480,9 @@ async fn shown(stand: &[bool], mut deeds: Vec<Deed>) -> (Vec<Sighting<Claim>>, [
     (sightings, [stood, history.versions()])
 }
 
-/// What an observer knows in the end, who is told who stood and who was born, and nobody's past.
-fn followed(sightings: Vec<Sighting<Claim>>, stood: &Versions) -> Versions {
+/// What an observer knows in the end, who is told who stood and who was born, and nobody's past. A
+/// list that comes at once may show who was born since its first page, too.
+fn followed(sightings: Vec<Sighting<Claim>>, stood: &Versions, at_once: AtOnce) -> Versions {
     let (mut known, mut whole) = (Versions::new(), false);
     let learn = |known: &mut Versions, claim: &Claim| {
         let older = known.insert(claim.uid().to_owned(), version_of(claim));
@@ -380,7 +492,8 @@ fn followed(sightings: Vec<Sighting<Claim>>, stood: &Versions) -> Versions {
         match sighting {
             Sighting::Restarted => assert!(known.is_empty(), "there is one list"),
             Sighting::Listed(claim) => {
-                assert!(!whole && stood.contains_key(claim.uid()), "it did not stand");
+                let may_stand = stood.contains_key(claim.uid()) || at_once.is_some();
+                assert!(!whole && may_stand, "it did not stand");
                 learn(&mut known, &claim);
             }
             Sighting::Applied(claim) => {
@@ -397,18 +510,19 @@ fn followed(sightings: Vec<Sighting<Claim>>, stood: &Versions) -> Versions {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     /// Whatever happens while the list runs, whoever follows what is told ends with the truth, and
     /// on the way knows who was born and hears of nobody's past.
     #[test]
-    fn pages_and_changes_lead_to_the_truth(
+    fn lists_and_changes_lead_to_the_truth(
         stand in vec(any::<bool>(), 8),
         deeds in vec(deed(), 0..24),
+        at_once in option::of((0..25_usize, 0..29_u64)),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all().start_paused(true).build().unwrap();
-        let (sightings, [stood, truth]) = runtime.block_on(shown(&stand, deeds));
-        prop_assert_eq!(followed(sightings, &stood), truth);
+        let (sightings, [stood, truth]) = runtime.block_on(shown(&stand, deeds, at_once));
+        prop_assert_eq!(followed(sightings, &stood, at_once), truth);
     }
 }
