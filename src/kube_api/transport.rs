@@ -7,8 +7,6 @@
 //! twice (a request that never left an idle connection is not sent yet): what is repeated is the
 //! layers' decision, also with a token from a file. Leaves limits, deadlines and metrics to `layers`.
 
-mod read_ahead;
-
 use std::{
     fmt,
     sync::Arc,
@@ -38,7 +36,6 @@ use kube::{
 };
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
-use self::read_ahead::ReadAhead;
 use super::{
     config::ConfigError,
     credentials,
@@ -55,7 +52,7 @@ const IDLE: Duration = Duration::from_secs(20);
 
 /// The most that a connection holds of an answer that is being read, in bytes; its head must fit. Left
 /// alone it grows to 400 KiB and stays so, which for watches is for ever.
-const MAX_HELD: usize = 64 << 10;
+const READ_AHEAD: usize = 64 << 10;
 
 /// A request to the API server; its URL has a path and a query only.
 pub type Request = http::Request<Body>;
@@ -163,14 +160,13 @@ where
     C::Future: Send + 'static,
     C::Error: Into<BoxError>,
 {
-    let connector = connector.map_response(ReadAhead::new);
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let token = file_token(&config.auth_info)?;
     let library = if token.is_some() { None } else { config.auth_layer()? };
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
-        .http1_max_buf_size(MAX_HELD)
+        .http1_max_buf_size(READ_AHEAD)
         .build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .map_err(credentials::told)
