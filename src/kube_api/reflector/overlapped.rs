@@ -78,6 +78,11 @@ enum Place {
     Page(String),
 }
 
+/// The page after the one with this head.
+fn page_after(head: &ListMeta) -> Option<Place> {
+    head.continue_.clone().filter(|page| !page.is_empty()).map(Place::Page)
+}
+
 /// One watch, from the request to its end.
 type Watch<V> = BoxStream<'static, watcher::Result<WatchEvent<Tolerant<V>>>>;
 
@@ -90,12 +95,12 @@ impl<V: View> Source<V> {
 
     /// Where a list goes on after the first page, with this head.
     fn place_after_first(&self, head: &ListMeta) -> Option<Place> {
-        let page = head.continue_.clone().filter(|page| !page.is_empty())?;
+        let page = page_after(head)?;
         // What is as new is told apart from what is newer by comparing versions.
         let version = head.resource_version.clone().filter(|version| number(version).is_some());
         Some(match (self.rest, version) {
             (Rest::AtOnce, Some(version)) => Place::NotOlderThan(version),
-            _ => Place::Page(page),
+            _ => page,
         })
     }
 
@@ -327,17 +332,16 @@ impl<V: View> Listing<V> {
     }
 
     fn page_begins(&mut self, head: ListMeta) -> watcher::Result<()> {
-        let first = self.is_first.then(|| self.source.place_after_first(&head));
+        let next =
+            if self.is_first { self.source.place_after_first(&head) } else { page_after(&head) };
+        self.next = next.map(Next::At);
         let version = head.resource_version.filter(|version| !version.is_empty());
-        match &mut self.changes {
-            Some(changes) => changes.listed = version.as_deref().and_then(number),
-            None => {
-                let version = version.ok_or(watcher::Error::NoResourceVersion)?;
-                self.changes = Some(Changes::new(Arc::clone(&self.source), version));
-            }
+        if let Some(changes) = &mut self.changes {
+            changes.listed = version.as_deref().and_then(number);
+            return Ok(());
         }
-        let page = || head.continue_.filter(|page| !page.is_empty()).map(Place::Page);
-        self.next = first.unwrap_or_else(page).map(Next::At);
+        let version = version.ok_or(watcher::Error::NoResourceVersion)?;
+        self.changes = Some(Changes::new(Arc::clone(&self.source), version));
         Ok(())
     }
 

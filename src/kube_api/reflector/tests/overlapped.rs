@@ -453,9 +453,13 @@ async fn shown(
     deeds.sort_by_key(|deed| deed.page);
     let (seen, late) = at_once.unwrap_or_default();
     let later = deeds.split_off(seen.min(deeds.len()));
-    deeds.into_iter().for_each(|deed| history.carry_out(deed));
+    for deed in deeds {
+        history.carry_out(deed);
+    }
     let whole = history.whole().after(late);
-    later.into_iter().for_each(|deed| history.carry_out(deed));
+    for deed in later {
+        history.carry_out(deed);
+    }
     let watch = history.watch();
     let server = Server::new(move |_, seen| match query(&seen.url, "watch") {
         "true" => watch.clone(),
