@@ -362,14 +362,13 @@ impl<V: View> Listing<V> {
         }
     }
 
-    /// How the rest is asked for when this list has failed: in the other way, where it was the rest that
-    /// failed.
+    /// How the rest is asked for when this list has failed: in the other way, where the rest was under way,
+    /// be it that the first page was, too.
     fn rest_after_failure(&self) -> Rest {
+        let asked = !self.is_first || matches!(self.next, Some(Next::Coming(_)));
         match self.source.rest {
-            Rest::AtOnce if !self.is_first => Rest::InPages,
-            Rest::InPages if !self.is_first && self.source.settings.first_page.is_some() => {
-                Rest::AtOnce
-            }
+            Rest::AtOnce if asked => Rest::InPages,
+            Rest::InPages if asked && self.source.settings.first_page.is_some() => Rest::AtOnce,
             same => same,
         }
     }

@@ -311,6 +311,25 @@ async fn where_the_rest_does_not_come_at_once_it_comes_in_pages() {
     }
 }
 
+/// The refusal may come before the end of the first page.
+#[tokio::test(start_paused = true)]
+async fn also_where_that_is_known_before_the_first_page_has_come() {
+    let head = "{\"metadata\":{\"resourceVersion\":\"20\",\"continue\":\"next\"},\"items\":[";
+    let run = reflect_with(Way::AtOnce, 100, move |_, seen| match asked(&seen.url).as_str() {
+        "page" => Answer::status(200)
+            .chunk(0, head)
+            .chunk(0, format!("{},", claim("a", 5)))
+            .chunk(5, format!("{}]}}", claim("b", 5))),
+        "page next" => page(&["c"], ""),
+        "whole 20" => Answer::refusal(504, "Timeout", "Too large resource version"),
+        _ => Answer::watch(),
+    })
+    .await;
+    let words = ["restarted", "listed a", "restarted", "listed a", "listed b", "listed c"];
+    assert_eq!(run.words()[..6], words);
+    assert_eq!(run.words().last(), Some(&"complete"));
+}
+
 /// Versions that nobody can compare don't say what is newer.
 #[tokio::test(start_paused = true)]
 async fn where_versions_are_no_numbers_the_rest_comes_in_pages() {
