@@ -8,10 +8,10 @@
 //!
 //! Owns starting and stopping all of that ([`Controller`], put together by `assembly`; `watches`
 //! feeds the books, `workers` empties the queues, `upkeep` does what no change asks for). Promises
-//! that no work starts before what
-//! it needs is listed: for a claim born under our eyes the classes and what the provisioner needs,
-//! for one that stood the volumes as well (safety rule 6), for a deletion everything; and that
-//! [`Controller::work`] ends only when nothing is in hand any more and all that was made is saved.
+//! that no work starts before what it needs is listed: for a claim born under our eyes the classes
+//! and what the provisioner needs, for one that stood the volumes as well (safety rule 6), for a
+//! deletion everything; and that [`Controller::work`] ends only when nothing is in hand any more and
+//! all that was made is saved.
 
 mod assembly;
 pub mod awaited;

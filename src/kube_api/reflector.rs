@@ -190,8 +190,8 @@ impl<V: View> Reflector<V> {
         self.run_by(Self::watched, strategy, observer).await;
     }
 
-    /// The same, but changes are shown while the list runs, which comes in pages and is read while it
-    /// comes. Only for scopes without selectors.
+    /// The same, but changes are shown while the list runs, which is read while it comes. Only for
+    /// scopes without selectors.
     pub async fn run_overlapped(self, observer: impl Observer<V>) {
         let open = |reflector: &Self, api, _| overlapped(api, reflector.settings).boxed();
         self.run_by(open, Strategy::Overlapped, observer).await;

@@ -144,9 +144,9 @@ struct Overlapped<V: View> {
 enum Stage<V: View> {
     /// Nothing is asked for yet.
     Outside,
-    /// Pages come; changes, too, from the first page's version on.
+    /// The list comes; changes, too, from the first page's version on.
     Listing(Box<Listing<V>>),
-    /// All pages have come.
+    /// The list is whole.
     Watching(Changes<V>),
 }
 
