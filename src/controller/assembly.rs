@@ -113,6 +113,7 @@ impl<P: Provisioner> Assembly<P> {
             classes: self.parts.classes.clone(),
             waits: self.waits.clone(),
             client: self.parts.client.clone(),
+            freshness: self.freshness.clone(),
             store,
             open_calls: self.open_calls(),
             ending: CancellationToken::new(),

@@ -25,6 +25,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
+pub(super) use self::first_lists::usual_name;
 use self::{
     entry::{Entry, Interest},
     first_lists::FirstLists,
@@ -66,6 +67,8 @@ struct Shared {
 struct Inner {
     closed: Closed,
     term: Term,
+    /// When the newest list of claims was asked for.
+    claims_asked: Option<Duration>,
     claims: Cache<Arc<Claim>>,
     entries: BTreeMap<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
@@ -90,6 +93,17 @@ impl Existence {
     }
 }
 
+/// How a claim came to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coming {
+    /// The watch has shown its birth.
+    Born,
+    /// The list of all claims has shown it.
+    Listed,
+    /// Neither: it stood before it could be known, or was somebody else's.
+    Otherwise,
+}
+
 /// What must be read live before a claim's first call (safety rule 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Doubt {
@@ -108,6 +122,18 @@ pub enum Doubt {
     Unlisted,
 }
 
+/// What the first lists have told of a claim that they showed. Nothing of it counts any more once
+/// something else puts the claim in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FirstLook {
+    /// When the list of claims was asked for that showed it first, as it was then or later, on the clock
+    /// that counts a suspended machine.
+    pub listed: Option<Duration>,
+    /// Whether the list of PersistentVolumes has shown none that is for it or bears its name. One that
+    /// the watch has shown since would have put the claim in doubt, or ended it.
+    pub compared: bool,
+}
+
 /// One claim as a worker finds it.
 #[derive(Debug, Clone)]
 pub struct Glance {
@@ -119,6 +145,8 @@ pub struct Glance {
     pub may_call: bool,
     /// What must be read live first.
     pub doubt: Doubt,
+    /// What of that the first lists have told.
+    pub look: FirstLook,
     /// The request of the open call.
     pub order: Option<Order>,
     /// The record of a call that an earlier process left open, whose request is not rebuilt yet.
@@ -193,6 +221,7 @@ impl ClaimBook {
             demand: entry.demand(),
             may_call: entry.state.may_call(),
             doubt: entry.doubt(),
+            look: entry.look,
             order: entry.order.as_deref().cloned(),
             recorded: entry.recorded(),
             leftover: match &entry.state {
@@ -344,6 +373,7 @@ impl Inner {
         Self {
             closed,
             term: Term::default(),
+            claims_asked: None,
             claims: Cache::default(),
             entries: BTreeMap::new(),
             by_volume: BTreeMap::new(),
@@ -359,14 +389,16 @@ impl Inner {
         Some(result)
     }
 
-    fn enter(&mut self, uid: &str, volume_name: Option<String>, born_under_our_eyes: bool) {
-        let doubt = self.first_lists.doubt(uid, born_under_our_eyes);
+    fn enter(&mut self, uid: &str, volume_name: Option<String>, coming: Coming) {
+        let doubt = self.first_lists.doubt(uid, coming == Coming::Born);
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
         let since = Some(Instant::now());
-        self.entries
-            .insert(uid.to_owned(), Entry { volume_name, doubt, since, ..Entry::default() });
+        let mut entry = Entry { volume_name, doubt, since, ..Entry::default() };
+        let listed = self.claims_asked.filter(|_| coming == Coming::Listed);
+        entry.look = FirstLook { listed, compared: entry.is_compared(uid, &self.first_lists) };
+        self.entries.insert(uid.to_owned(), entry);
     }
 
     /// Clears what a closed call leaves and tells what needs its source no longer; lets a claim go

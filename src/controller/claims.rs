@@ -28,6 +28,7 @@ use super::{
     claim_state::Next,
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
+    freshness::Freshness,
     item::Item,
     open_calls::{OpenCalls, Record, Unmarked, record},
     ownership::{self, Identity},
@@ -63,6 +64,8 @@ pub struct ClaimWorker<P> {
     pub waits: Waits,
     /// Reads and writes claims and volumes.
     pub client: Client,
+    /// How old at most what the watch of PersistentVolumes shows is.
+    pub freshness: Freshness,
     /// Saves what was made.
     pub store: PvStore,
     /// Records open calls on their claims.

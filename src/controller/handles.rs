@@ -6,11 +6,9 @@
 //! suspect where nothing is shared, and its caller looks live before it says no. How they lie in memory
 //! is left to `marks`.
 
-mod marks;
-
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use self::marks::Marks;
+use super::marks::Marks;
 
 /// The driver's PersistentVolumes by handle.
 #[derive(Debug, Default)]

@@ -2,12 +2,15 @@
 //!
 //! Owns what is looked up, by which names, and what follows from what is found. Promises that a
 //! claim which may have its PersistentVolume is not asked for before that is known, and that its
-//! user hears what keeps it from being known. Leaves what is in doubt to `claim_book`.
+//! user hears what keeps it from being known. What the first lists have told of a claim counts as read
+//! live for two seconds: of the claim from when its list was asked for, of its PersistentVolume for as
+//! long as the watch that followed is proven to be no older (`freshness`). So a backlog costs hardly
+//! any read more than claims that are born under our eyes. Leaves what is in doubt to `claim_book`.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use super::{
-    claim_book::{Doubt, Glance},
+    claim_book::{Doubt, Glance, usual_name},
     claims::{ClaimWorker, PATIENCE},
     ownership,
     provisioner::{Order, Provisioner},
@@ -33,7 +36,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
         match self.look_up(uid, glance, order).await {
             Ok(LookUp::Clear) => {
-                self.book.looked_up(uid, glance.doubt);
+                self.book.looked_up(glance);
                 Ok(())
             }
             Ok(LookUp::HasVolume(volume)) => {
@@ -70,25 +73,14 @@ impl<P: Provisioner> ClaimWorker<P> {
         {
             return Ok(LookUp::HasVolume(Box::new(volume)));
         }
-        let named = match &order.volume_name {
-            Ok(name) => judge(self.find(name).await?, uid),
-            Err(_) => LookUp::Clear,
-        };
-        if matches!(named, LookUp::HasVolume(_)) {
+        // What the watch shows from here on puts the claim in doubt anew, or ends it.
+        let is_shown = glance.look.compared && self.freshness.is_proven();
+        let named =
+            if is_shown { LookUp::Clear } else { self.look_up_by_names(uid, order).await? };
+        if matches!(named, LookUp::HasVolume(_)) || glance.doubt < Doubt::VolumeAndClaim {
             return Ok(named);
         }
-        let default_name = format!("pvc-{uid}");
-        if order.volume_name.as_ref() != Ok(&default_name) {
-            // Only the name that will be used can be in the way: a stranger's is no matter here.
-            let default = judge(self.find(&default_name).await?, uid);
-            if matches!(default, LookUp::HasVolume(_)) {
-                return Ok(default);
-            }
-        }
-        if glance.doubt < Doubt::VolumeAndClaim {
-            return Ok(named);
-        }
-        let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
+        let live = self.live_claim(glance, order).await?.filter(|live| live.uid() == uid);
         if glance.order.is_some() && glance.bared.is_none() {
             // An open call is followed to its end even when nobody wants its volume any more.
             let saved = live.is_some_and(|live| is_bound_as_asked(&live, order));
@@ -98,6 +90,21 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Ok(LookUp::Moot);
         };
         Ok(if self.book.record_found(&live) { LookUp::Recorded } else { named })
+    }
+
+    /// A PersistentVolume for the claim under its own name or the usual one.
+    async fn look_up_by_names(&self, uid: &str, order: &Order) -> Result<LookUp, ApiError> {
+        let named = match &order.volume_name {
+            Ok(name) => judge(self.find(name).await?, uid),
+            Err(_) => LookUp::Clear,
+        };
+        let usual = usual_name(uid);
+        if matches!(named, LookUp::HasVolume(_)) || order.volume_name.as_ref() == Ok(&usual) {
+            return Ok(named);
+        }
+        // Only the name that will be used can be in the way: a stranger's is no matter here.
+        let found = judge(self.find(&usual).await?, uid);
+        Ok(if matches!(found, LookUp::HasVolume(_)) { found } else { named })
     }
 
     /// A PersistentVolume for the claim, of whatever name. One that went past before the claim was
@@ -122,11 +129,20 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn live_claim(&self, order: &Order) -> Result<Option<Claim>, ApiError> {
+    /// The claim as it was at most two seconds ago. What is known of an open call is always read.
+    async fn live_claim(
+        &self,
+        glance: &Glance,
+        order: &Order,
+    ) -> Result<Option<Arc<Claim>>, ApiError> {
+        let is_listed = glance.look.listed.is_some_and(|asked| self.freshness.is_recent(asked));
+        if is_listed && glance.order.is_none() {
+            return Ok(Some(Arc::clone(&glance.claim)));
+        }
         let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
         match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
+            found => found.map(|claim| Some(Arc::new(claim))),
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod item;
 pub mod leftover;
 mod look_up;
 mod lookout;
+mod marks;
 pub mod open_calls;
 pub mod ownership;
 pub mod pace;

@@ -149,6 +149,7 @@ impl VolumeBook {
             Sighting::Applied(volume) => self.seen(volume, Some(Instant::now())),
             Sighting::Deleted(volume) => self.gone(&volume),
             Sighting::Unreadable { name, uid, .. } => {
+                self.0.claims.unreadable_volume_passes(&name);
                 let mut inner = self.0.inner.lock();
                 inner.volumes.unreadable(&name);
                 inner.deletions.unreadable(&uid);

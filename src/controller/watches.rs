@@ -63,8 +63,12 @@ impl<P: Provisioner> Controller<P> {
     fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let (first_list, waits) = (self.lists.claims.clone(), self.claims.waits.clone());
+        let freshness = self.claims.freshness.clone();
         let observer = move |sighting: Sighting<Claim>| {
             also(&sighting);
+            if matches!(sighting, Sighting::Restarted) {
+                book.claims_asked(freshness.now());
+            }
             let extent = Extent::of(&sighting);
             // Whoever is gone unnoticed ceases to wait when its back-off ends.
             if let Sighting::Deleted(claim) = &sighting {

@@ -11,9 +11,10 @@ use super::{
         leftover::Leftover,
         provisioner::{NotAsked, Order, Outcome},
     },
-    ClaimBook, Doubt,
+    ClaimBook, Doubt, Glance,
     entry::Entry,
 };
+use crate::kube_api::views::View as _;
 
 impl ClaimBook {
     /// A call for `order` starts; false when it may not, or no longer.
@@ -61,7 +62,7 @@ impl ClaimBook {
     /// PersistentVolume: the claim asks anew, once that is looked up.
     pub fn bared(&self, uid: &str, handle: &str) {
         self.change(uid, |entry| {
-            entry.doubt = entry.doubt.max(Doubt::VolumeAndClaim);
+            entry.doubts(Doubt::VolumeAndClaim);
             entry.advance(|state| state.bared(handle));
         });
     }
@@ -97,13 +98,16 @@ impl ClaimBook {
 
     /// The claim's selected node was given back: what is known of the claim is in doubt.
     pub fn node_given_back(&self, uid: &str) {
-        self.change(uid, |entry| entry.doubt = Doubt::VolumeAndClaim);
+        self.change(uid, |entry| {
+            entry.doubt = Doubt::None;
+            entry.doubts(Doubt::VolumeAndClaim);
+        });
     }
 
-    /// A live read has settled what was in `doubt`; what is in doubt since is not settled.
-    pub fn looked_up(&self, uid: &str, doubt: Doubt) {
-        self.change(uid, |entry| {
-            if entry.doubt <= doubt {
+    /// What was in doubt about the claim at this glance is settled; what is in doubt since is not.
+    pub fn looked_up(&self, glance: &Glance) {
+        self.change(glance.claim.uid(), |entry| {
+            if entry.doubt <= glance.doubt && entry.look == glance.look {
                 entry.doubt = Doubt::None;
             }
         });

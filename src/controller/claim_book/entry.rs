@@ -11,7 +11,8 @@ use super::{
         ownership::PROVISIONED_BY,
         provisioner::Order,
     },
-    Doubt, Existence,
+    Doubt, Existence, FirstLook,
+    first_lists::FirstLists,
 };
 use crate::{
     kube_api::views::{Claim, View as _, Volume},
@@ -41,6 +42,8 @@ pub(super) struct Entry {
     pub(super) volume_name: Option<String>,
     /// What is to be read live, beside what its name asks for.
     pub(super) doubt: Doubt,
+    /// What the first lists have told of that.
+    pub(super) look: FirstLook,
     /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
     /// like the mark.
     pub(super) order: Option<Box<Order>>,
@@ -122,9 +125,25 @@ impl Entry {
     /// another claim's as well, which may have got its volume since the last attempt: it is looked
     /// up before each, but not before it is asked how an open call ended.
     pub(super) fn doubt(&self) -> Doubt {
-        let unique = self.volume_name.as_ref().is_some_and(|name| name.contains(self.claim.uid()));
-        let shared = !unique && self.state == ClaimState::Waiting;
+        let shared = !self.is_name_unique(self.claim.uid()) && self.state == ClaimState::Waiting;
         if shared { self.doubt.max(Doubt::Volume) } else { self.doubt }
+    }
+
+    /// Something has put this in doubt, of which no earlier look tells.
+    pub(super) fn doubts(&mut self, doubt: Doubt) {
+        (self.doubt, self.look) = (self.doubt.max(doubt), FirstLook::default());
+    }
+
+    /// Whether the claim `uid`, which is this one, is compared with all PersistentVolumes listed so far. A
+    /// name that another claim may have as well must be looked up.
+    pub(super) fn is_compared(&self, uid: &str, lists: &FirstLists) -> bool {
+        let name = self.volume_name.as_deref().unwrap_or_default();
+        self.is_name_unique(uid) && lists.has_compared(uid, name)
+    }
+
+    /// Whether the name of its PersistentVolume holds the whole UID.
+    fn is_name_unique(&self, uid: &str) -> bool {
+        self.volume_name.as_ref().is_some_and(|name| name.contains(uid))
     }
 
     /// An attempt ended: what comes next, and how often the open call was asked after in a row.
@@ -197,7 +216,7 @@ impl Entry {
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
     pub(super) fn volume_gone(&mut self) -> bool {
         if !mutations::is_on(Mutation::DoneForgotten) {
-            self.doubt = self.doubt.max(Doubt::VolumeAndClaim);
+            self.doubts(Doubt::VolumeAndClaim);
         }
         self.advance(ClaimState::volume_gone);
         std::mem::take(&mut self.once_gone) == OnceGone::Returns

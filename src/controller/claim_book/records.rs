@@ -34,7 +34,7 @@ impl Inner {
     /// Another's record was found on a claim that waits: what it names is looked up before any call.
     pub(super) fn rename(&mut self, uid: &str, recorded: Option<String>) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        entry.doubt = entry.doubt.max(Doubt::Volume);
+        entry.doubts(Doubt::Volume);
         if recorded.is_none() || recorded == entry.volume_name || !entry.state.may_call() {
             return;
         }

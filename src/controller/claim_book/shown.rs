@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::{
     super::{
         open_calls::{Record, mark},
         ownership::Identity,
     },
-    ClaimBook, Doubt, Inner, Shared,
+    ClaimBook, Coming, Doubt, Inner, Shared,
     entry::{Entry, Interest},
     term::Term,
 };
@@ -24,6 +24,12 @@ use crate::kube_api::{
 };
 
 impl ClaimBook {
+    /// A list of all claims is asked for at this moment or later, on the clock that counts a suspended
+    /// machine; told before its beginning is shown.
+    pub fn claims_asked(&self, at: Duration) {
+        self.0.inner.lock().claims_asked = Some(at);
+    }
+
     /// Takes in what the claim watch shows, and names the claims to look at now.
     pub fn observe(&self, sighting: Sighting<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
@@ -36,10 +42,10 @@ impl ClaimBook {
                 Vec::new()
             }
             _ if inner.term == Term::TakenOver => Vec::new(),
-            Sighting::Listed(claim) => self.seen(&mut inner, claim, false),
+            Sighting::Listed(claim) => self.seen(&mut inner, claim, Coming::Listed),
             Sighting::Applied(claim) => {
-                let born = inner.term == Term::Ours;
-                self.seen(&mut inner, claim, born)
+                let ours = inner.term == Term::Ours;
+                self.seen(&mut inner, claim, if ours { Coming::Born } else { Coming::Otherwise })
             }
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
@@ -60,7 +66,7 @@ impl ClaimBook {
         }
     }
 
-    fn seen(&self, inner: &mut Inner, claim: Claim, born_under_our_eyes: bool) -> Vec<String> {
+    fn seen(&self, inner: &mut Inner, claim: Claim, coming: Coming) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
         let mark = mark_of(&self.0.identity, &claim);
@@ -76,7 +82,8 @@ impl ClaimBook {
             }
             Change::Nothing => {
                 // What becomes of it on another node is not under our eyes.
-                let under_our_eyes = born_under_our_eyes && !self.0.identity.is_elsewhere(&claim);
+                let under_our_eyes =
+                    coming == Coming::Born && !self.0.identity.is_elsewhere(&claim);
                 inner.not_ours(&claim, under_our_eyes);
                 return Vec::new();
             }
@@ -93,7 +100,11 @@ impl ClaimBook {
         let anothers = entered || inner.entries.get(&uid).is_some_and(is_anothers);
         if entered {
             let name = recorded.or_else(|| (self.0.volume_name)(&uid));
-            inner.enter(&uid, name, born_under_our_eyes && !older && mark.is_none());
+            let coming = match coming {
+                Coming::Born if older || mark.is_some() => Coming::Otherwise,
+                coming => coming,
+            };
+            inner.enter(&uid, name, coming);
         } else if anothers {
             news = true;
             inner.rename(&uid, recorded);

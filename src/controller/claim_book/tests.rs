@@ -33,6 +33,11 @@ fn list_volumes(book: &ClaimBook) -> Vec<String> {
     book.volumes_listed()
 }
 
+/// What was in this doubt about the claim is settled.
+fn looked_up(book: &ClaimBook, uid: &str, doubt: Doubt) {
+    book.looked_up(&Glance { doubt, ..book.glance(uid).unwrap() });
+}
+
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
     let mut claim = json!({
         "metadata": {"namespace": "ns", "name": uid, "uid": uid,
@@ -133,7 +138,7 @@ fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
     assert_eq!(doubt("listed"), Doubt::VolumeAndClaim);
     assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
     assert_eq!(doubt("born"), Doubt::None);
-    book.looked_up("listed", Doubt::VolumeAndClaim);
+    looked_up(&book, "listed", Doubt::VolumeAndClaim);
     assert_eq!(doubt("listed"), Doubt::None);
 }
 
@@ -198,10 +203,74 @@ fn a_volume_that_passes_before_its_claim_is_looked_for_under_its_name() {
     let doubt = |uid| book.glance(uid).unwrap().doubt;
     let named = Doubt::VolumeAndClaim;
     assert_eq!(["a", "b", "c"].map(doubt), [Doubt::AnyVolume, named, named]);
-    book.looked_up("a", named);
+    looked_up(&book, "a", named);
     assert_eq!(doubt("a"), Doubt::AnyVolume, "a look by name does not settle it");
-    book.looked_up("a", Doubt::AnyVolume);
+    looked_up(&book, "a", Doubt::AnyVolume);
     assert_eq!(doubt("a"), Doubt::None);
+}
+
+/// A PersistentVolume of another name may have gone past before its claim, also where the claims' list
+/// was whole first.
+#[test]
+fn a_volume_of_another_name_is_remembered_until_its_claim_was_compared() {
+    let book = working_while_listing();
+    book.volume_passes(&volume("odd", "a"));
+    book.observe(Sighting::Listed(claim("a")));
+    book.observe(Sighting::Complete);
+    assert_eq!(book.volumes_listed(), ["a"]);
+    assert_eq!(book.glance("a").unwrap().doubt, Doubt::AnyVolume);
+}
+
+/// A book that works, while the claims of which the list was asked for at second 7, and all
+/// PersistentVolumes, are listed.
+fn working_while_listing() -> ClaimBook {
+    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
+    book.start_working();
+    book.claims_asked(Duration::from_secs(7));
+    book.observe(Sighting::Restarted);
+    book.volumes_restarted();
+    book
+}
+
+/// What the first lists tell of a claim that stood counts until anything else is heard of it.
+#[test]
+fn a_claim_that_stood_is_compared_with_all_volumes_listed_before_and_after_it() {
+    let book = working_while_listing();
+    book.volume_passes(&volume("pvc-early", "early"));
+    let claims = ["early", "free", "gone", "late", "strange", "unread"];
+    for uid in claims {
+        book.observe(Sighting::Listed(claim(uid)));
+    }
+    book.volume_passes(&volume("pvc-late", "late"));
+    book.volume_passes(&volume("pvc-strange", "somebody"));
+    book.volumes_listed();
+    book.observe(Sighting::Complete);
+    let look = |uid| book.glance(uid).unwrap().look;
+    let listed = Some(Duration::from_secs(7));
+    assert_eq!(look("free"), FirstLook { listed, compared: true });
+    assert_eq!(look("early"), FirstLook { listed, compared: false });
+    assert!(!look("strange").compared, "its name is somebody else's");
+    book.volume_passes(&volume("pvc-gone", "gone"));
+    book.volume_gone(&volume("pvc-gone", "gone"));
+    book.unreadable_volume_passes("pvc-unread");
+    assert_eq!(["gone", "unread"].map(look), [FirstLook::default(); 2], "in doubt since");
+    book.observe(Sighting::Applied(claim("born")));
+    assert_eq!(look("born"), FirstLook::default());
+}
+
+/// While it was looked up, something was heard of it.
+#[test]
+fn what_is_in_doubt_since_a_glance_is_not_settled_by_it() {
+    let book = working_while_listing();
+    book.observe(Sighting::Listed(claim("u")));
+    book.volumes_listed();
+    let glance = book.glance("u").unwrap();
+    book.volume_passes(&volume("pvc-u", "somebody"));
+    book.looked_up(&glance);
+    assert_eq!(book.glance("u").unwrap().doubt, Doubt::VolumeAndClaim);
+    book.looked_up(&book.glance("u").unwrap());
+    assert_eq!(book.glance("u").unwrap().doubt, Doubt::None);
 }
 
 #[test]
@@ -223,11 +292,11 @@ async fn a_name_without_the_whole_uid_is_looked_up_before_each_attempt_but_of_an
     book.observe(Sighting::Applied(claim("0a1b")));
     let doubt = || book.glance("0a1b").unwrap().doubt;
     let attempt = |outcome: &Outcome| {
-        book.looked_up("0a1b", doubt());
+        looked_up(&book, "0a1b", doubt());
         assert!(book.called("0a1b", &order("0a1b")));
         book.answered("0a1b", outcome);
     };
-    book.looked_up("0a1b", doubt());
+    looked_up(&book, "0a1b", doubt());
     book.not_asked("0a1b", &NotAsked::Failed(Failure::new("no secret")));
     assert_eq!(doubt(), Doubt::Volume, "another claim may have got it since");
     attempt(&Outcome::Final(Failure::new("no")));
@@ -425,9 +494,9 @@ async fn no_call_starts_while_anything_is_in_doubt_or_for_a_claim_that_is_delete
     assert!(!book.called("u", &order("u")), "the name is taken since the plan was made");
     book.volume_passes(&volume("pvc-u", "u"));
     book.volume_gone(&volume("pvc-u", "u"));
-    book.looked_up("u", Doubt::Volume);
+    looked_up(&book, "u", Doubt::Volume);
     assert_eq!(book.glance("u").unwrap().doubt, Doubt::VolumeAndClaim, "in doubt since");
-    book.looked_up("u", Doubt::VolumeAndClaim);
+    looked_up(&book, "u", Doubt::VolumeAndClaim);
     book.observe(Sighting::Applied(claim_with("u", |claim| {
         claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     })));

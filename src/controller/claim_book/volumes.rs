@@ -7,6 +7,7 @@ use super::{
     super::claim_state::ClaimState,
     ClaimBook, Doubt, Inner,
     entry::{Entry, OnceGone},
+    first_lists::Passing,
 };
 use crate::{
     kube_api::views::{View as _, Volume},
@@ -29,22 +30,34 @@ impl ClaimBook {
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
         let closed = inner.change(for_uid, take_in);
-        if closed.is_none() && self.is_named_otherwise(for_uid, volume) {
-            inner.first_lists.passes_unknown(for_uid);
-        }
+        inner.first_lists.passes(Passing {
+            name: volume.name(),
+            claim: for_uid,
+            is_known: closed.is_some(),
+            is_usual: self.is_usual_name(for_uid, volume.name()),
+        });
         // The name is taken by a stranger: found out live, with an event, before any call.
         let stranger = named.as_ref().filter(|uid| *uid != for_uid);
         if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
-            entry.doubt = entry.doubt.max(Doubt::Volume);
+            entry.doubts(Doubt::Volume);
         }
         closed.unwrap_or_default().then(|| for_uid.to_owned())
     }
 
-    /// Whether the PersistentVolume is for the claim `uid` under a name that look-ups do not try.
-    fn is_named_otherwise(&self, uid: &str, volume: &Volume) -> bool {
-        let default = volume.name().strip_prefix("pvc-").is_some_and(|named| named == uid);
-        let own = || (self.0.volume_name)(uid).is_some_and(|name| name == volume.name());
-        !uid.is_empty() && !default && !own()
+    /// Whether a PersistentVolume of the claim `uid` is looked up under this name.
+    fn is_usual_name(&self, uid: &str, name: &str) -> bool {
+        let default = || name.strip_prefix("pvc-").is_some_and(|named| named == uid);
+        let own = || (self.0.volume_name)(uid).is_some_and(|own| own == name);
+        !uid.is_empty() && (default() || own())
+    }
+
+    /// A PersistentVolume goes past that cannot be read: the claim that waits for its name is in doubt.
+    pub fn unreadable_volume_passes(&self, name: &str) {
+        let mut inner = self.0.inner.lock();
+        inner.first_lists.passes_unread(name);
+        if let Some(uid) = inner.by_volume.get(name).cloned() {
+            inner.change(&uid, |entry| entry.doubts(Doubt::Volume));
+        }
     }
 
     /// Takes in that a PersistentVolume is gone, and names the claim to look at now: one that
@@ -57,7 +70,7 @@ impl ClaimBook {
             return returns.then(|| own.to_owned());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
-        inner.change(&uid, |entry| entry.doubt = entry.doubt.max(Doubt::Volume)).map(|()| uid)
+        inner.change(&uid, |entry| entry.doubts(Doubt::Volume)).map(|()| uid)
     }
 
     /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
@@ -94,6 +107,7 @@ impl ClaimBook {
             let mut waited = entry.doubt == Doubt::Unlisted;
             if waited {
                 entry.doubt = first_lists.doubt(uid, false);
+                entry.look.compared = entry.is_compared(uid, first_lists);
                 // A list that began before our term tells nothing.
                 waited = entry.doubt != Doubt::Unlisted;
             }
@@ -101,7 +115,9 @@ impl ClaimBook {
             let returns = missing && entry.volume_gone();
             (waited || returns).then(|| uid.clone())
         });
-        looked_at.collect()
+        let looked_at = looked_at.collect();
+        first_lists.tidy();
+        looked_at
     }
 
     /// A live read has found the claim bound to the volume of its open call.

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::{node::remove_node, telling::is_failed_attempt, *};
 use crate::{
     controller::{
-        claim_book::Doubt,
+        claim_book::{Doubt, FirstLook},
         claim_state::Demand,
         leftover::Leftover,
         open_calls::mark,
@@ -40,6 +40,7 @@ fn glance(claim: Arc<Claim>) -> Glance {
         demand: Demand::Wanted,
         may_call: true,
         doubt: Doubt::None,
+        look: FirstLook::default(),
         order: None,
         recorded: None,
         leftover: None,

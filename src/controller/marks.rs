@@ -66,6 +66,11 @@ impl<T: Copy + Ord> Marks<T> {
         }
     }
 
+    /// Whether it is there.
+    pub(super) fn contains(&self, mark: T) -> bool {
+        self.range(mark..=mark).next().is_some()
+    }
+
     /// All of them, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         self.pieces.iter().flatten().copied()
