@@ -266,3 +266,84 @@ async fn a_stop_does_not_wait_for_the_lists() {
     sleep(Duration::from_secs(3)).await;
     assert_eq!(process.outcome(), Some(Ok(())));
 }
+
+/// How many claims stand before a start; more than are served at once.
+const BACKLOG: usize = 400;
+
+/// Claims that stood before the start, and a driver that takes so long.
+fn backlog(takes: Duration) -> (Simulation, Vec<String>) {
+    let simulation = Simulation::new(1);
+    let takes = u64::try_from(takes.as_millis()).unwrap();
+    simulation.script(json!({"create_volume": [{"delay_ms": takes}]}));
+    let uids = (0..BACKLOG).map(|number| simulation.create_claim(&format!("b-{number:03}")));
+    let uids = uids.collect();
+    (simulation, uids)
+}
+
+async fn all_saved(simulation: &Simulation) {
+    simulation.until("all are saved", |s| s.volumes().len() == BACKLOG).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), BACKLOG);
+}
+
+/// What the lists have shown is new enough for two seconds, and what the watch of PersistentVolumes
+/// shows for as long as it shows what was written within two seconds.
+#[tokio::test(start_paused = true)]
+async fn a_backlog_is_looked_up_in_what_lists_and_watch_show() {
+    let (simulation, _) = backlog(Duration::from_millis(50));
+    simulation.start();
+    all_saved(&simulation).await;
+    assert_eq!(simulation.api_requests("get", "persistentvolumeclaims"), 0);
+    // No write has proven the view before the first of them.
+    let looks = simulation.api_requests("get", "persistentvolumes");
+    assert!(looks <= BACKLOG / 3, "{looks}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_listed_long_ago_is_read_live() {
+    let (simulation, _) = backlog(Duration::from_secs(3));
+    simulation.start();
+    all_saved(&simulation).await;
+    let read = simulation.api_requests("get", "persistentvolumeclaims");
+    assert!(0 < read && read < BACKLOG, "{read}");
+}
+
+/// A process before this one has saved it in the meantime.
+#[tokio::test(start_paused = true)]
+async fn a_volume_that_the_watch_does_not_show_is_found_before_the_call() {
+    let (simulation, uids) = backlog(Duration::from_millis(500));
+    let held = Effect::Stream(StreamFault::Stall { after: 0 });
+    simulation.faults().add(Rule::on("watch", "persistentvolumes", held));
+    simulation.start();
+    sleep(Duration::from_millis(200)).await;
+    let last = uids.last().unwrap();
+    simulation.api.create(&volume_named(&format!("pvc-{last}"), last)).unwrap();
+    simulation.until("all are saved", |s| s.volumes().len() == BACKLOG).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("CreateVolume"), BACKLOG - 1);
+}
+
+/// As the one before this program left it, in a name that is no longer looked up.
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_an_earlier_prefix_is_known_whichever_list_is_whole_first() {
+    for slow in ["persistentvolumes", "persistentvolumeclaims"] {
+        let simulation = Simulation::of(Options {
+            version: ServerVersion::minor(33),
+            page: PAGE,
+            ..Options::default()
+        });
+        let uid = simulation.create_claim("z-last");
+        simulation.api.create(&volume_named("a-tank", &uid)).unwrap();
+        for number in 0..MANY {
+            let name = format!("m-{number:03}");
+            let mut claim = claim(&name);
+            claim["spec"]["volumeName"] = json!(name);
+            simulation.api.create(&claim).unwrap();
+            simulation.api.create(&volume_named(&name, &format!("owner-{number}"))).unwrap();
+        }
+        slow_rest(&simulation, slow, SLOW);
+        simulation.start();
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("CreateVolume"), 0, "{slow}");
+    }
+}
