@@ -14,6 +14,9 @@ use testkit::apiserver::faults::{Effect, Rule};
 use tokio::time::sleep;
 use world::{DRIVER, Simulation, stranger};
 
+/// The protection finalizer.
+const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+
 /// A PersistentVolume of ours under the name that the claim `uid` gets, for a claim that is gone.
 fn released(simulation: &Simulation, uid: &str) {
     let mut volume = stranger(uid, "gone", "handle");
@@ -104,4 +107,22 @@ async fn a_volume_that_took_the_name_of_a_deleted_one_stays() {
         simulation.volumes().iter().map(|volume| volume["metadata"]["uid"].clone()).collect();
     assert_eq!(uids, [restored["metadata"]["uid"].clone()]);
     assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+/// By another replica, or by this process on a view that was out of date.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_came_while_its_volume_was_deleted_goes_as_well() {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"delete_volume": [{"delay_ms": 5000}]}));
+    released(&simulation, "late");
+    simulation.api.merge("PersistentVolume", "", "pvc-late", &finalizers(&[])).unwrap();
+    simulation.start();
+    simulation.until("the deletion runs", |s| s.calls("DeleteVolume") == 1).await;
+    simulation.api.merge("PersistentVolume", "", "pvc-late", &finalizers(&[PROTECTION])).unwrap();
+    simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 1);
+}
+
+fn finalizers(these: &[&str]) -> Value {
+    json!({"metadata": {"finalizers": these}})
 }

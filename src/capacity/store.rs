@@ -155,7 +155,7 @@ impl Store {
     pub(super) async fn delete(&self, object: &Object) -> Result<(), ApiError> {
         let name = Name::namespaced(&self.namespace, &object.name)?;
         let uid = Some(object.uid.as_str());
-        by_version!(self.version, V => self.client.delete::<V>(name, uid).await)
+        by_version!(self.version, V => self.client.delete::<V>(name, uid).await.map(drop))
     }
 
     /// Watches our objects, for ever.

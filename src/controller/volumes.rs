@@ -297,16 +297,18 @@ impl<P: Provisioner> VolumeWorker<P> {
         let name = Name::cluster(volume.name())?;
         let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
         self.freshness.ending(volume.uid());
-        match self.client.delete::<Volume>(name, uid).await {
+        let kept_by = match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // The UID is a precondition; told by a live read, as other things can conflict too.
             Err(error) if error.is_conflict() => {
                 return if self.is_another(volume).await? { Ok(()) } else { Err(error) };
             }
             deleted => deleted?,
-        }
+        };
         self.freshness.stood(volume.uid());
-        if volume.has_finalizer(finalizers::PROTECTION) {
+        // Somebody may have put it on since the volume was seen.
+        let is_kept = kept_by.iter().any(|finalizer| finalizer == finalizers::PROTECTION);
+        if is_kept || volume.has_finalizer(finalizers::PROTECTION) {
             self.freshness.ending(volume.uid());
             // Whatever has changed about it since: there is nothing left to protect.
             let patch = finalizers::unprotect(volume.uid());

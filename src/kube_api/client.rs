@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::{Method, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::client::Body;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
@@ -130,14 +130,22 @@ impl Client {
         self.ask_for(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
     }
 
-    /// Deletes an object; with `uid` only while it is that very object (else a conflict).
-    pub async fn delete<V: View>(&self, name: Name<'_>, uid: Option<&str>) -> Result<(), ApiError> {
+    /// Deletes an object; with `uid` only while it is that very object (else a conflict). Tells which
+    /// finalizers keep it for now, as far as the server says.
+    pub async fn delete<V: View>(
+        &self,
+        name: Name<'_>,
+        uid: Option<&str>,
+    ) -> Result<Vec<String>, ApiError> {
         let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let request = request_with(Method::DELETE, &path::<V>(name)?, JSON, &options)?;
-        self.exchange(request).await.map(drop)
+        let answer = self.exchange(request).await?;
+        // An object that stands is answered with as it is now, one that is gone with that or a status.
+        let kept: Kept = serde_json::from_slice(&answer.body).unwrap_or_default();
+        Ok(kept.metadata.finalizers)
     }
 
     /// Asks the server something about ourselves: nothing is changed by it.
@@ -200,6 +208,19 @@ struct Answer {
     body: Bytes,
     /// When a read was sent, on boot time; long ago where that is not known, as of a write.
     sent: Duration,
+}
+
+/// An object that is being deleted, as far as its end is concerned.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Kept {
+    metadata: KeptBy,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct KeptBy {
+    finalizers: Vec<String>,
 }
 
 /// What a body that could not be read to its end means.

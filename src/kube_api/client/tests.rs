@@ -82,6 +82,21 @@ async fn a_delete_names_the_very_object() {
 }
 
 #[tokio::test]
+async fn a_delete_tells_what_keeps_the_object() {
+    let kept_by = |answer: Value| async move {
+        let server = Server::new(move |_, _| Answer::json(200, &answer));
+        client(&server).delete::<Claim>(data(), Some("u")).await.unwrap()
+    };
+    let kept = json!({"kind": "PersistentVolumeClaim", "metadata": {"uid": "u", "finalizers": ["a", "b"]}});
+    assert_eq!(kept_by(kept).await, ["a", "b"]);
+    for gone in
+        [json!({"metadata": {"uid": "u"}}), json!({"kind": "Status", "metadata": {}}), json!("odd")]
+    {
+        assert!(kept_by(gone).await.is_empty());
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_prints_the_servers_message_and_nothing_else() {
     let message = "persistentvolumeclaims \"data\" not found";
     let error = get(Answer::refusal(404, "NotFound", message)).await.unwrap_err();
