@@ -228,6 +228,25 @@ impl Ledger {
         inner.taken.contains(name) || inner.volumes.values().any(replaces)
     }
 
+    /// Whether a PersistentVolume has stood under the name of another one's volume: whoever has that to
+    /// save waits for the name.
+    pub(crate) fn is_a_name_taken(&self) -> bool {
+        !self.inner.lock().taken.is_empty()
+    }
+
+    /// Whether the volume of this handle was removed by another handle, which somebody gave a
+    /// PersistentVolume by hand: that they mean the same only the driver knows.
+    pub(crate) fn went_by_another_handle(&self, handle: &str) -> bool {
+        let inner = self.inner.lock();
+        let other = |volume: &VolumeTruth| {
+            volume.by_hand
+                && volume.handle != handle
+                && image_of(&volume.handle) == image_of(handle)
+                && inner.removals.contains_key(&volume.handle)
+        };
+        inner.volumes.values().any(other)
+    }
+
     /// Whether the claim of this volume was deleted within that time after the first call for it.
     pub(crate) fn was_deleted_within(&self, name: &str, time: Duration) -> bool {
         let inner = self.inner.lock();

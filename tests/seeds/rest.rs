@@ -157,7 +157,9 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     if terminating && phase != "Bound" && !told {
         unrest.push(format!("{name} is being deleted for ever without an event"));
     }
-    if core.storage.get(image_of(handle)).is_none() && policy == "Delete" && phase == "Bound" {
+    let is_lost =
+        core.storage.get(image_of(handle)).is_none() && !core.ledger.went_by_another_handle(handle);
+    if is_lost && policy == "Delete" && phase == "Bound" {
         unrest.push(format!("{name} is bound and its volume {handle} is gone"));
     }
     unrest

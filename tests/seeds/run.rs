@@ -112,7 +112,7 @@ async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
 }
 
 /// At rest a process has nothing in hand, and ends as soon as it is told to; but where names
-/// collide it may wait for one.
+/// collide or are taken it may wait for one.
 async fn stop(core: &Core, replica: &Replica) {
     let Some((life, stop)) =
         replica.process.lock().as_ref().map(|it| (Arc::clone(&it.life), it.stopper()))
@@ -120,7 +120,8 @@ async fn stop(core: &Core, replica: &Replica) {
         return;
     };
     stop.cancel();
-    let patience = if matches!(core.plan.names, Names::Cut) { 30 } else { 10 };
+    let may_wait = matches!(core.plan.names, Names::Cut) || core.ledger.is_a_name_taken();
+    let patience = if may_wait { 30 } else { 10 };
     if timeout(Duration::from_secs(patience), life.over()).await.is_err() {
         core.ledger.wrong(&format!("{} does not end at rest", life.name()));
     }
