@@ -5,7 +5,7 @@
 //! then the claims are bound and deleted; the program ends, and the bare client writes once more.
 //! Promises that nobody binds claims meanwhile, where the server is ours.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::ListParams};
@@ -20,7 +20,6 @@ use super::{
     program::Program,
     progress::Milestone,
     report::{MemoryUse, Pace, Provision, Report},
-    requests::Requests,
     traffic::Traffic,
     usage::Cpu,
 };
@@ -70,7 +69,7 @@ impl Bench {
         let traffic = self.traffic("claim", self.options.claims);
         traffic.create().await?;
         sleep(self.options.settle()).await;
-        let nothing = Self::nothing();
+        let nothing = self.nothing().await?;
         let (events, start) = (self.events().await?, Instant::now());
         self.launch()?;
         self.reached(Milestone::Saved, traffic.count).await?;
@@ -104,20 +103,20 @@ impl Bench {
     /// The bare client's pace.
     async fn bare(&self, what: &str) -> Result<Pace, LoadError> {
         let family = self.cluster.family(what);
-        let bare = Bare { client: self.cluster.client.clone(), family, count: self.options.claims };
+        let client = self.cluster.server.measured_client().await?;
+        let bare = Bare { client, family, count: self.options.claims };
         let pace = bare.write().await;
         bare.clean_up().await?;
         sleep(self.options.settle()).await;
         pace
     }
 
-    /// What had been used before the program was started.
-    fn nothing() -> Reading {
-        Reading {
-            cpu: Some(Cpu::default()),
-            requests: Some(Requests::default()),
-            driver_calls: BTreeMap::new(),
-        }
+    /// What was used before the program is started. The server has counted the bare client's requests as
+    /// those of the program's user.
+    async fn nothing(&self) -> Result<Reading, LoadError> {
+        let before = self.reading().await?;
+        let requests = Some(before.requests.unwrap_or_default());
+        Ok(Reading { cpu: Some(Cpu::default()), requests, ..before })
     }
 
     /// The pace from `start` to the last PersistentVolume, and the seconds to the first.

@@ -1,7 +1,8 @@
 //! A bare client: what the API server alone makes of a provisioner's writes.
 //!
 //! Owns writing, for each of a number of claims, an event, a PersistentVolume and another event,
-//! one after the other, with nothing else to do: no watch, no driver, no claim. Promises objects of
+//! one after the other, with nothing else to do: no watch, no driver, no claim; as the user that the
+//! measured program is, as a server treats its admins otherwise. Promises objects of
 //! the size that the measured program writes for this bench's driver, and no trace of its volumes
 //! afterwards. Leaves comparing to [`super::backlog`].
 

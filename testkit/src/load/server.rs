@@ -94,7 +94,16 @@ impl Server {
 
     /// A client of whoever makes claims.
     pub(super) async fn client(&self) -> Result<Client, LoadError> {
-        let kubeconfig = Kubeconfig::read_from(&self.maker)?;
+        Self::client_of(&self.maker).await
+    }
+
+    /// A client of whoever the measured program asks as, whom the server grants and queues the same.
+    pub(super) async fn measured_client(&self) -> Result<Client, LoadError> {
+        Self::client_of(&self.measured).await
+    }
+
+    async fn client_of(kubeconfig: &Path) -> Result<Client, LoadError> {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         let options = KubeConfigOptions::default();
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
         Ok(Client::try_from(config)?)
