@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument as _;
 
@@ -89,8 +90,9 @@ where
 {
     let key = (*item).clone();
     let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
-    // The handler is called inside, so that a panic before its future exists is caught as well.
-    match caught(async { handler(key).await }.instrument(span)).await {
+    // The handler is called inside, so that a panic before its future exists is caught as well. Boxed:
+    // its future is large, and each wrapper around it would move it once more.
+    match caught(async { handler(key).boxed().await }.instrument(span)).await {
         Ok(verdict) => obey(&item, verdict),
         Err(panic) => {
             item.queue.forget(&item);
