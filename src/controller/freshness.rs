@@ -212,7 +212,7 @@ struct Proof {
     /// When the newest of our writes that was shown was sent.
     proven: Option<Sent>,
     /// What is still to be shown: when it was sent, by version. What is too old to prove anything
-    /// leaves when the next comes.
+    /// leaves when the next comes, once all before it have left.
     awaited: BTreeMap<u64, Sent>,
     /// What we help to its end, by UID, until that proves something or is too old to.
     ends: BTreeMap<String, End>,
@@ -244,10 +244,20 @@ impl Proof {
         if version <= sent.shown {
             return;
         }
-        self.awaited.retain(|_, earlier| earlier.at + FRESH > sent.at);
+        self.forget_before(sent);
         let latest = self.awaited.entry(version).or_insert(sent);
         *latest = sent.max(*latest);
         self.prove();
+    }
+
+    /// Forgets what is too old at `sent` to prove anything, up to the first that is not: versions grow
+    /// with time, and whoever looked through all of them would do so at every write of a burst.
+    fn forget_before(&mut self, sent: Sent) {
+        while let Some(first) = self.awaited.first_entry()
+            && first.get().at + FRESH <= sent.at
+        {
+            first.remove();
+        }
     }
 
     fn ending(&mut self, uid: &str, sent: Sent) {

@@ -15,10 +15,10 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{HeaderValue, Uri};
-use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use hyper::rt::{Read, Write};
 use hyper_util::{
     client::legacy::{
@@ -216,18 +216,16 @@ pub(crate) enum Unread {
     Broken(BoxError),
 }
 
-/// Reads a body of at most `limit` bytes.
-pub(crate) async fn read(mut body: ResponseBody, limit: usize) -> Result<Bytes, Unread> {
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(Unread::Broken)?;
-        let Some(data) = frame.data_ref() else { continue };
-        if data.len() > limit.saturating_sub(whole.len()) {
-            return Err(Unread::TooLong);
-        }
-        whole.extend_from_slice(data);
-    }
-    Ok(whole.freeze())
+/// Reads a body of at most `limit` bytes. What comes in one piece is not copied.
+pub(crate) fn read(
+    body: ResponseBody,
+    limit: usize,
+) -> impl Future<Output = Result<Bytes, Unread>> + Send {
+    Limited::new(body, limit).collect().map(|whole| match whole {
+        Ok(whole) => Ok(whole.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Unread::TooLong),
+        Err(error) => Err(Unread::Broken(error)),
+    })
 }
 
 #[cfg(test)]

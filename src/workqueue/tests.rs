@@ -436,6 +436,23 @@ fn start(
 }
 
 #[tokio::test(start_paused = true)]
+async fn unfinished_work_is_told_each_half_second_and_no_longer_than_it_lasts() {
+    let metrics = metrics();
+    let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics.clone());
+    start(&queue, 2, secs(3), |_| Some(Verdict::Done));
+    for key in 0..2 {
+        queue.add(key);
+        for (wait, told) in [(1200, 1.0), (1000, 2.0), (1500, 0.0)] {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+            assert!((metrics.unfinished_seconds.get() - told).abs() < 0.01, "{told}");
+            assert!((metrics.longest_running_seconds.get() - told).abs() < 0.01, "{told}");
+        }
+        // So long nothing is under way, and nothing wakes anybody.
+        tokio::time::sleep(Duration::from_millis(100_300)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_most_limit_pieces_run_and_keys_keep_their_order() {
     let queue = queue();
     (0..10).for_each(|key| queue.add(key));

@@ -2,7 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use futures::FutureExt as _;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use tracing::Instrument as _;
 
 use super::{Item, Queue};
@@ -45,7 +49,8 @@ pub async fn work<K, F, P>(
     let hands = Arc::new((handler, on_panic));
     let limit = limit.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
     let free = Arc::new(Semaphore::new(limit));
-    while let Some((item, permit)) = observing(&queue, take(&queue, &free)).await {
+    let mut observer = Observer::new(&queue);
+    while let Some((item, permit)) = observer.until(take(&queue, &free)).await {
         let hands = Arc::clone(&hands);
         tasks.passing(name, async move {
             let (handler, on_panic) = &*hands;
@@ -55,7 +60,7 @@ pub async fn work<K, F, P>(
     }
     let all = u32::try_from(limit).unwrap_or(u32::MAX);
     // Fails only for a closed semaphore, and nobody closes this one.
-    let _ = observing(&queue, free.acquire_many(all)).await;
+    let _ = observer.until(free.acquire_many(all)).await;
     queue.observe();
 }
 
@@ -68,16 +73,39 @@ async fn take<K: Ord + Clone>(
     Some((queue.get().await?, permit))
 }
 
-/// Waits for `event` and keeps the gauges fresh while any piece is under way.
-async fn observing<K: Ord + Clone, T>(queue: &Queue<K>, event: impl Future<Output = T>) -> T {
-    tokio::pin!(event);
-    loop {
-        let busy = queue.observe();
-        tokio::select! {
-            biased;
-            happened = &mut event => return happened,
-            () = tokio::time::sleep(OBSERVE_EVERY), if busy => {}
+/// Keeps the gauges fresh while any piece is under way.
+struct Observer<'a, K: Ord + Clone> {
+    queue: &'a Queue<K>,
+    /// When they are to be refreshed next: not at every piece, for that looks through all of them.
+    due: Instant,
+}
+
+impl<'a, K: Ord + Clone> Observer<'a, K> {
+    fn new(queue: &'a Queue<K>) -> Self {
+        Self { queue, due: Instant::now() }
+    }
+
+    /// Waits for `event`, and refreshes the gauges meanwhile.
+    async fn until<T>(&mut self, event: impl Future<Output = T>) -> T {
+        tokio::pin!(event);
+        loop {
+            let busy = self.refresh();
+            tokio::select! {
+                biased;
+                happened = &mut event => return happened,
+                () = tokio::time::sleep_until(self.due), if busy => {}
+            }
         }
+    }
+
+    /// Refreshes the gauges where that is due; whether it will be once more.
+    fn refresh(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.due {
+            return true;
+        }
+        self.due = now + OBSERVE_EVERY;
+        self.queue.observe()
     }
 }
 
@@ -89,8 +117,9 @@ where
 {
     let key = (*item).clone();
     let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
-    // The handler is called inside, so that a panic before its future exists is caught as well.
-    match caught(async { handler(key).await }.instrument(span)).await {
+    // The handler is called inside, so that a panic before its future exists is caught as well. Boxed:
+    // its future is large, and each wrapper around it would move it once more.
+    match caught(async { handler(key).boxed().await }.instrument(span)).await {
         Ok(verdict) => obey(&item, verdict),
         Err(panic) => {
             item.queue.forget(&item);
