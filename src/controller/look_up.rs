@@ -4,8 +4,9 @@
 //! claim which may have its PersistentVolume is not asked for before that is known, and that its
 //! user hears what keeps it from being known. What the first lists have told of a claim counts as read
 //! live for two seconds: of the claim from when its list was asked for, of its PersistentVolume for as
-//! long as the watch that followed is proven to be no older (`freshness`). So a backlog costs hardly
-//! any read more than claims that are born under our eyes. Leaves what is in doubt to `claim_book`.
+//! long as the watch that followed is proven to be no older (`freshness`). So a backlog costs at
+//! most one read a claim more than claims that are born under our eyes, and none while its list is new.
+//! Leaves what is in doubt to `claim_book`.
 
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
