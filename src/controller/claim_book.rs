@@ -248,6 +248,12 @@ impl ClaimBook {
         })
     }
 
+    /// Whether the claim bears the mark of an open call.
+    pub fn is_marked(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| entry.mark.is_some())
+    }
+
     /// Whether the claim carries a record of this very request.
     pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
