@@ -23,7 +23,7 @@ use crate::kube_api::{
 };
 
 /// A piece of work.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
     /// Ask how much room there is, and say so.
     Ask(Pair),

@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorTerm};
 use crate::nodes::{Keys, Labels, Nodes};
 
 /// The nodes that have these labels; without any, all nodes. Clones share the labels.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment(Arc<BTreeMap<String, String>>);
 
 /// What one object is published for: a class in a segment.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pair {
     /// The StorageClass's name.
     pub(super) class: Arc<str>,

@@ -164,6 +164,10 @@ impl Waits {
         let (Sighting::Listed(object) | Sighting::Applied(object)) = sighting else {
             return Vec::new();
         };
+        // Of a hundred thousand that go past mostly nobody waits for any.
+        if self.0.waiting.lock().by_object.is_empty() {
+            return Vec::new();
+        }
         let namespace = V::NAMESPACED.then(|| object.namespace());
         self.of(&Awaited::object::<V>(namespace, object.name()))
     }

@@ -14,12 +14,9 @@ mod term;
 mod told;
 mod volumes;
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use parking_lot::Mutex;
@@ -45,6 +42,7 @@ use crate::{
         views::{Claim, View as _},
     },
     metrics::Census,
+    table::Table,
 };
 
 /// Every claim in work. Clones share it.
@@ -70,9 +68,9 @@ struct Inner {
     /// When the newest list of claims was asked for.
     claims_asked: Option<Duration>,
     claims: Cache<Arc<Claim>>,
-    entries: BTreeMap<String, Entry>,
+    entries: Table<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
-    by_volume: BTreeMap<String, String>,
+    by_volume: Table<String, String>,
     /// Claims that are not ours, or not yet, and were there before we worked.
     older: Older,
     first_lists: FirstLists,
@@ -250,6 +248,12 @@ impl ClaimBook {
         })
     }
 
+    /// Whether the claim bears the mark of an open call.
+    pub fn is_marked(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| entry.mark.is_some())
+    }
+
     /// Whether the claim carries a record of this very request.
     pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
@@ -375,8 +379,8 @@ impl Inner {
             term: Term::default(),
             claims_asked: None,
             claims: Cache::default(),
-            entries: BTreeMap::new(),
-            by_volume: BTreeMap::new(),
+            entries: Table::default(),
+            by_volume: Table::default(),
             older: Older::default(),
             first_lists: FirstLists::default(),
         }

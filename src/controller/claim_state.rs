@@ -5,7 +5,6 @@
 //! call whose end is unknown is never forgotten (safety rules 2 to 4). Leaves acting on it to
 //! `claims` and `pv_store`.
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::{Duration, Instant};
 
 use super::{
@@ -37,8 +36,8 @@ pub enum ClaimState {
     },
     /// A CreateVolume was sent and may still run at the driver.
     Background(Open),
-    /// The driver has made the volume; its PersistentVolume is not saved yet.
-    Saving(Box<PersistentVolume>),
+    /// The driver has made the volume that its PersistentVolume will name so, which is not saved yet.
+    Saving(String),
     /// Another PersistentVolume that had the volume with this handle, or may have, is gone, and the
     /// volume perhaps with it: while somebody wants one the driver is asked, once that is looked up.
     Bared(String),
@@ -132,7 +131,9 @@ impl ClaimState {
         };
         match outcome {
             // Even where a PersistentVolume was seen: saving tells whether it is of this volume.
-            Outcome::Provisioned(made) => (Self::Saving(Box::new(made.volume.clone())), Next::Save),
+            Outcome::Provisioned(made) => {
+                (Self::Saving(Volume::source_id_of(&made.volume)), Next::Save)
+            }
             // The same: whether it may be removed is found out live.
             Outcome::Unusable(leftover) => (Self::Unusable(leftover.clone()), Next::Discard),
             // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
@@ -203,9 +204,7 @@ impl ClaimState {
     pub fn volume_seen(self, source_id: &str) -> Self {
         match self {
             Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: true },
-            Self::Saving(volume) if Volume::source_id_of(&volume) != source_id => {
-                Self::Saving(volume)
-            }
+            Self::Saving(own) if own != source_id => Self::Saving(own),
             // Looked at live before anything is removed.
             Self::Unusable(leftover) => Self::Unusable(leftover),
             _ => Self::Done,
@@ -332,7 +331,10 @@ impl Open {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::provisioner::Failure, *};
+    use super::{
+        super::provisioner::{Failure, Made},
+        *,
+    };
     use Demand::{Wanted, Withdrawn};
 
     fn failure() -> Failure {
@@ -404,10 +406,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_volume_is_saved_whoever_wants_it() {
         for demand in [Wanted, Withdrawn] {
-            let made = Outcome::Provisioned(Box::default());
+            let volume = serde_json::json!({"spec": {"csi": {"driver": "d", "volumeHandle": "h"}}});
+            let volume = serde_json::from_value(volume).unwrap();
+            let made = Outcome::Provisioned(Box::new(Made { volume, ..Made::default() }));
             let (state, next) =
                 ClaimState::Waiting.called().answered(&made, demand, Instant::now());
-            assert_eq!((state, next), (ClaimState::Saving(Box::default()), Next::Save));
+            assert_eq!((state, next), (saving("h"), Next::Save));
         }
     }
 
@@ -530,8 +534,7 @@ mod tests {
     }
 
     fn saving(handle: &str) -> ClaimState {
-        let volume = serde_json::json!({"spec": {"csi": {"driver": "d", "volumeHandle": handle}}});
-        ClaimState::Saving(serde_json::from_value(volume).unwrap())
+        ClaimState::Saving(handle.to_owned())
     }
 
     #[test]

@@ -169,15 +169,21 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
             Plan::Provision(class) => {
-                if let Some(verdict) = self.leave(&glance, &class).await {
+                let repeats = glance.order.is_some();
+                let order = match glance.order.clone() {
+                    Some(open) => self.open_order(uid, open),
+                    None => self.order(&glance.claim, class),
+                };
+                // An open call is for whoever made it, so nobody is asked whose turn it is.
+                if !repeats && let Some(verdict) = self.leave(&order).await {
                     return verdict;
                 }
                 self.count_audit(audited);
                 // The wait for it holds nothing: the claim comes again when it is its turn.
-                let Some(permit) = looks.create.permit(class.name(), glance.order.is_some()) else {
+                let Some(permit) = looks.create.permit(order.class.name(), repeats) else {
                     return Verdict::Wait;
                 };
-                self.take(uid, glance, class, permit, &mut looks.delete).await
+                self.take(uid, glance, order, permit, &mut looks.delete).await
             }
             Plan::Discard(order, leftover) => {
                 self.count_audit(audited);
@@ -191,20 +197,16 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Where others may provision for the claim as well, and it is not our turn: what becomes of it
-    /// here. An open call is for whoever made it, so nobody is asked then.
-    async fn leave(&self, glance: &Glance, class: &Arc<StorageClass>) -> Option<Verdict> {
-        if glance.order.is_some() {
-            return None;
-        }
-        let order = self.order(&glance.claim, Arc::clone(class));
-        match self.provisioner.turn(&order).await {
+    /// here.
+    async fn leave(&self, order: &Order) -> Option<Verdict> {
+        match self.provisioner.turn(order).await {
             Turn::Ours => None,
             Turn::Others => Some(Verdict::Done),
             Turn::Later(wait) => Some(Verdict::RetryAfter(wait)),
             Turn::Unable => Some(Verdict::Retry),
             Turn::Failed(why) => {
                 self.events.provisioning(&order.claim);
-                self.tell_failure(&order, &why);
+                self.tell_failure(order, &why);
                 Some(Verdict::Retry)
             }
         }
@@ -243,14 +245,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         self: &Arc<Self>,
         uid: &str,
         glance: Glance,
-        class: Arc<StorageClass>,
+        order: Order,
         permit: Permit,
         delete: &mut Look,
     ) -> Verdict {
-        let order = match glance.order.clone() {
-            Some(open) => self.open_order(uid, open),
-            None => self.order(&glance.claim, class),
-        };
         match self.settle_doubt(uid, &glance, &order).await {
             Ok(()) => self.provision(uid, order, permit, delete).await,
             Err(verdict) => verdict,

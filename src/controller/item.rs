@@ -1,7 +1,7 @@
 //! What goes through the controller's queues.
 
 /// Something that is worked on, and may have to wait for its turn or for something else.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
     /// The claim with this UID.
     Claim(String),

@@ -294,7 +294,7 @@ impl PvStore {
             }
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
-        let recorded = |uid: &str| self.book.standing(uid).is_some_and(|standing| standing.marked);
+        let recorded = |uid: &str| self.book.is_marked(uid);
         let left = |all: &BTreeMap<String, Arc<Unsaved>>| {
             all.iter().all(|(uid, unsaved)| unsaved.setback.refused && recorded(uid))
         };
@@ -464,7 +464,7 @@ impl PvStore {
     fn forget(&self, uid: &str) -> Verdict {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.book.saved(uid);
-        if self.book.standing(uid).is_some_and(|standing| standing.marked) {
+        if self.book.is_marked(uid) {
             self.claims.add(uid.to_owned());
         }
         Verdict::Done

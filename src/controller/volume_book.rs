@@ -5,7 +5,7 @@
 //! Promises that volumes with nothing due cost no more than their place in that index, and that
 //! each one going past is first compared with our claims.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
@@ -17,10 +17,13 @@ use super::{
     handles::Handles,
     ownership::Identity,
 };
-use crate::kube_api::{
-    cache::{Cache, Change},
-    reflector::Sighting,
-    views::{View as _, Volume},
+use crate::{
+    kube_api::{
+        cache::{Cache, Change},
+        reflector::Sighting,
+        views::{View as _, Volume},
+    },
+    table::Table,
 };
 
 /// How long an event that nobody has looked at since is news.
@@ -50,7 +53,7 @@ struct Inner {
     volumes: Cache<Arc<Volume>>,
     /// When a watch event showed a volume that nobody has looked at since; it may have been under
     /// way for any time before.
-    sighted: BTreeMap<String, Instant>,
+    sighted: Table<String, Instant>,
     /// How far the deletion of a volume has come, by UID: from when it is taken in hand until the
     /// PersistentVolume is gone, whether or not anything is due for it meanwhile.
     deletions: Cache<Deletion>,

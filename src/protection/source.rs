@@ -12,7 +12,7 @@ use crate::kube_api::views::{Claim, ObjectReference, View as _};
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
 /// What kind of object a volume is made from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceKind {
     /// A VolumeSnapshot, which is restored.
     Snapshot,
@@ -43,7 +43,7 @@ impl SourceKind {
 }
 
 /// A source by name, as claims know it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamedSource {
     /// Snapshot or claim.
     pub kind: SourceKind,

@@ -9,10 +9,12 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    hash::Hash,
     time::Duration,
 };
 
 use super::limiter::Limiter;
+use crate::table::Table;
 
 /// Slots of the ready line that are kept when it runs empty; what a burst needed is given back.
 const KEPT_SLOTS: usize = 64;
@@ -24,11 +26,11 @@ pub(super) struct Core<K> {
     /// Keys to be handed out, first in first out. Each is dirty and not processing.
     ready: VecDeque<K>,
     /// Keys that need work, with the time they were added.
-    dirty: BTreeMap<K, Duration>,
+    dirty: Table<K, Duration>,
     /// Keys being worked on, with the time they were handed out.
-    processing: BTreeMap<K, Duration>,
+    processing: Table<K, Duration>,
     waiting: Waiting<K>,
-    failures: BTreeMap<K, u32>,
+    failures: Table<K, u32>,
     shut: bool,
 }
 
@@ -43,16 +45,16 @@ pub(super) enum Next<K> {
     Shut,
 }
 
-impl<K: Ord + Clone> Core<K> {
+impl<K: Eq + Hash + Clone> Core<K> {
     /// An empty queue.
     pub(super) fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
             ready: VecDeque::new(),
-            dirty: BTreeMap::new(),
-            processing: BTreeMap::new(),
+            dirty: Table::default(),
+            processing: Table::default(),
             waiting: Waiting::default(),
-            failures: BTreeMap::new(),
+            failures: Table::default(),
             shut: false,
         }
     }
@@ -112,7 +114,7 @@ impl<K: Ord + Clone> Core<K> {
 
     /// Counts one more failure of a key; how long it has to wait for it.
     pub(super) fn failed(&mut self, key: &K, now: Duration) -> Duration {
-        let failures = self.failures.entry(key.clone()).or_insert(0);
+        let failures = self.failures.get_or_default(key);
         let wait = self.limiter.wait(*failures, now);
         *failures = failures.saturating_add(1);
         wait
@@ -177,17 +179,17 @@ impl<K: Ord + Clone> Core<K> {
 struct Waiting<K> {
     /// By time, then by the order of coming, so that keys of one time come out as they went in.
     by_time: BTreeMap<(Duration, u64), K>,
-    by_key: BTreeMap<K, (Duration, u64)>,
+    by_key: Table<K, (Duration, u64)>,
     count: u64,
 }
 
 impl<K> Default for Waiting<K> {
     fn default() -> Self {
-        Self { by_time: BTreeMap::new(), by_key: BTreeMap::new(), count: 0 }
+        Self { by_time: BTreeMap::new(), by_key: Table::default(), count: 0 }
     }
 }
 
-impl<K: Ord + Clone> Waiting<K> {
+impl<K: Eq + Hash + Clone> Waiting<K> {
     fn insert(&mut self, key: K, at: Duration) {
         if let Some(known) = self.by_key.get(&key) {
             if known.0 <= at {

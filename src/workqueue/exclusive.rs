@@ -1,12 +1,14 @@
 //! One actor an object: whoever works on something that several queues, or a queue and somebody
 //! beside it, may work on holds its key meanwhile (for volumes safety rule 5).
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-type Locks = Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>;
+use crate::table::Table;
+
+type Locks = Arc<Mutex<Table<String, Arc<tokio::sync::Mutex<()>>>>>;
 
 /// Keys of which each is held by at most one at a time.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +27,7 @@ pub struct Held {
 impl Exclusive {
     /// Waits until nobody else holds `key`, then holds it.
     pub async fn hold(&self, key: &str) -> Held {
-        let lock = Arc::clone(self.locks.lock().entry(key.to_owned()).or_default());
+        let lock = Arc::clone(self.locks.lock().get_or_default(key));
         // Made before the wait, so that giving up the wait cleans up as well.
         let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
         held.guard = Some(lock.lock_owned().await);

@@ -14,7 +14,7 @@ mod exclusive;
 mod limiter;
 mod work;
 
-use std::{fmt, ops::Deref, sync::Arc, time::Duration};
+use std::{fmt, hash::Hash, ops::Deref, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
@@ -28,7 +28,7 @@ pub use self::{
 use crate::metrics::QueueMetrics;
 
 /// A work queue. Clones are the same queue.
-pub struct Queue<K: Ord + Clone>(Arc<Shared<K>>);
+pub struct Queue<K: Eq + Hash + Clone>(Arc<Shared<K>>);
 
 struct Shared<K> {
     core: Mutex<Core<K>>,
@@ -39,19 +39,19 @@ struct Shared<K> {
     made: Instant,
 }
 
-impl<K: Ord + Clone> Clone for Queue<K> {
+impl<K: Eq + Hash + Clone> Clone for Queue<K> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<K: Ord + Clone> fmt::Debug for Queue<K> {
+impl<K: Eq + Hash + Clone> fmt::Debug for Queue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("ready", &self.len()).finish_non_exhaustive()
     }
 }
 
-impl<K: Ord + Clone> Queue<K> {
+impl<K: Eq + Hash + Clone> Queue<K> {
     /// An empty queue whose failed keys wait as `limiter` says.
     pub fn new(limiter: Limiter, metrics: QueueMetrics) -> Self {
         let core = Mutex::new(Core::new(limiter));
@@ -190,12 +190,12 @@ impl<K: Ord + Clone> Queue<K> {
 }
 
 /// A key being worked on. Dropping it ends the work, and a key added meanwhile becomes ready.
-pub struct Item<K: Ord + Clone> {
+pub struct Item<K: Eq + Hash + Clone> {
     key: K,
     queue: Queue<K>,
 }
 
-impl<K: Ord + Clone> Deref for Item<K> {
+impl<K: Eq + Hash + Clone> Deref for Item<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -203,13 +203,13 @@ impl<K: Ord + Clone> Deref for Item<K> {
     }
 }
 
-impl<K: Ord + Clone + fmt::Debug> fmt::Debug for Item<K> {
+impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Item").field(&self.key).finish()
     }
 }
 
-impl<K: Ord + Clone> Drop for Item<K> {
+impl<K: Eq + Hash + Clone> Drop for Item<K> {
     fn drop(&mut self) {
         self.queue.done(&self.key);
     }

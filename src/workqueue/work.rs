@@ -1,6 +1,6 @@
 //! The loop that works on a queue's keys.
 
-use std::{sync::Arc, time::Duration};
+use std::{hash::Hash, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use tokio::{
@@ -42,7 +42,7 @@ pub async fn work<K, F, P>(
     handler: impl Fn(K) -> F + Send + Sync + 'static,
     on_panic: P,
 ) where
-    K: Ord + Clone + Send + 'static,
+    K: Eq + Hash + Clone + Send + 'static,
     F: Future<Output = Verdict> + Send + 'static,
     P: Fn(&K, &str) + Send + Sync + 'static,
 {
@@ -65,7 +65,7 @@ pub async fn work<K, F, P>(
 }
 
 /// Waits for a free place first and for a key then, so that no key is held back by us.
-async fn take<K: Ord + Clone>(
+async fn take<K: Eq + Hash + Clone>(
     queue: &Queue<K>,
     free: &Arc<Semaphore>,
 ) -> Option<(Item<K>, OwnedSemaphorePermit)> {
@@ -74,13 +74,13 @@ async fn take<K: Ord + Clone>(
 }
 
 /// Keeps the gauges fresh while any piece is under way.
-struct Observer<'a, K: Ord + Clone> {
+struct Observer<'a, K: Eq + Hash + Clone> {
     queue: &'a Queue<K>,
     /// When they are to be refreshed next: not at every piece, for that looks through all of them.
     due: Instant,
 }
 
-impl<'a, K: Ord + Clone> Observer<'a, K> {
+impl<'a, K: Eq + Hash + Clone> Observer<'a, K> {
     fn new(queue: &'a Queue<K>) -> Self {
         Self { queue, due: Instant::now() }
     }
@@ -112,7 +112,7 @@ impl<'a, K: Ord + Clone> Observer<'a, K> {
 /// Works on one key and does as the verdict says.
 async fn piece<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
 where
-    K: Ord + Clone + Send + 'static,
+    K: Eq + Hash + Clone + Send + 'static,
     F: Future<Output = Verdict> + Send + 'static,
 {
     let key = (*item).clone();
@@ -128,7 +128,7 @@ where
     }
 }
 
-fn obey<K: Ord + Clone>(item: &Item<K>, verdict: Verdict) {
+fn obey<K: Eq + Hash + Clone>(item: &Item<K>, verdict: Verdict) {
     match verdict {
         Verdict::Done => item.queue.forget(item),
         Verdict::Retry => item.queue.add_rate_limited((**item).clone()),

@@ -44,6 +44,8 @@ impl Inner {
         {
             self.by_volume.remove(&name);
         }
-        self.by_volume.extend(recorded.map(|name| (name, uid.to_owned())));
+        if let Some(name) = recorded {
+            self.by_volume.insert(name, uid.to_owned());
+        }
     }
 }

@@ -10,7 +10,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::Instant;
 
 use super::limit::{Call, Limit};
-use crate::controller::{item::Item, provisioner::Strain};
+use crate::{
+    controller::{item::Item, provisioner::Strain},
+    table::Table,
+};
 
 /// The calls of one kind, shared among classes.
 #[derive(Debug)]
@@ -21,7 +24,7 @@ pub(super) struct Shares {
     under_way: usize,
     classes: BTreeMap<Arc<str>, Class>,
     /// The keys that wait or have a permit reserved.
-    places: BTreeMap<Item, Place>,
+    places: Table<Item, Place>,
     /// Counts who came when, and who was served when.
     count: u64,
 }
