@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -71,11 +70,11 @@ impl Script {
 }
 
 impl Sink for Script {
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
-        self.call("create", event).boxed()
+    async fn create(&self, event: &Event) -> Result<(), Failure> {
+        self.call("create", event).await
     }
-    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
-        self.call("patch", event).boxed()
+    async fn patch(&self, event: &Event) -> Result<(), Failure> {
+        self.call("patch", event).await
     }
 }
 
