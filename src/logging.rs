@@ -37,6 +37,9 @@ use crate::{
     runtime::Clock,
 };
 
+/// Room for a line, in bytes; what a longer one needed is given back.
+const ROOM: usize = 4096;
+
 /// Logging was set up before in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("logging is set up already")]
@@ -68,6 +71,8 @@ struct Logger<W> {
 struct Out<W> {
     writer: W,
     repeats: Repeats,
+    /// Holds the line that is being written, and has its place from the start.
+    text: Vec<u8>,
 }
 
 impl<W: Write + Send + 'static> Logger<W> {
@@ -79,23 +84,29 @@ impl<W: Write + Send + 'static> Logger<W> {
             clock,
             process: std::process::id(),
             spans: Mutex::default(),
-            out: Mutex::new(Out { writer, repeats: Repeats::default() }),
+            out: Mutex::new(Out {
+                writer,
+                repeats: Repeats::default(),
+                text: Vec::with_capacity(ROOM),
+            }),
         }
     }
 
     fn write(&self, mut line: Line) {
-        let mut out = self.out.lock();
+        let out = &mut *self.out.lock();
         // Who asks for more than the usual wants to see all of it.
         if line.is_usual() {
-            match out.repeats.judge(&line.identity(), self.clock.boot()) {
+            match out.repeats.judge(&line, self.clock.boot()) {
                 Say::Nothing => return,
                 Say::It => {}
                 Say::After { unsaid } => line.count_unsaid(unsaid),
             }
         }
-        let text = line.write(self.format, self.process);
+        let written = line.write(self.format, self.process, &mut out.text);
         // Nobody is left to tell that nothing can be told.
-        let _ = out.writer.write_all(text.as_bytes());
+        let _ = written.and_then(|()| out.writer.write_all(&out.text));
+        out.text.clear();
+        out.text.shrink_to(ROOM);
     }
 }
 

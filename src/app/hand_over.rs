@@ -154,7 +154,7 @@ impl Program<'_> {
             leads.send_replace(change.leads);
             if let Some(lease) = &change.lease {
                 let subject = subject(lease);
-                source.event(&subject, Severity::Normal, "LeaderElection", &change.message());
+                source.event(subject, Severity::Normal, "LeaderElection", change.message());
             }
         };
         let surroundings = leader::Surroundings {
@@ -198,8 +198,8 @@ impl Program<'_> {
 /// The Lease as events name it.
 fn subject(lease: &leader::Lease) -> Subject {
     Subject {
-        kind: "Lease".to_owned(),
-        api_version: "coordination.k8s.io/v1".to_owned(),
+        kind: "Lease".into(),
+        api_version: "coordination.k8s.io/v1".into(),
         namespace: lease.namespace().to_owned(),
         name: lease.name().to_owned(),
         uid: lease.uid().to_owned(),

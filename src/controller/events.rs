@@ -3,6 +3,8 @@
 //! Owns the reasons and texts of the controller's events (reference 3.12). Leaves repeats, limits
 //! and delivery to `kube_api::events`.
 
+use std::fmt;
+
 use crate::kube_api::{
     events::{Severity, Source, Subject},
     views::{Claim, View, Volume},
@@ -27,18 +29,18 @@ impl ClaimEvents {
             "External provisioner is provisioning volume for claim \"{}\"",
             claim_key(claim)
         );
-        self.0.event(&subject(claim), Severity::Normal, "Provisioning", &text);
+        self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
     /// The claim's source is of a kind that somebody else makes volumes from.
     pub fn left_to_populator(&self, claim: &Claim) {
         let text = "Assuming an external populator will provision the volume";
-        self.0.event(&subject(claim), Severity::Normal, "Provisioning", text);
+        self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
     /// An attempt failed, or none can be made, for this reason.
     pub fn failed(&self, claim: &Claim, why: &str) {
-        self.0.event(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
+        self.0.event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
     /// A call is still open, for this reason.
@@ -47,13 +49,13 @@ impl ClaimEvents {
             "Still provisioning volume for claim \"{}\": {why}; it is asked again until it is done",
             claim_key(claim)
         );
-        self.0.event(&subject(claim), Severity::Normal, "Provisioning", &text);
+        self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
     /// Something that no call will change keeps the claim from its volume: the last word until
     /// that changes, so it gets out however many failures came before.
     pub fn blocked(&self, claim: &Claim, why: &str) {
-        self.0.last_word(&subject(claim), Severity::Warning, "ProvisioningFailed", why);
+        self.0.last_word(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
     /// The driver says that the request can't be met as it stands.
@@ -68,8 +70,8 @@ impl ClaimEvents {
 
     /// The claim's PersistentVolume is saved: the last word about this claim.
     pub fn provisioned(&self, claim: &Claim, volume: &str) {
-        let text = format!("Successfully provisioned volume {volume}");
-        self.0.last_word(&subject(claim), Severity::Normal, "ProvisioningSucceeded", &text);
+        let text = ["Successfully provisioned volume ", volume].concat();
+        self.0.last_word(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
     }
 }
 
@@ -85,27 +87,27 @@ impl VolumeEvents {
 
     /// Deleting the volume failed for this reason.
     pub fn failed_delete(&self, volume: &Volume, why: &str) {
-        self.0.event(&subject(volume), Severity::Warning, "VolumeFailedDelete", why);
+        self.0.event(subject(volume), Severity::Warning, "VolumeFailedDelete", why);
     }
 
     /// The volume will be deleted once it is detached.
     pub fn waits_for_detach(&self, volume: &Volume, node: &str) {
         let text = format!("waiting for detach from node {node}");
-        self.0.event(&subject(volume), Severity::Normal, "WaitingForDetach", &text);
+        self.0.event(subject(volume), Severity::Normal, "WaitingForDetach", text);
     }
 
     /// Somebody deleted the PersistentVolume before its claim was bound to it.
     pub fn let_go(&self, volume: &Volume) {
         let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";
-        self.0.event(&subject(volume), Severity::Warning, "DeletedBeforeBound", text);
+        self.0.event(subject(volume), Severity::Warning, "DeletedBeforeBound", text);
     }
 }
 
 /// The object as events name it.
 fn subject<V: View>(object: &V) -> Subject {
     Subject {
-        kind: V::kind(&()).into_owned(),
-        api_version: V::api_version(&()).into_owned(),
+        kind: V::kind(&()),
+        api_version: V::api_version(&()),
         namespace: object.namespace().to_owned(),
         name: object.name().to_owned(),
         uid: object.uid().to_owned(),
@@ -114,8 +116,17 @@ fn subject<V: View>(object: &V) -> Subject {
 }
 
 /// `namespace/name`, as logs and events name a claim.
-pub(super) fn claim_key(claim: &Claim) -> String {
-    format!("{}/{}", claim.namespace(), claim.name())
+pub(super) fn claim_key(claim: &Claim) -> ClaimKey<'_> {
+    ClaimKey(claim)
+}
+
+/// A claim's key, written out where it is told.
+pub(super) struct ClaimKey<'a>(&'a Claim);
+
+impl fmt::Display for ClaimKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0.namespace(), self.0.name())
+    }
 }
 
 #[cfg(test)]

@@ -251,7 +251,7 @@ impl PvStore {
         // Looked at under the key: another attempt may have saved it meanwhile.
         let Some(unsaved) = self.get(uid) else { return Verdict::Done };
         let claim = claim_key(&unsaved.claim);
-        let span = tracing::info_span!("save", claim, uid, pv = unsaved.name());
+        let span = tracing::info_span!("save", %claim, uid, pv = unsaved.name());
         self.attempt_and_tell(uid, &unsaved).instrument(span).await
     }
 
@@ -264,7 +264,7 @@ impl PvStore {
     pub fn tell_unsaved(&self) {
         for (uid, unsaved) in &*self.unsaved.borrow() {
             tracing::warn!(
-                claim = claim_key(&unsaved.claim),
+                claim = %claim_key(&unsaved.claim),
                 uid,
                 pv = unsaved.name(),
                 handle = unsaved.handle,

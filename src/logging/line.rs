@@ -1,9 +1,19 @@
 //! One log line, as klog's text and as JSON.
+//!
+//! A busy program writes thousands, so a line costs two pieces of memory: one for the texts of all that
+//! it says, one for the list of them.
 
-use std::fmt::{self, Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    hash::{Hash, Hasher},
+    io::{self, Write as _},
+    ops::Range,
+};
 
-use jiff::{Timestamp, tz::TimeZone};
-use serde_json::{Map, Value};
+use jiff::{Timestamp, tz::Offset};
+use serde::Serialize;
+use serde_json::Value;
 use tracing::{
     Event, Level,
     field::{Field, Visit},
@@ -13,33 +23,113 @@ use tracing::{
 use super::verbosity;
 use crate::flags::LogFormat;
 
+/// Room for the texts of a usual line, in bytes; longer ones grow.
+const LINE: usize = 512;
+/// Room for the texts of a usual span.
+const SPAN: usize = 128;
+/// Room for so many fields of the spans around a line.
+const SPAN_FIELDS: usize = 8;
+
 /// Named values, as an event or a span has them.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Fields(Vec<(&'static str, Value)>);
+#[derive(Debug)]
+pub(super) struct Fields {
+    said: Vec<(&'static str, Said)>,
+    /// The texts, one after the other.
+    texts: String,
+}
+
+/// A value as it is kept.
+#[derive(Debug)]
+enum Said {
+    /// This part of the texts.
+    Text(Range<usize>),
+    /// A number or the like, which has no memory of its own.
+    Other(Value),
+}
+
+/// A value as it is shown.
+#[derive(Debug, Hash, Serialize)]
+#[serde(untagged)]
+enum Shown<'a> {
+    Text(&'a str),
+    Other(Value),
+}
 
 impl Fields {
     /// What a new span says.
     pub(super) fn of(attributes: &Attributes<'_>) -> Self {
-        let mut fields = Self::default();
+        let mut fields = Self::with_room(attributes.metadata().fields().len(), SPAN);
         attributes.record(&mut fields);
         fields
     }
 
-    fn take(&mut self, name: &str) -> Option<Value> {
-        let at = self.0.iter().position(|(known, _)| *known == name)?;
-        Some(self.0.remove(at).1)
+    fn with_room(fields: usize, texts: usize) -> Self {
+        Self { said: Vec::with_capacity(fields), texts: String::with_capacity(texts) }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&'static str, Shown<'_>)> {
+        self.said.iter().map(|(name, said)| {
+            let shown = match said {
+                Said::Text(range) => Shown::Text(self.text(range)),
+                Said::Other(value) => Shown::Other(value.clone()),
+            };
+            (*name, shown)
+        })
+    }
+
+    fn text(&self, range: &Range<usize>) -> &str {
+        self.texts.get(range.clone()).unwrap_or_default()
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.said.iter().any(|(known, _)| *known == name)
+    }
+
+    /// Takes a value out of the list; its text stays.
+    fn take(&mut self, name: &str) -> Option<Said> {
+        let at = self.said.iter().position(|(known, _)| *known == name)?;
+        Some(self.said.remove(at).1)
+    }
+
+    /// Adds a text to the others.
+    fn keep(&mut self, text: fmt::Arguments<'_>) -> Said {
+        let start = self.texts.len();
+        // Writing to a text cannot fail; a value that cannot be shown is shown as far as it can.
+        let _ = fmt::Write::write_fmt(&mut self.texts, text);
+        Said::Text(start..self.texts.len())
+    }
+
+    fn set_text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
+        let said = self.keep(text);
+        self.set(field, said);
     }
 
     /// Sets a value; what a span said before under this name no longer holds.
-    fn set(&mut self, field: &Field, value: Value) {
+    fn set(&mut self, field: &Field, said: Said) {
         let name = match field.name() {
             // klog's name for it.
             "error" => "err",
             name => name.strip_prefix("r#").unwrap_or(name),
         };
-        match self.0.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name, value)),
+        match self.said.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => {
+                if let Said::Text(gone) = std::mem::replace(old, said) {
+                    self.cut(&gone);
+                }
+            }
+            None => self.said.push((name, said)),
+        }
+    }
+
+    /// Cuts a text out, lest a span grow that says ever other things.
+    fn cut(&mut self, gone: &Range<usize>) {
+        self.texts.drain(gone.clone());
+        for (_, said) in &mut self.said {
+            if let Said::Text(later) = said
+                && later.start >= gone.end
+            {
+                *later = later.start - gone.len()..later.end - gone.len();
+            }
         }
     }
 }
@@ -51,19 +141,30 @@ pub(super) struct Line {
     file: &'static str,
     number: u32,
     verbosity: u32,
-    message: String,
+    /// Where the fields' texts hold it.
+    message: Range<usize>,
     fields: Fields,
+}
+
+/// What makes two lines the same: all but the time and the number of the attempt.
+impl Hash for Line {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.file, self.number, self.message()).hash(hasher);
+        for field in self.fields.iter().filter(|(name, _)| *name != "attempt") {
+            field.hash(hasher);
+        }
+    }
 }
 
 impl Line {
     /// Reads an event that happened at `time`.
     pub(super) fn read(event: &Event<'_>, time: Timestamp) -> Self {
         let metadata = event.metadata();
-        let mut fields = Fields::default();
+        let mut fields = Fields::with_room(metadata.fields().len() + SPAN_FIELDS, LINE);
         event.record(&mut fields);
         let message = match fields.take("message") {
-            Some(Value::String(text)) => text,
-            _ => String::new(),
+            Some(Said::Text(range)) => range,
+            _ => 0..0,
         };
         Self {
             level: *metadata.level(),
@@ -78,9 +179,13 @@ impl Line {
 
     /// Adds what the span around says; what the line says itself, or an inner span, counts.
     pub(super) fn told_in(&mut self, span: &Fields) {
-        for (name, value) in &span.0 {
-            if !self.fields.0.iter().any(|(known, _)| known == name) {
-                self.fields.0.push((name, value.clone()));
+        for (name, shown) in span.iter() {
+            if !self.fields.knows(name) {
+                let said = match shown {
+                    Shown::Text(text) => self.fields.keep(format_args!("{text}")),
+                    Shown::Other(value) => Said::Other(value),
+                };
+                self.fields.said.push((name, said));
             }
         }
     }
@@ -90,39 +195,35 @@ impl Line {
         self.verbosity == 0
     }
 
-    /// What makes two lines the same: all but the time and the number of the attempt.
-    pub(super) fn identity(&self) -> String {
-        let mut text = format!("{}:{} {}", self.file, self.number, self.message);
-        for (name, value) in self.fields.0.iter().filter(|(name, _)| *name != "attempt") {
-            // Writing to a text cannot fail.
-            let _ = write!(text, " {name}={value}");
-        }
-        text
-    }
-
     /// Adds how often the line was left out before.
     pub(super) fn count_unsaid(&mut self, unsaid: u32) {
-        self.fields.0.push(("repeated", unsaid.into()));
+        self.fields.said.push(("repeated", Said::Other(unsaid.into())));
     }
 
-    /// The line with its end.
-    pub(super) fn write(&self, format: LogFormat, process: u32) -> String {
+    /// Writes the line with its end.
+    pub(super) fn write(
+        &self,
+        format: LogFormat,
+        process: u32,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         match format {
-            LogFormat::Text => self.text(process),
-            LogFormat::Json => self.json(),
+            LogFormat::Text => self.write_text(process, out),
+            LogFormat::Json => self.write_json(out),
         }
     }
 
     /// `I1121 02:03:04.000000       1 file.rs:12] "message" key="value"`
-    fn text(&self, process: u32) -> String {
+    fn write_text(&self, process: u32, out: &mut Vec<u8>) -> io::Result<()> {
         let letter = match self.level {
             Level::ERROR => 'E',
             Level::WARN => 'W',
             _ => 'I',
         };
-        let time = self.time.to_zoned(TimeZone::UTC);
+        let time = Offset::UTC.to_datetime(self.time);
         let file = self.path(1);
-        let mut text = format!(
+        write!(
+            out,
             "{letter}{:02}{:02} {:02}:{:02}:{:02}.{:06} {process:7} {file}:{}] {:?}",
             time.month(),
             time.day(),
@@ -131,31 +232,35 @@ impl Line {
             time.second(),
             time.subsec_nanosecond() / 1000,
             self.number,
-            self.message,
-        );
-        for (name, value) in &self.fields.0 {
-            text.push_str(&field(name, value));
+            self.message(),
+        )?;
+        for (name, value) in self.fields.iter() {
+            write_field(name, &value, out)?;
         }
-        text.push('\n');
-        text
+        writeln!(out)
     }
 
     /// The names of component-base's JSON format: `ts` in milliseconds, `v` but for errors.
-    fn json(&self) -> String {
+    fn write_json(&self, out: &mut Vec<u8>) -> io::Result<()> {
         // A double holds microseconds of the present exactly enough.
         #[allow(clippy::cast_precision_loss)]
         let milliseconds = self.time.as_microsecond() as f64 / 1000.0;
-        let mut object = Map::new();
-        object.insert("ts".to_owned(), milliseconds.into());
-        object.insert("caller".to_owned(), format!("{}:{}", self.path(2), self.number).into());
-        object.insert("msg".to_owned(), self.message.as_str().into());
+        let caller = format!("{}:{}", self.path(2), self.number);
+        let mut object = BTreeMap::from([
+            ("ts", Shown::Other(milliseconds.into())),
+            ("caller", Shown::Text(&caller)),
+            ("msg", Shown::Text(self.message())),
+        ]);
         if self.level != Level::ERROR {
-            object.insert("v".to_owned(), self.verbosity.into());
+            object.insert("v", Shown::Other(self.verbosity.into()));
         }
-        for (name, value) in &self.fields.0 {
-            object.insert((*name).to_owned(), value.clone());
-        }
-        format!("{}\n", Value::Object(object))
+        object.extend(self.fields.iter());
+        serde_json::to_writer(&mut *out, &object)?;
+        writeln!(out)
+    }
+
+    fn message(&self) -> &str {
+        self.fields.text(&self.message)
     }
 
     /// The last `parts` of the source file's path.
@@ -166,49 +271,47 @@ impl Line {
 }
 
 /// One field in klog's text: texts in quotes, those of many lines indented between `<` and `>`.
-fn field(name: &str, value: &Value) -> String {
-    let mut text = format!(" {name}=");
+fn write_field(name: &str, value: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    write!(out, " {name}=")?;
     match value {
-        Value::String(value) if value.contains('\n') => {
-            text.push('<');
-            for line in value.lines() {
-                text.push_str("\n\t");
-                text.push_str(line);
+        Shown::Text(text) if text.contains('\n') => {
+            write!(out, "<")?;
+            for line in text.lines() {
+                write!(out, "\n\t{line}")?;
             }
-            text.push_str("\n >");
+            write!(out, "\n >")
         }
-        Value::String(value) => _ = write!(text, "{value:?}"),
-        other => _ = write!(text, "{other}"),
+        Shown::Text(text) => write!(out, "{text:?}"),
+        Shown::Other(value) => write!(out, "{value}"),
     }
-    text
 }
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.set(field, format!("{value:?}").into());
+        self.set_text(field, format_args!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.set(field, value.into());
+        self.set_text(field, format_args!("{value}"));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.set(field, value.to_string().into());
+        self.set_text(field, format_args!("{value}"));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.set(field, value.into());
+        self.set(field, Said::Other(value.into()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.set(field, value.into());
+        self.set(field, Said::Other(value.into()));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.set(field, value.into());
+        self.set(field, Said::Other(value.into()));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.set(field, value.into());
+        self.set(field, Said::Other(value.into()));
     }
 }

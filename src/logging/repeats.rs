@@ -5,7 +5,7 @@
 //! [`REMEMBERED`] lines a minute the further ones are all said.
 
 use std::{
-    hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher as _},
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher as _},
     time::Duration,
 };
 
@@ -62,7 +62,7 @@ impl Default for Repeats {
 
 impl Repeats {
     /// Judges the line `line` at the time `now`, which never goes back.
-    pub(super) fn judge(&mut self, line: &str, now: Duration) -> Say {
+    pub(super) fn judge(&mut self, line: &(impl Hash + ?Sized), now: Duration) -> Say {
         let mut hasher = DefaultHasher::new();
         line.hash(&mut hasher);
         let line = hasher.finish();

@@ -178,6 +178,21 @@ fn lines_bear_the_fields_of_the_spans_they_are_told_in() {
 }
 
 #[test]
+fn what_a_span_says_anew_takes_the_place_of_what_it_said() {
+    let text = logged(&settings(0), || {
+        let span =
+            tracing::info_span!("work", code = "Aborted", none = "", count = 1, claim = "ns/c");
+        for code in ["Unavailable", "", "OK"] {
+            span.record("code", code);
+        }
+        span.record("count", "two");
+        span.in_scope(|| tracing::info!("m"));
+    });
+    let said = "] \"m\" code=\"OK\" none=\"\" count=\"two\" claim=\"ns/c\"\n";
+    assert!(text.ends_with(said), "{text}");
+}
+
+#[test]
 fn the_same_line_is_said_less_often_but_only_where_nobody_asked_for_more() {
     let again = |tell: fn()| (0..10).for_each(|_| tell());
     let usual = logged(&settings(10), || again(|| tracing::warn!(pv = "x", "no")));

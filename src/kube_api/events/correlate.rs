@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::{
     Event, Importance,
-    digest::{Digest, Remembered, digest},
+    digest::{Digest, Remembered, digest, digest_of_both},
 };
 
 const REMEMBERED: usize = 4096;
@@ -102,9 +102,9 @@ impl Named {
     fn of(event: &Event) -> Self {
         let stamp =
             event.name.strip_prefix(&event.about.name).and_then(|rest| rest.strip_prefix('.'));
-        let stamp = stamp.and_then(|stamp| i64::from_str_radix(stamp, 16).ok()).map(Self::At);
-        let tells_it = |named: &Self| named.of_object(&event.about.name) == event.name;
-        stamp.filter(tells_it).unwrap_or_else(|| Self::As(event.name.clone()))
+        let stamp = stamp.filter(|stamp| is_usual_hex(stamp));
+        let stamp = stamp.and_then(|stamp| i64::from_str_radix(stamp, 16).ok());
+        stamp.map_or_else(|| Self::As(event.name.clone()), Self::At)
     }
 
     fn of_object(&self, object: &str) -> String {
@@ -113,6 +113,12 @@ impl Named {
             Self::As(name) => name.clone(),
         }
     }
+}
+
+/// Whether a number is spelt as it is written out here: in small letters, without zeros ahead.
+fn is_usual_hex(number: &str) -> bool {
+    (number == "0" || !number.starts_with('0'))
+        && number.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// How many more events a source may write about an object: a token bucket.
@@ -206,12 +212,12 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 
 /// What client-go's `getEventKey` joins.
 fn event_key(event: &Event) -> Digest {
-    key(event, &[&event.reason, &event.message])
+    key(event, &[event.reason, &event.message])
 }
 
 /// What client-go's `EventAggregatorByReasonFunc` joins, told apart from a key of one event.
 fn group_key(event: &Event) -> Digest {
-    key(event, &["similar", &event.reason, &event.reporting_component])
+    key(event, &["similar", event.reason, &event.reporting_component])
 }
 
 /// What client-go's `getSpamKey` joins.
@@ -231,7 +237,7 @@ fn key(event: &Event, more: &[&str]) -> Digest {
         &about.api_version,
         event.severity.as_str(),
     ];
-    digest(&[&common, more].concat())
+    digest_of_both(&common, more)
 }
 
 #[cfg(test)]
@@ -302,7 +308,7 @@ mod tests {
             ("uid", |e| about(e).uid = "other".into(), [true, true, true]),
             ("API version", |e| about(e).api_version = "v2".into(), [true, true, true]),
             ("type", |e| e.severity = Severity::Warning, [true, true, true]),
-            ("reason", |e| e.reason = "Other".into(), [true, true, false]),
+            ("reason", |e| e.reason = "Other", [true, true, false]),
             ("message", |e| e.message = "other".into(), [true, false, false]),
             ("reporter", |e| e.reporting_component = "other".into(), [false, true, false]),
             ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
@@ -391,8 +397,20 @@ mod tests {
 
     #[test]
     fn an_event_is_patched_under_the_name_it_was_written_with() {
-        for name in ["c.17979cfe362a0000", "c.0", "c.00", "c.x", "other.1", "c", "c.+1", "0b7e9f4e"]
-        {
+        for name in [
+            "c.17979cfe362a0000",
+            "c.0",
+            "c.00",
+            "c.A",
+            "c.",
+            "c.x",
+            "other.1",
+            "c",
+            "c.+1",
+            "c.-1",
+            "c.ffffffffffffffff",
+            "0b7e9f4e",
+        ] {
             let mut state = Correlator::default();
             let named =
                 |second| Event { name: name.to_owned(), ..event("c", "Reason", "m", second) };

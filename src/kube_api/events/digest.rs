@@ -10,11 +10,17 @@ pub(super) type Digest = (u64, u64);
 
 /// The digest of `parts`.
 pub(super) fn digest(parts: &[&str]) -> Digest {
+    digest_of_both(parts, &[])
+}
+
+/// The digest of `parts` and then `more`, as one list.
+pub(super) fn digest_of_both(parts: &[&str], more: &[&str]) -> Digest {
     let hash = |salt: u8| {
         // Always starts from the same state, so that a run repeats itself.
         let mut hasher = DefaultHasher::new();
         salt.hash(&mut hasher);
-        parts.hash(&mut hasher);
+        (parts.len() + more.len()).hash(&mut hasher);
+        parts.iter().chain(more).for_each(|part| part.hash(&mut hasher));
         hasher.finish()
     };
     (hash(0), hash(1))
@@ -111,5 +117,6 @@ mod tests {
     fn digests_tell_the_parts_apart() {
         assert_ne!(digest(&["ab", "c"]), digest(&["a", "bc"]));
         assert_eq!(digest(&["ab", "c"]), digest(&["ab", "c"]));
+        assert_eq!(digest(&["ab", "c"]), digest_of_both(&["ab"], &["c"]));
     }
 }

@@ -14,7 +14,7 @@ mod pending;
 mod recorder;
 mod sink;
 
-use std::sync::Arc;
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
@@ -28,11 +28,11 @@ pub use self::recorder::{Recorder, Source};
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
     /// Its kind, as in `PersistentVolumeClaim`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub kind: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Cow<'static, str>,
     /// Its API version, as in `v1`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub api_version: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Cow<'static, str>,
     /// Its namespace; empty for kinds that have none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
@@ -92,7 +92,7 @@ pub(super) struct Event {
     /// Whether it may be left out.
     pub(super) importance: Importance,
     /// Why, in one word.
-    pub(super) reason: String,
+    pub(super) reason: &'static str,
     /// What, for people.
     pub(super) message: String,
     /// When it was first seen.
@@ -114,7 +114,7 @@ impl Event {
 
     /// The strategic merge patch that brings an earlier event up to this one.
     pub(super) fn to_patch(&self) -> Value {
-        let mut patch = json!({"count": self.count, "lastTimestamp": seconds(self.last)});
+        let mut patch = json!({"count": self.count, "lastTimestamp": Seconds(self.last)});
         // client-go compares with an empty message, and equal fields are not patched.
         if let (false, Some(fields)) = (self.message.is_empty(), patch.as_object_mut()) {
             fields.insert("message".to_owned(), self.message.clone().into());
@@ -124,8 +124,8 @@ impl Event {
 }
 
 /// `namespace/name`, or the name alone.
-impl std::fmt::Display for Subject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.namespace.is_empty() {
             write!(f, "{}/", self.namespace)?;
         }
@@ -155,11 +155,11 @@ impl Serialize for Event {
             reason: &'a str,
             message: &'a str,
             source: Component<'a>,
-            first_timestamp: String,
-            last_timestamp: String,
+            first_timestamp: Seconds,
+            last_timestamp: Seconds,
             count: u32,
             r#type: &'static str,
-            event_time: Option<String>,
+            event_time: Option<Seconds>,
             reporting_component: &'a str,
             reporting_instance: &'static str,
         }
@@ -168,11 +168,11 @@ impl Serialize for Event {
             api_version: "v1",
             metadata: Metadata { name: &self.name, namespace: self.namespace() },
             involved_object: &self.about,
-            reason: &self.reason,
+            reason: self.reason,
             message: &self.message,
             source: Component { component: &self.component },
-            first_timestamp: seconds(self.first),
-            last_timestamp: seconds(self.last),
+            first_timestamp: Seconds(self.first),
+            last_timestamp: Seconds(self.last),
             count: self.count,
             r#type: self.severity.as_str(),
             event_time: None,
@@ -184,8 +184,18 @@ impl Serialize for Event {
 }
 
 /// RFC 3339 in whole seconds, as Kubernetes writes times.
-fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+struct Seconds(Timestamp);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Timestamp::from_second(self.0.as_second()).unwrap_or(self.0).fmt(f)
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 #[cfg(test)]
@@ -195,7 +205,7 @@ pub(super) mod tests {
     /// An event about the claim `name`, told by `driver` at `second`.
     pub(in crate::kube_api::events) fn event(
         name: &str,
-        reason: &str,
+        reason: &'static str,
         message: &str,
         second: i64,
     ) -> Event {
@@ -203,8 +213,8 @@ pub(super) mod tests {
         Event {
             name: format!("{name}.{:x}", time.as_nanosecond()),
             about: Arc::new(Subject {
-                kind: "PersistentVolumeClaim".to_owned(),
-                api_version: "v1".to_owned(),
+                kind: "PersistentVolumeClaim".into(),
+                api_version: "v1".into(),
                 namespace: "ns".to_owned(),
                 name: name.to_owned(),
                 uid: format!("uid-{name}"),
@@ -214,7 +224,7 @@ pub(super) mod tests {
             reporting_component: "driver_host_id".into(),
             severity: Severity::Normal,
             importance: Importance::Repeatable,
-            reason: reason.to_owned(),
+            reason,
             message: message.to_owned(),
             first: time,
             last: time,
@@ -274,6 +284,6 @@ pub(super) mod tests {
     #[test]
     fn fractions_of_seconds_are_cut() {
         let time = Timestamp::from_nanosecond(1_700_000_000_999_999_999).unwrap();
-        assert_eq!(seconds(time), "2023-11-14T22:13:20Z");
+        assert_eq!(Seconds(time).to_string(), "2023-11-14T22:13:20Z");
     }
 }

@@ -3,7 +3,7 @@
 //! Events about different objects are written side by side, as the answer to one takes longer than
 //! a claim needs to cause the next; those about one object go one after the other.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -36,6 +36,9 @@ const TRIES: u32 = 12;
 const BETWEEN_TRIES: Duration = Duration::from_secs(10);
 /// Time between tries once the process is about to end.
 const BETWEEN_LAST_TRIES: Duration = Duration::from_millis(500);
+
+/// Letters of the nanoseconds in an event's name, until the year 2554.
+const STAMP: usize = 16;
 
 /// Writes events in the background. Clones share the queue.
 #[derive(Clone)]
@@ -135,28 +138,40 @@ pub struct Source {
 
 impl Source {
     /// Tells an event that may be left out when there are many.
-    pub fn event(&self, about: &Subject, severity: Severity, reason: &str, message: &str) {
-        self.tell(about, severity, Importance::Repeatable, reason, message);
+    pub fn event(
+        &self,
+        about: Subject,
+        severity: Severity,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.tell(about, severity, Importance::Repeatable, reason, message.into());
     }
 
     /// Tells the last there is to say of an object until something changes, be it served or
     /// blocked: it gets out however many events came before. The caller sees to it that it is rare.
-    pub fn last_word(&self, about: &Subject, severity: Severity, reason: &str, message: &str) {
-        self.tell(about, severity, Importance::LastWord, reason, message);
+    pub fn last_word(
+        &self,
+        about: Subject,
+        severity: Severity,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.tell(about, severity, Importance::LastWord, reason, message.into());
     }
 
     fn tell(
         &self,
-        about: &Subject,
+        about: Subject,
         severity: Severity,
         importance: Importance,
-        reason: &str,
-        message: &str,
+        reason: &'static str,
+        message: String,
     ) {
         tracing::info!(
-            object = about.to_string(),
-            kind = about.kind,
-            apiVersion = about.api_version,
+            object = %about,
+            kind = &*about.kind,
+            apiVersion = &*about.api_version,
             r#type = severity.as_str(),
             reason,
             message,
@@ -166,13 +181,13 @@ impl Source {
         let now = shared.clock.wall();
         shared.push(Event {
             name: shared.name(&about.name, now),
-            about: Arc::new(about.clone()),
+            about: Arc::new(about),
             component: Arc::clone(&self.component),
             reporting_component: Arc::clone(&self.component),
             severity,
             importance,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
+            reason,
+            message,
             first: now,
             last: now,
             count: 1,
@@ -190,7 +205,9 @@ impl Shared {
     fn name(&self, object: &str, now: Timestamp) -> String {
         let mut state = self.state.lock();
         state.named = now.as_nanosecond().max(state.named + 1);
-        let name = format!("{object}.{:x}", state.named);
+        let mut name = String::with_capacity(object.len() + 1 + STAMP);
+        // Writing to a text cannot fail.
+        let _ = write!(name, "{object}.{:x}", state.named);
         if is_dns_subdomain(&name) { name } else { self.random.uuid() }
     }
 

@@ -1,16 +1,14 @@
 //! Where events are written: the seam between the writer and the API server.
 
-use futures::{FutureExt as _, future::BoxFuture};
-
 use super::Event;
 use crate::kube_api::{ApiError, Client, Name, Patch, views};
 
 /// Writes events.
 pub(super) trait Sink: Send + Sync + 'static {
     /// Creates an event.
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>>;
+    fn create(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
     /// Brings an earlier event up to this one.
-    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>>;
+    fn patch(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Why an event was not written.
@@ -27,21 +25,15 @@ pub(super) enum Failure {
 }
 
 impl Sink for Client {
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
-        async move {
-            outcome(Self::create::<views::Event>(self, Some(event.namespace()), event).await)
-        }
-        .boxed()
+    async fn create(&self, event: &Event) -> Result<(), Failure> {
+        outcome(Self::create::<views::Event>(self, Some(event.namespace()), event).await)
     }
 
-    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
-        async move {
-            let name = Name::namespaced(event.namespace(), &event.name)
-                .map_err(|error| Failure::Refused(error.to_string()))?;
-            let patch = Patch::StrategicMerge(event.to_patch());
-            outcome(Self::patch::<views::Event>(self, name, &patch).await)
-        }
-        .boxed()
+    async fn patch(&self, event: &Event) -> Result<(), Failure> {
+        let name = Name::namespaced(event.namespace(), &event.name)
+            .map_err(|error| Failure::Refused(error.to_string()))?;
+        let patch = Patch::StrategicMerge(event.to_patch());
+        outcome(Self::patch::<views::Event>(self, name, &patch).await)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -71,11 +70,11 @@ impl Script {
 }
 
 impl Sink for Script {
-    fn create<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
-        self.call("create", event).boxed()
+    async fn create(&self, event: &Event) -> Result<(), Failure> {
+        self.call("create", event).await
     }
-    fn patch<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Result<(), Failure>> {
-        self.call("patch", event).boxed()
+    async fn patch(&self, event: &Event) -> Result<(), Failure> {
+        self.call("patch", event).await
     }
 }
 
@@ -89,7 +88,7 @@ fn start(script: &Script) -> (Recorder, Metrics) {
 
 fn claim(name: &str) -> Subject {
     Subject {
-        kind: "PersistentVolumeClaim".to_owned(),
+        kind: "PersistentVolumeClaim".into(),
         namespace: "ns".to_owned(),
         name: name.to_owned(),
         ..Subject::default()
@@ -97,7 +96,7 @@ fn claim(name: &str) -> Subject {
 }
 
 fn tell(recorder: &Recorder, object: &str, message: &str) {
-    recorder.from("driver").event(&claim(object), Severity::Normal, "Reason", message);
+    recorder.from("driver").event(claim(object), Severity::Normal, "Reason", message);
 }
 
 /// Waits until all is written or given up, without the hurry of the process's end.
@@ -219,7 +218,7 @@ async fn the_last_word_follows_any_number_of_failures() {
     for _ in 0..100 {
         tell(&recorder, "c", "failed");
     }
-    recorder.from("driver").last_word(&claim("c"), Severity::Normal, "Succeeded", "done");
+    recorder.from("driver").last_word(claim("c"), Severity::Normal, "Succeeded", "done");
     drained(&recorder).await;
     assert_eq!(script.calls.lock().len(), 26);
     assert_eq!(script.messages("c").last().map(String::as_str), Some("done"));
@@ -234,7 +233,7 @@ async fn in_a_flood_each_object_keeps_its_first_event_and_its_last_word_in_order
         let name = format!("c{object}");
         tell(&recorder, &name, "first");
         tell(&recorder, &name, "again");
-        recorder.from("driver").last_word(&claim(&name), Severity::Normal, "Succeeded", "last");
+        recorder.from("driver").last_word(claim(&name), Severity::Normal, "Succeeded", "last");
     }
     drained(&recorder).await;
     for object in 0..800 {

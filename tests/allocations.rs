@@ -1,0 +1,150 @@
+//! How often the program asks for memory to log a line, and to tell of an event: thousands of each are
+//! told in a burst. Counted by the allocator, so that neither the machine nor the time of day matters.
+//!
+//! One test and a binary of its own, because whatever else ran would be counted as well.
+
+// What tests share fails like a test does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::{
+    alloc::System,
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use csi_provisioner::{
+    controller::events::ClaimEvents,
+    flags::{LogFormat, Logging},
+    kube_api::{
+        LaneSettings, Lanes, Transport,
+        events::Recorder,
+        transport::{Request, boxed},
+        views::Claim,
+    },
+    logging,
+    metrics::Metrics,
+    runtime::{Clock, Gate, Generator, Tasks, TokioSpawner},
+};
+use http_body_util::Full;
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tower::service_fn;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// So many of each are told.
+const TOLD: usize = 4;
+
+/// How often the program may ask for memory to log a line, whatever it says.
+const A_LINE: usize = 2;
+/// And to tell an event, its line included.
+const AN_EVENT: usize = 10;
+/// And until the event is on its way, with all that a request needs.
+const AN_EVENT_SENT: usize = 40;
+
+/// How often memory was asked for so far.
+fn asked() -> usize {
+    let stats = ALLOCATOR.stats();
+    stats.allocations + stats.reallocations
+}
+
+/// How often each `tell` but the first asks for memory: what is needed but once is there by then.
+fn each(tell: impl Fn(usize)) -> [usize; TOLD] {
+    tell(0);
+    std::array::from_fn(|number| {
+        let before = asked();
+        tell(number + 1);
+        asked() - before
+    })
+}
+
+struct Fixed;
+
+impl Clock for Fixed {
+    fn wall(&self) -> jiff::Timestamp {
+        jiff::Timestamp::from_second(1_767_225_600).unwrap()
+    }
+
+    fn boot(&self) -> Duration {
+        Duration::from_secs(1000)
+    }
+}
+
+/// A server that takes every event, and notes how often memory had been asked for when one came.
+fn server(came: &Arc<AtomicUsize>) -> Transport {
+    let came = Arc::clone(came);
+    boxed(service_fn(move |_: Request| {
+        came.store(asked(), Relaxed);
+        let answer = http::Response::new(Full::new(Bytes::from_static(b"{\"metadata\":{}}")));
+        async move { Ok::<_, Infallible>(answer) }
+    }))
+}
+
+/// Who tells of claims, and writes to `server`.
+fn claim_events(server: Transport) -> ClaimEvents {
+    let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
+    let (metrics, random) = (Metrics::new().unwrap(), Arc::new(Generator::from_seed(1)));
+    let gate = Gate::open(Arc::new(Fixed));
+    let lanes = Lanes::new(server, LaneSettings::default(), gate, random.clone(), &metrics);
+    let recorder = Recorder::start(lanes.events, &tasks, Arc::new(Fixed), random, &metrics);
+    ClaimEvents::new(recorder.from("driver_host"))
+}
+
+fn claim(number: usize) -> Claim {
+    let claim = serde_json::json!({"metadata": {
+        "namespace": "shop", "name": format!("data-of-a-database-{number}"),
+        "uid": "6f0c3d1e-8f6b-4f0e-9d9c-2f0c3d1e8f6b", "resourceVersion": "1234567",
+    }});
+    serde_json::from_value(claim).unwrap()
+}
+
+fn tell_line(number: usize) {
+    tracing::info!(
+        target: "csi_provisioner::test",
+        number,
+        volume = "pvc-6f0c3d1e-8f6b-4f0e-9d9c-2f0c3d1e8f6b",
+        error = %"what the driver said",
+        why = ?Some("\"quoted\""),
+        "a line of the usual {}",
+        "length"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_and_an_event_ask_for_little_memory() {
+    let settings = Logging { verbosity: 0, vmodule: vec![], format: LogFormat::Text };
+    logging::init(&settings, Arc::new(Fixed)).unwrap();
+    let alone = each(tell_line);
+    assert!(alone.iter().all(|asked| *asked <= A_LINE), "alone: {alone:?}");
+    let span = tracing::info_span!(
+        target: "csi_provisioner::test",
+        "claim",
+        claim = %"shop/data-of-a-database",
+        uid = "6f0c3d1e-8f6b-4f0e-9d9c-2f0c3d1e8f6b",
+        attempt = 2
+    );
+    let in_span = span.in_scope(|| each(tell_line));
+    assert!(in_span.iter().all(|asked| *asked <= A_LINE), "in a span: {in_span:?}");
+
+    let came = Arc::new(AtomicUsize::new(0));
+    let events = claim_events(server(&came));
+    let claims: Vec<Claim> = (0..=TOLD).map(claim).collect();
+    for (number, claim) in claims.iter().enumerate() {
+        let before = asked();
+        events.provisioning(claim);
+        let told = asked() - before;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let sent = came.load(Relaxed) - before;
+        // The first one finds nothing ready.
+        let within = told <= AN_EVENT && (told..=AN_EVENT_SENT).contains(&sent);
+        assert!(
+            number == 0 || within,
+            "event {number}: {told} to tell it, {sent} until it was sent"
+        );
+    }
+}
