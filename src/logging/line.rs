@@ -69,11 +69,13 @@ impl Fields {
 
     fn iter(&self) -> impl Iterator<Item = (&'static str, Shown<'_>)> {
         self.said.iter().map(|(name, said)| {
+            // A field called so would be taken for the line's own message.
+            let name = if *name == "event_message" { "message" } else { name };
             let shown = match said {
                 Said::Text(range) => Shown::Text(self.text(range)),
                 Said::Other(value) => Shown::Other(value.clone()),
             };
-            (*name, shown)
+            (name, shown)
         })
     }
 

@@ -74,6 +74,17 @@ fn errors_and_warnings_have_their_letters_and_klogs_key() {
 }
 
 #[test]
+fn a_field_can_be_called_message_beside_the_lines_own() {
+    let tell = || tracing::info!(reason = "R", event_message = "it failed", "Event occurred");
+    let text = logged(&settings(0), tell);
+    let expected = "] \"Event occurred\" reason=\"R\" message=\"it failed\"\n";
+    assert!(text.ends_with(expected), "{text}");
+    let text = logged(&Logging { format: LogFormat::Json, ..settings(0) }, tell);
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&line["msg"], &line["message"]), (&json!("Event occurred"), &json!("it failed")));
+}
+
+#[test]
 fn texts_of_many_lines_are_indented() {
     let text = logged(&settings(0), || tracing::info!(what = "a\nb", after = 1, "m"));
     assert!(text.ends_with("] \"m\" what=<\n\ta\n\tb\n > after=1\n"), "{text}");

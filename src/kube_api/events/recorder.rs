@@ -170,11 +170,12 @@ impl Source {
     ) {
         tracing::info!(
             object = %about,
+            fieldPath = "",
             kind = &*about.kind,
             apiVersion = &*about.api_version,
             r#type = severity.as_str(),
             reason,
-            message,
+            event_message = message,
             "Event occurred"
         );
         let shared = &self.recorder.0;
