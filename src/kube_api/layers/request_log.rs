@@ -42,8 +42,10 @@ impl Rule for RequestLog {
 
 async fn logged(mut request: Request, next: Transport) -> Outcome {
     let bodies = tracing::enabled!(target: BODIES, Level::TRACE);
+    let Target { verb, resource, .. } = Target::of(&request);
     let about = About {
-        target: Target::of(&request),
+        verb,
+        resource: resource.to_owned(),
         method: request.method().to_string(),
         url: request.uri().to_string(),
     };
@@ -59,7 +61,8 @@ async fn logged(mut request: Request, next: Transport) -> Outcome {
 /// What a request is about.
 #[derive(Clone)]
 struct About {
-    target: Target,
+    verb: Verb,
+    resource: String,
     method: String,
     url: String,
 }
@@ -96,7 +99,7 @@ impl About {
 
     fn tell(&self, message: &'static str, body: &[u8]) {
         let (method, url) = (&self.method, &self.url);
-        let body = stripped(&self.target.resource, body);
+        let body = stripped(&self.resource, body);
         tracing::trace!(target: BODIES, method, url, body, "{message}");
     }
 }
@@ -125,7 +128,7 @@ impl Kept {
 
 impl Shown {
     fn passes(&mut self, data: &Bytes) {
-        let watches = self.about.target.verb == Verb::Watch;
+        let watches = self.about.verb == Verb::Watch;
         let mut rest: &[u8] = data;
         while let Some(end) = rest.iter().position(|byte| watches && *byte == b'\n') {
             let (line, tail) = rest.split_at(end);

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use http::{Method, StatusCode, Uri};
 
 use super::{Outcome, Rule};
 use crate::{
     kube_api::{
         target::Target,
-        transport::{Request, Transport},
+        transport::{Request, Response, Transport},
     },
     metrics::ApiMetrics,
 };
@@ -22,7 +23,8 @@ pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
 impl Rule for RequestMetrics {
     fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
         Box::pin(async move {
-            let mut count = Count { rule: self, target: Target::of(&request), code: None };
+            let (method, uri) = (request.method().clone(), request.uri().clone());
+            let mut count = Count { rule: self, method, uri, code: None };
             let outcome = next.send(request).await;
             count.answered(&outcome);
             outcome
@@ -33,27 +35,27 @@ impl Rule for RequestMetrics {
 /// One request that is counted when it is over, however it ends.
 struct Count {
     rule: Arc<RequestMetrics>,
-    target: Target,
-    code: Option<u16>,
+    method: Method,
+    uri: Uri,
+    code: Option<StatusCode>,
 }
 
 impl Count {
     fn answered(&mut self, outcome: &Outcome) {
-        self.code = outcome.as_ref().ok().map(|response| response.status().as_u16());
+        self.code = outcome.as_ref().ok().map(Response::status);
     }
 }
 
 impl Drop for Count {
     fn drop(&mut self) {
-        let code = self.code.map_or_else(|| "error".to_owned(), |code| code.to_string());
-        self.rule.0.requested(self.target.verb.as_str(), &self.target.resource, &code);
+        let Target { verb, resource, .. } = Target::read(&self.method, &self.uri);
+        let code = self.code.as_ref().map_or("error", StatusCode::as_str);
+        self.rule.0.requested(verb.as_str(), resource, code);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-
     use super::*;
     use crate::{
         kube_api::{
