@@ -17,7 +17,6 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderValue, Method, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::client::Body;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -27,7 +26,7 @@ use super::{
     layers::{gate::SentAt, layer, pace::Pace},
     name::{BadName, Name, check_namespace},
     target::Target,
-    transport::{Request, Transport, Unread, read},
+    transport::{Asked, Transport, Unread, Way, read},
     views::{AnyObject, View},
 };
 use crate::runtime::Random;
@@ -141,8 +140,8 @@ impl Client {
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        let request = request_with(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(request).await?;
+        let mut request = request_with(Method::DELETE, path::<V>(name)?, JSON, &options)?;
+        let answer = self.exchange(&mut request).await?;
         // An object that stands is answered with as it is now, one that is gone with that or a status.
         let kept: Kept = serde_json::from_slice(&answer.body).unwrap_or_default();
         Ok(kept.metadata.finalizers)
@@ -161,7 +160,8 @@ impl Client {
     /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
     /// the client.
     pub fn kube(&self) -> kube::Client {
-        kube::Client::new(layer(Pace::new(), self.service.clone()), "default")
+        let way = layer(Pace::new(), self.service.clone());
+        kube::Client::new(Transport::new(way), "default")
     }
 
     /// Reads what a URL of the API gives.
@@ -169,36 +169,32 @@ impl Client {
         self.ask_for(request(Method::GET, url)?).await
     }
 
-    async fn ask_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+    async fn ask_for<T: DeserializeOwned>(&self, request: Asked) -> Result<T, ApiError> {
         Ok(self.send(request).await?.0)
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<(T, Answer), ApiError> {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
-        let answer = self.exchange(request).await?;
-        let object =
-            serde_json::from_slice(&answer.body).map_err(|error| ApiError::Unreadable {
-                about: Target::read(&method, &uri).about(),
-                fault: fault(&error),
-            })?;
+    async fn send<T: DeserializeOwned>(&self, mut request: Asked) -> Result<(T, Answer), ApiError> {
+        let answer = self.exchange(&mut request).await?;
+        let object = serde_json::from_slice(&answer.body).map_err(|error| {
+            ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
+        })?;
         Ok((object, answer))
     }
 
     /// Sends a request and reads the body of a success.
-    async fn exchange(&self, request: Request) -> Result<Answer, ApiError> {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+    async fn exchange(&self, request: &mut Asked) -> Result<Answer, ApiError> {
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
         let body = read(body, MAX_ANSWER).await;
-        let target = || Target::read(&method, &uri);
+        let target = Target::of(request);
         if parts.status.is_success() {
             let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-            let body = body.map_err(|unread| broken(unread, &target()))?;
+            let body = body.map_err(|unread| broken(unread, &target))?;
             return Ok(Answer { body, sent });
         }
         // A refusal is one also where its explanation is lost.
-        let (body, target) = (body.unwrap_or_default(), target());
-        let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
+        let body = body.unwrap_or_default();
+        let refusal = Refusal::read(request.method(), &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
 }
@@ -246,10 +242,10 @@ const JSON: &str = "application/json";
 /// Room for the body of a request, in bytes: as much as most objects take.
 const USUAL_BODY: usize = 1 << 10;
 
-fn request(method: Method, url: String) -> Result<Request, ApiError> {
+fn request(method: Method, url: String) -> Result<Asked, ApiError> {
     let accept = HeaderValue::from_static(JSON);
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, accept);
-    Ok(request.body(Body::empty())?)
+    Ok(request.body(Bytes::new())?)
 }
 
 fn request_with(
@@ -257,12 +253,12 @@ fn request_with(
     path: String,
     media_type: &'static str,
     body: &impl Serialize,
-) -> Result<Request, ApiError> {
+) -> Result<Asked, ApiError> {
     let mut json = Vec::with_capacity(USUAL_BODY);
     serde_json::to_writer(&mut json, body).map_err(ApiError::Unwritable)?;
     let mut request = request(method, path)?;
     request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-    *request.body_mut() = Body::from(json);
+    *request.body_mut() = json.into();
     Ok(request)
 }
 
