@@ -17,7 +17,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, Uri, header::HOST};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use hyper::rt::{Read, Write};
 use hyper_util::{
@@ -201,9 +201,31 @@ where
         .map_err(credentials::told)
         .option_layer(library)
         .layer(config.extra_headers_layer()?)
+        .map_request(naming(host(&config.cluster_url)))
         .map_err(BoxError::from)
         .service(client);
     Ok(Transport::new(layer(token, Wire { server: config.cluster_url.clone(), service })))
+}
+
+/// What a request to `server` says in `Host`.
+fn host(server: &Uri) -> Option<HeaderValue> {
+    let usual = if server.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = server.host()?;
+    let host = match server.port_u16().filter(|port| *port != usual) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    HeaderValue::try_from(host).ok()
+}
+
+/// Puts `host` on requests, as hyper would, but without making the text for each anew.
+fn naming(host: Option<HeaderValue>) -> impl Fn(Request) -> Request + Clone {
+    move |mut request| {
+        if let Some(host) = &host {
+            request.headers_mut().entry(HOST).or_insert_with(|| host.clone());
+        }
+        request
+    }
 }
 
 /// The token of a file, where a file is what these credentials come down to; all others are left to
@@ -332,6 +354,10 @@ mod tests {
         let came = came.to_ascii_lowercase();
         assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
         assert!(came.contains("\r\nauthorization: bearer secret\r\n"), "{came}");
+        assert!(
+            came.contains(&format!("\r\nhost: {}\r\n", config.cluster_url.authority().unwrap())),
+            "{came}"
+        );
         assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
     }
 
@@ -443,6 +469,22 @@ mod tests {
         let outcome = send(&service, request(http::Method::GET, "/version")).await;
         let told = ApiError::from_transport(outcome.unwrap_err()).to_string();
         assert!(told.contains("Connection refused"), "{told}");
+    }
+
+    #[test]
+    fn a_host_is_named_with_its_port_unless_that_is_the_usual_one() {
+        for (server, named) in [
+            ("https://a", "a"),
+            ("https://a:443/x", "a"),
+            ("https://a:80", "a:80"),
+            ("http://a:80", "a"),
+            ("http://a:443", "a:443"),
+            ("https://user:word@a:6443", "a:6443"),
+            ("https://[::1]:6443", "[::1]:6443"),
+            ("https://[::1]", "[::1]"),
+        ] {
+            assert_eq!(host(&server.parse().unwrap()).unwrap(), named, "{server}");
+        }
     }
 
     #[test]
