@@ -5,7 +5,7 @@
 //! wait for a connection, and leave later. The error is [`GateShut`](crate::runtime::GateShut). As the
 //! last to see a request before the wire it also notes when a read was sent, in the answer ([`SentAt`]).
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use super::{Outcome, Rule};
 use crate::{
@@ -26,7 +26,8 @@ pub(crate) struct Gated(pub(crate) Gate);
 impl Rule for Gated {
     async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
         if Verb::of(request).writes() {
-            return self.0.through(next.send(request)).await?;
+            // Pinned here, for what waits for the gate to shut would hold its room twice.
+            return self.0.through(pin!(next.send(request))).await?;
         }
         let sent = SentAt(self.0.boot());
         let mut response = next.send(request).await?;

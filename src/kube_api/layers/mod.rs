@@ -21,6 +21,8 @@ pub(crate) mod retry_after;
 pub(crate) mod throttle;
 pub(crate) mod user_agent;
 
+use futures::future::Either;
+
 pub(crate) use super::transport::Outcome;
 use super::transport::{Asked, Way};
 
@@ -32,10 +34,10 @@ pub(crate) trait Rule: Send + Sync + 'static {
 
 /// A rule that not every lane has.
 impl<R: Rule> Rule for Option<R> {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send {
         match self {
-            Some(rule) => rule.apply(request, next).await,
-            None => next.send(request).await,
+            Some(rule) => Either::Left(rule.apply(request, next)),
+            None => Either::Right(next.send(request)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Promises that every request that leaves is counted once by verb, resource and status code, a
 //! repetition as a request of its own, and one without an answer (also one given up) as `error`.
 
-use http::{Method, StatusCode, Uri};
+use http::StatusCode;
 
 use super::{Outcome, Rule};
 use crate::{
@@ -19,9 +19,8 @@ pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
 
 impl Rule for RequestMetrics {
     async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
-        let mut count = Count { metrics: &self.0, method, uri, code: None };
-        let outcome = next.send(request).await;
+        let mut count = Count { metrics: &self.0, request, code: None };
+        let outcome = next.send(count.request).await;
         count.answered(&outcome);
         outcome
     }
@@ -30,8 +29,7 @@ impl Rule for RequestMetrics {
 /// One request that is counted when it is over, however it ends.
 struct Count<'a> {
     metrics: &'a ApiMetrics,
-    method: Method,
-    uri: Uri,
+    request: &'a mut Asked,
     code: Option<StatusCode>,
 }
 
@@ -43,7 +41,7 @@ impl Count<'_> {
 
 impl Drop for Count<'_> {
     fn drop(&mut self) {
-        let Target { verb, resource, .. } = Target::read(&self.method, &self.uri);
+        let Target { verb, resource, .. } = Target::of(self.request);
         let code = self.code.as_ref().map_or("error", StatusCode::as_str);
         self.metrics.requested(verb.as_str(), resource, code);
     }
@@ -51,6 +49,8 @@ impl Drop for Count<'_> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::*;
     use crate::{
         kube_api::{

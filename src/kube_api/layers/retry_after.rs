@@ -33,12 +33,19 @@ impl Rule for RetryAfter {
         for _ in 0..MAX_RETRIES {
             let response = next.send(request).await?;
             let Some(wait) = wait(&response) else { return Ok(response) };
-            // Only for the connection's sake: what cannot be read is closed with it.
-            drop(read(response.into_body(), MAX_DRAINED).await);
-            self.0.waited(WaitReason::RetryAfter, wait);
-            tokio::time::sleep(wait).await;
+            self.wait(response, wait).await;
         }
         next.send(request).await
+    }
+}
+
+impl RetryAfter {
+    /// Waits as long as the server asks for with this answer.
+    async fn wait(&self, response: Response, wait: Duration) {
+        // Only for the connection's sake: what cannot be read is closed with it.
+        drop(read(response.into_body(), MAX_DRAINED).await);
+        self.0.waited(WaitReason::RetryAfter, wait);
+        tokio::time::sleep(wait).await;
     }
 }
 

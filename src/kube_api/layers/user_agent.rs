@@ -40,9 +40,9 @@ impl Default for UserAgent {
 }
 
 impl Rule for UserAgent {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send {
         request.headers_mut().insert(header::USER_AGENT, self.0.clone());
-        next.send(request).await
+        next.send(request)
     }
 }
 
