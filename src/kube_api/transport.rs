@@ -77,7 +77,7 @@ pub type Outcome = Result<Response, BoxError>;
 /// A way from requests to their answers. It is always ready; whoever must wait waits in the
 /// request's own future.
 pub(crate) trait Way: Send + Sync + 'static {
-    /// Sends a request, which is lent: it may be sent again.
+    /// Sends a request, which is lent: it may be sent again, with what rules have put on it.
     fn send(&self, request: &mut Asked) -> impl Future<Output = Outcome> + Send;
 }
 
