@@ -81,7 +81,7 @@ impl Client {
             "spec": {"namespace": namespace},
         });
         let path = format!("{REVIEWS}/selfsubjectrulesreviews");
-        self.ask(&path, &question).await.map(|review: Review<Rules>| review.status)
+        self.ask(path, &question).await.map(|review: Review<Rules>| review.status)
     }
 
     /// Whether there is this right in `namespace`, or in all of them.
@@ -97,7 +97,7 @@ impl Client {
             }},
         });
         let path = format!("{REVIEWS}/selfsubjectaccessreviews");
-        self.ask(&path, &question).await.map(|review: Review<Access>| review.status.allowed)
+        self.ask(path, &question).await.map(|review: Review<Access>| review.status.allowed)
     }
 }
 

@@ -15,9 +15,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, header};
+use http::{HeaderValue, Method, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::client::Body;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -27,7 +26,7 @@ use super::{
     layers::{gate::SentAt, layer, pace::Pace},
     name::{BadName, Name, check_namespace},
     target::Target,
-    transport::{Request, Transport, Unread, read},
+    transport::{Asked, Transport, Unread, Way, read},
     views::{AnyObject, View},
 };
 use crate::runtime::Random;
@@ -86,24 +85,24 @@ impl Client {
 
     /// Reads one object.
     pub async fn get<V: View>(&self, name: Name<'_>) -> Result<V, ApiError> {
-        self.read(&path::<V>(name)?).await
+        self.read(path::<V>(name)?).await
     }
 
     /// Reads one object, and tells when it was asked for, on [`Clock::boot`](crate::runtime::Clock::boot):
     /// when the request left, whatever it had waited for before.
     pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {
-        let (object, answer) = self.send(request(Method::GET, &path::<V>(name)?)?).await?;
+        let (object, answer) = self.send(request(Method::GET, path::<V>(name)?)?).await?;
         Ok((object, answer.sent))
     }
 
     /// Reads one object with all its fields.
     pub async fn get_raw(&self, kind: &Kind, name: Name<'_>) -> Result<Value, ApiError> {
-        self.read(&kind.object(name)).await
+        self.read(kind.object(name)).await
     }
 
     /// Reads what all objects have, of one of whatever kind.
     pub async fn get_metadata(&self, kind: &Kind, name: Name<'_>) -> Result<ObjectMeta, ApiError> {
-        self.read(&kind.object(name)).await.map(|object: AnyObject| object.metadata)
+        self.read(kind.object(name)).await.map(|object: AnyObject| object.metadata)
     }
 
     /// Creates an object, in `namespace` for kinds that have one.
@@ -116,18 +115,18 @@ impl Client {
             check_namespace(namespace.unwrap_or_default())?;
         }
         let path = Kind::of::<V>().collection(namespace);
-        self.ask_for(request_with(Method::POST, &path, JSON, body)?).await
+        self.ask_for(request_with(Method::POST, path, JSON, body)?).await
     }
 
     /// Puts `body` in an object's place; it must hold the `resourceVersion` it was read with.
     pub async fn replace_raw<V: View>(&self, name: Name<'_>, body: &Value) -> Result<V, ApiError> {
-        self.ask_for(request_with(Method::PUT, &path::<V>(name)?, JSON, body)?).await
+        self.ask_for(request_with(Method::PUT, path::<V>(name)?, JSON, body)?).await
     }
 
     /// Changes an object.
     pub async fn patch<V: View>(&self, name: Name<'_>, patch: &Patch) -> Result<V, ApiError> {
         let (media_type, body) = patch.parts();
-        self.ask_for(request_with(Method::PATCH, &path::<V>(name)?, media_type, body)?).await
+        self.ask_for(request_with(Method::PATCH, path::<V>(name)?, media_type, body)?).await
     }
 
     /// Deletes an object; with `uid` only while it is that very object (else a conflict). Tells which
@@ -141,8 +140,8 @@ impl Client {
         if let (Some(uid), Some(fields)) = (uid, options.as_object_mut()) {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
-        let request = request_with(Method::DELETE, &path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(request).await?;
+        let mut request = request_with(Method::DELETE, path::<V>(name)?, JSON, &options)?;
+        let answer = self.exchange(&mut request).await?;
         // An object that stands is answered with as it is now, one that is gone with that or a status.
         let kept: Kept = serde_json::from_slice(&answer.body).unwrap_or_default();
         Ok(kept.metadata.finalizers)
@@ -151,7 +150,7 @@ impl Client {
     /// Asks the server something about ourselves: nothing is changed by it.
     pub(super) async fn ask<T: DeserializeOwned>(
         &self,
-        path: &str,
+        path: String,
         question: &Value,
     ) -> Result<T, ApiError> {
         self.ask_for(request_with(Method::POST, path, JSON, question)?).await
@@ -161,44 +160,41 @@ impl Client {
     /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
     /// the client.
     pub fn kube(&self) -> kube::Client {
-        kube::Client::new(layer(Pace::new(), self.service.clone()), "default")
+        let way = layer(Pace::new(), self.service.clone());
+        kube::Client::new(Transport::new(way), "default")
     }
 
     /// Reads what a URL of the API gives.
-    pub(super) async fn read<T: DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
+    pub(super) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
         self.ask_for(request(Method::GET, url)?).await
     }
 
-    async fn ask_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
+    async fn ask_for<T: DeserializeOwned>(&self, request: Asked) -> Result<T, ApiError> {
         Ok(self.send(request).await?.0)
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: Request) -> Result<(T, Answer), ApiError> {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
-        let answer = self.exchange(request).await?;
-        let object =
-            serde_json::from_slice(&answer.body).map_err(|error| ApiError::Unreadable {
-                about: Target::read(&method, &uri).about(),
-                fault: fault(&error),
-            })?;
+    async fn send<T: DeserializeOwned>(&self, mut request: Asked) -> Result<(T, Answer), ApiError> {
+        let answer = self.exchange(&mut request).await?;
+        let object = serde_json::from_slice(&answer.body).map_err(|error| {
+            ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
+        })?;
         Ok((object, answer))
     }
 
     /// Sends a request and reads the body of a success.
-    async fn exchange(&self, request: Request) -> Result<Answer, ApiError> {
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+    async fn exchange(&self, request: &mut Asked) -> Result<Answer, ApiError> {
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
         let body = read(body, MAX_ANSWER).await;
-        let target = || Target::read(&method, &uri);
+        let target = Target::of(request);
         if parts.status.is_success() {
             let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-            let body = body.map_err(|unread| broken(unread, target))?;
+            let body = body.map_err(|unread| broken(unread, &target))?;
             return Ok(Answer { body, sent });
         }
         // A refusal is one also where its explanation is lost.
-        let (body, target) = (body.unwrap_or_default(), target());
-        let refusal = Refusal::read(&method, &target, parts.status, &parts.headers, &body);
+        let body = body.unwrap_or_default();
+        let refusal = Refusal::read(request.method(), &target, parts.status, &parts.headers, &body);
         Err(ApiError::Refused(Box::new(refusal)))
     }
 }
@@ -224,10 +220,10 @@ struct KeptBy {
 }
 
 /// What a body that could not be read to its end means.
-fn broken(unread: Unread, target: impl Fn() -> Target) -> ApiError {
+fn broken(unread: Unread, target: &Target<'_>) -> ApiError {
     match unread {
         Unread::TooLong => {
-            ApiError::Unreadable { about: target().about(), fault: "larger than 32 MiB".to_owned() }
+            ApiError::Unreadable { about: target.about(), fault: "larger than 32 MiB".to_owned() }
         }
         Unread::Broken(error) => ApiError::from_transport(error),
     }
@@ -243,21 +239,26 @@ fn path<V: View>(name: Name<'_>) -> Result<String, BadName> {
 
 const JSON: &str = "application/json";
 
-fn request(method: Method, path: &str) -> Result<Request, ApiError> {
-    let request = http::Request::builder().method(method).uri(path).header(header::ACCEPT, JSON);
-    Ok(request.body(Body::empty())?)
+/// Room for the body of a request, in bytes: as much as most objects take.
+const USUAL_BODY: usize = 1 << 10;
+
+fn request(method: Method, url: String) -> Result<Asked, ApiError> {
+    let accept = HeaderValue::from_static(JSON);
+    let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, accept);
+    Ok(request.body(Bytes::new())?)
 }
 
 fn request_with(
     method: Method,
-    path: &str,
+    path: String,
     media_type: &'static str,
     body: &impl Serialize,
-) -> Result<Request, ApiError> {
-    let body = serde_json::to_vec(body).map_err(ApiError::Unwritable)?;
+) -> Result<Asked, ApiError> {
+    let mut json = Vec::with_capacity(USUAL_BODY);
+    serde_json::to_writer(&mut json, body).map_err(ApiError::Unwritable)?;
     let mut request = request(method, path)?;
-    request.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
-    *request.body_mut() = Body::from(body);
+    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    *request.body_mut() = json.into();
     Ok(request)
 }
 

@@ -56,7 +56,7 @@ impl Client {
     ) -> Result<Option<Served>, ApiError> {
         check_segment("API group", group)?;
         check_segment("API version", version)?;
-        let listed = match self.read::<Resources>(&version_path(group, version)).await {
+        let listed = match self.read::<Resources>(version_path(group, version)).await {
             Err(error) if error.is_not_found() => return Ok(None),
             listed => listed?.resources,
         };

@@ -180,7 +180,7 @@ impl Refusal {
     /// Reads a refusal's body; what is no `Status` gets the words Kubernetes' own client finds.
     pub(crate) fn read(
         method: &Method,
-        target: &Target,
+        target: &Target<'_>,
         code: StatusCode,
         headers: &http::HeaderMap,
         body: &Bytes,
@@ -195,7 +195,7 @@ impl Refusal {
     }
 
     /// client-go's words for an answer without an explanation.
-    fn unexplained(method: &Method, target: &Target, code: StatusCode, text: &str) -> Self {
+    fn unexplained(method: &Method, target: &Target<'_>, code: StatusCode, text: &str) -> Self {
         let (reason, message) = words(method, code, text);
         let verb = method.as_str().to_ascii_lowercase();
         let about = target.about();

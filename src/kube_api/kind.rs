@@ -37,29 +37,32 @@ impl Kind {
     pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
         let mut path = version_path(&self.group, &self.version);
         if let Some(namespace) = namespace {
-            path.push_str("/namespaces/");
-            path.push_str(&segment(namespace));
+            path.extend(["/namespaces/", &*segment(namespace)]);
         }
-        path.push('/');
-        path.push_str(&self.plural);
+        path.extend(["/", &*self.plural]);
         path
     }
 
     /// The path of one object.
     pub(crate) fn object(&self, name: Name<'_>) -> String {
         let mut path = self.collection(name.namespace());
-        path.push('/');
-        path.push_str(&segment(name.name()));
+        path.extend(["/", &*segment(name.name())]);
         path
     }
 }
 
+/// Room for the path of one object, in bytes: only one of unusual names has to grow.
+const USUAL_PATH: usize = 160;
+
 /// The path of all kinds of one version of a group.
 pub(super) fn version_path(group: &str, version: &str) -> String {
+    let mut path = String::with_capacity(USUAL_PATH);
     match group {
-        "" => format!("/api/{}", segment(version)),
-        group => format!("/apis/{}/{}", segment(group), segment(version)),
+        "" => path.push_str("/api/"),
+        group => path.extend(["/apis/", &*segment(group), "/"]),
     }
+    path.push_str(&segment(version));
+    path
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use super::{
     client::Client,
     events,
     layers::{
-        deadline::Deadline, gate::Gated, in_flight::InFlight, layer, layer_if,
-        request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
-        throttle::Throttle, user_agent::UserAgent,
+        deadline::Deadline, gate::Gated, in_flight::InFlight, layer, request_log::RequestLog,
+        request_metrics::RequestMetrics, retry_after::RetryAfter, throttle::Throttle,
+        user_agent::UserAgent,
     },
     transport::Transport,
 };
@@ -123,15 +123,15 @@ impl Common {
 
     /// Puts the rules before the transport, the innermost first.
     fn lane(&self, rules: Rules) -> Client {
-        let service = layer(RequestLog, self.transport.clone());
-        let service = layer(RequestMetrics(self.metrics.clone()), service);
-        let service = layer(Deadline(self.settings.deadline), service);
-        let service = layer_if(rules.gate, service);
-        let service = layer_if(rules.in_flight, service);
-        let service = layer_if(rules.throttle, service);
-        let service = layer(RetryAfter(self.metrics.clone()), service);
-        let service = layer(UserAgent::default(), service);
-        Client::new(service, Arc::clone(&self.random))
+        let way = layer(RequestLog, self.transport.clone());
+        let way = layer(RequestMetrics(self.metrics.clone()), way);
+        let way = layer(Deadline(self.settings.deadline), way);
+        let way = layer(rules.gate, way);
+        let way = layer(rules.in_flight, way);
+        let way = layer(rules.throttle, way);
+        let way = layer(RetryAfter(self.metrics.clone()), way);
+        let way = layer(UserAgent::default(), way);
+        Client::new(Transport::new(way), Arc::clone(&self.random))
     }
 }
 

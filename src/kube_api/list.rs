@@ -72,7 +72,7 @@ impl Client {
         let first = format!("{collection}?limit={PAGE}{}", scope.query());
         let mut url = first.clone();
         loop {
-            let page: Page<V> = self.read(&url).await?;
+            let page: Page<V> = self.read(url).await?;
             if page.items.into_iter().try_for_each(&mut visit).is_break()
                 || page.metadata.next.is_empty()
             {

@@ -46,7 +46,7 @@ impl Scope {
     pub(super) fn query(&self) -> String {
         let labels = self.labels.iter().map(|text| ("&labelSelector=", text));
         let fields = self.fields.iter().map(|text| ("&fieldSelector=", text));
-        labels.chain(fields).flat_map(|(name, text)| [name.to_owned(), query(text)]).collect()
+        labels.chain(fields).flat_map(|(name, text)| [name.into(), query(text)]).collect()
     }
 }
 

@@ -39,7 +39,7 @@ impl Verb {
 
     /// What `request` does.
     pub(crate) fn of<B>(request: &Request<B>) -> Self {
-        Path::of(request.uri()).verb(request.method(), request.uri())
+        Target::of(request).verb
     }
 
     /// Whether the request changes something.
@@ -49,59 +49,26 @@ impl Verb {
 }
 
 /// What a request is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target<'a> {
     /// What is done.
     pub(crate) verb: Verb,
     /// API group; empty for core.
-    pub(crate) group: String,
+    pub(crate) group: &'a str,
     /// The plural name; empty where the path is not an object's.
-    pub(crate) resource: String,
+    pub(crate) resource: &'a str,
     /// The object's name as it stands in the URL; empty for collections.
-    pub(crate) name: String,
+    pub(crate) name: &'a str,
 }
 
-impl Target {
+impl<'a> Target<'a> {
     /// Reads the method and URL of `request`.
-    pub(crate) fn of<B>(request: &Request<B>) -> Self {
+    pub(crate) fn of<B>(request: &'a Request<B>) -> Self {
         Self::read(request.method(), request.uri())
     }
 
-    /// The same of the parts of a request that is gone.
-    pub(crate) fn read(method: &Method, uri: &Uri) -> Self {
-        let path = Path::of(uri);
-        Self {
-            verb: path.verb(method, uri),
-            group: path.group.to_owned(),
-            resource: path.resource.to_owned(),
-            name: path.name.to_owned(),
-        }
-    }
-
-    /// Resource and name for messages: `storageclasses.storage.k8s.io fast`.
-    pub(crate) fn about(&self) -> String {
-        let mut about = self.resource.clone();
-        if !about.is_empty() && !self.group.is_empty() {
-            about.push('.');
-            about.push_str(&self.group);
-        }
-        if !self.name.is_empty() {
-            about.push(' ');
-            about.push_str(&self.name);
-        }
-        about
-    }
-}
-
-/// The same as it stands in a URL.
-struct Path<'a> {
-    group: &'a str,
-    resource: &'a str,
-    name: &'a str,
-}
-
-impl<'a> Path<'a> {
-    fn of(uri: &'a Uri) -> Self {
+    /// The same of these two alone.
+    pub(crate) fn read(method: &Method, uri: &'a Uri) -> Self {
         let mut segments = uri.path().split('/').skip(1);
         let group = match segments.next() {
             Some("apis") => segments.next().unwrap_or_default(),
@@ -116,11 +83,22 @@ impl<'a> Path<'a> {
         {
             (resource, name) = (inner, rest.next().unwrap_or_default());
         }
-        Self { group, resource, name }
+        let verb = verb(method, name, uri.query().unwrap_or_default());
+        Self { verb, group, resource, name }
     }
 
-    fn verb(&self, method: &Method, uri: &Uri) -> Verb {
-        verb(method, self.name, uri.query().unwrap_or_default())
+    /// Resource and name for messages: `storageclasses.storage.k8s.io fast`.
+    pub(crate) fn about(&self) -> String {
+        let mut about = self.resource.to_owned();
+        if !about.is_empty() && !self.group.is_empty() {
+            about.push('.');
+            about.push_str(self.group);
+        }
+        if !self.name.is_empty() {
+            about.push(' ');
+            about.push_str(self.name);
+        }
+        about
     }
 }
 
@@ -144,7 +122,8 @@ mod tests {
     use super::*;
 
     fn read(method: &Method, uri: &str) -> (Verb, String) {
-        let target = Target::read(method, &uri.parse().unwrap());
+        let uri = uri.parse().unwrap();
+        let target = Target::read(method, &uri);
         (target.verb, target.about())
     }
 

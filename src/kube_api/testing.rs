@@ -16,7 +16,7 @@ use tower::{BoxError, service_fn};
 
 use super::{
     client::Client,
-    transport::{Request, Transport, boxed},
+    transport::{Asked, Outcome, Request, Transport, Way, boxed},
 };
 use crate::runtime::{Clock, Generator, Random};
 
@@ -206,8 +206,13 @@ pub(crate) fn random() -> Arc<dyn Random> {
 }
 
 /// A request without a body.
-pub(crate) fn request(method: http::Method, url: &str) -> Request {
-    http::Request::builder().method(method).uri(url).body(kube::client::Body::empty()).unwrap()
+pub(crate) fn request(method: http::Method, url: &str) -> Asked {
+    http::Request::builder().method(method).uri(url).body(Bytes::new()).unwrap()
+}
+
+/// What becomes of a request.
+pub(crate) async fn send(way: &impl Way, mut request: Asked) -> Outcome {
+    way.send(&mut request).await
 }
 
 /// A clock whose boot time follows tokio's paused one, from 100 s on.

@@ -17,7 +17,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
-use http::{HeaderValue, Uri};
+use http::{HeaderValue, Uri, header::HOST};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use hyper::rt::{Read, Write};
 use hyper_util::{
@@ -39,7 +39,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 use super::{
     config::ConfigError,
     credentials,
-    layers::{file_token::FileToken, layer_if},
+    layers::{file_token::FileToken, layer},
     proxy,
 };
 
@@ -54,7 +54,15 @@ const IDLE: Duration = Duration::from_secs(20);
 /// alone it grows to 400 KiB and stays so, which for watches is for ever.
 const READ_AHEAD: usize = 64 << 10;
 
-/// A request to the API server; its URL has a path and a query only.
+/// Room for the header of a request as it leaves, in lines. What the server says in its answer takes
+/// the same room, as a rule without growing.
+const HEADER_LINES: usize = 12;
+
+/// A request on its way through the rules; its URL has a path and a query only. Its body is in one
+/// piece, so that it can be sent again.
+pub(crate) type Asked = http::Request<Bytes>;
+
+/// A request as it leaves.
 pub type Request = http::Request<Body>;
 
 /// The body of an answer. A watch's goes on for minutes.
@@ -66,23 +74,39 @@ pub type Response = http::Response<ResponseBody>;
 /// What becomes of a request.
 pub type Outcome = Result<Response, BoxError>;
 
-/// Carries requests to the API server. Clones share its connections, and cost next to nothing:
-/// every layer makes one for each request. It is always ready; whoever must wait waits in the
+/// A way from requests to their answers. It is always ready; whoever must wait waits in the
 /// request's own future.
+pub(crate) trait Way: Send + Sync + 'static {
+    /// Sends a request, which is lent: it may be sent again, with what rules have put on it.
+    fn send(&self, request: &mut Asked) -> impl Future<Output = Outcome> + Send;
+}
+
+/// Carries requests to the API server. Clones share its connections, and cost next to nothing.
 #[derive(Clone)]
-pub struct Transport(Arc<dyn Fn(Request) -> BoxFuture<'static, Outcome> + Send + Sync>);
+pub struct Transport(Arc<dyn AnyWay>);
+
+/// A way of whatever type.
+trait AnyWay: Send + Sync {
+    fn send_boxed<'a>(&'a self, request: &'a mut Asked) -> BoxFuture<'a, Outcome>;
+}
+
+impl<W: Way> AnyWay for W {
+    fn send_boxed<'a>(&'a self, request: &'a mut Asked) -> BoxFuture<'a, Outcome> {
+        self.send(request).boxed()
+    }
+}
 
 impl Transport {
-    /// A transport that carries each request as `carry` does.
-    pub(crate) fn new(
-        carry: impl Fn(Request) -> BoxFuture<'static, Outcome> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(carry))
+    /// A transport that goes this way. Each request costs one allocation here, however many rules
+    /// the way consists of.
+    pub(crate) fn new(way: impl Way) -> Self {
+        Self(Arc::new(way))
     }
+}
 
-    /// Sends a request.
-    pub(crate) fn send(&self, request: Request) -> BoxFuture<'static, Outcome> {
-        (self.0)(request)
+impl Way for Transport {
+    async fn send(&self, request: &mut Asked) -> Outcome {
+        self.0.send_boxed(request).await
     }
 }
 
@@ -103,7 +127,12 @@ impl Service<Request> for Transport {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        self.send(request)
+        let way = self.clone();
+        Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await?;
+            way.send(&mut Asked::from_parts(parts, body)).await
+        })
     }
 }
 
@@ -170,12 +199,33 @@ where
         .build::<_, Body>(connector);
     let service = ServiceBuilder::new()
         .map_err(credentials::told)
-        .layer(config.base_uri_layer())
         .option_layer(library)
         .layer(config.extra_headers_layer()?)
+        .map_request(naming(host(&config.cluster_url)))
         .map_err(BoxError::from)
         .service(client);
-    Ok(layer_if(token, boxed(service)))
+    Ok(Transport::new(layer(token, Wire { server: config.cluster_url.clone(), service })))
+}
+
+/// What a request to `server` says in `Host`.
+fn host(server: &Uri) -> Option<HeaderValue> {
+    let usual = if server.scheme_str() == Some("https") { 443 } else { 80 };
+    let host = server.host()?;
+    let host = match server.port_u16().filter(|port| *port != usual) {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    HeaderValue::try_from(host).ok()
+}
+
+/// Puts `host` on requests, as hyper would, but without making the text for each anew.
+fn naming(host: Option<HeaderValue>) -> impl Fn(Request) -> Request + Clone {
+    move |mut request| {
+        if let Some(host) = &host {
+            request.headers_mut().entry(HOST).or_insert_with(|| host.clone());
+        }
+        request
+    }
 }
 
 /// The token of a file, where a file is what these credentials come down to; all others are left to
@@ -199,12 +249,52 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let service = service
-        .map_response(|response: http::Response<B>| {
-            response.map(|body| body.map_err(Into::into).boxed_unsync())
-        })
-        .map_err(Into::into);
-    Transport::new(move |request| service.clone().oneshot(request).boxed())
+    Transport::new(Wire { server: Uri::default(), service })
+}
+
+/// The end of the way.
+struct Wire<S> {
+    /// The URL below which the server's paths are.
+    server: Uri,
+    service: S,
+}
+
+impl<S, B> Way for Wire<S>
+where
+    S: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    async fn send(&self, request: &mut Asked) -> Outcome {
+        let request = leaving(request, &self.server)?;
+        let response = self.service.clone().oneshot(request).await.map_err(Into::into)?;
+        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+    }
+}
+
+/// The request as it leaves for `server`.
+fn leaving(request: &Asked, server: &Uri) -> Result<Request, http::Error> {
+    let mut leaving = Request::new(request.body().clone().into());
+    leaving.method_mut().clone_from(request.method());
+    *leaving.uri_mut() = below(server, request.uri())?;
+    let lines = request.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
+    leaving.headers_mut().reserve(HEADER_LINES);
+    leaving.headers_mut().extend(lines);
+    Ok(leaving)
+}
+
+/// The URL of what is at `path` below `server`.
+fn below(server: &Uri, path: &Uri) -> Result<Uri, http::Error> {
+    let mut parts = server.clone().into_parts();
+    if let Some(path) = path.path_and_query() {
+        parts.path_and_query = Some(match server.path().trim_end_matches('/') {
+            "" => path.clone(),
+            prefix => format!("{prefix}{path}").try_into()?,
+        });
+    }
+    Ok(Uri::from_parts(parts)?)
 }
 
 /// Why a body could not be read to its end.
@@ -236,7 +326,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::kube_api::{error::ApiError, testing::request};
+    use crate::kube_api::{
+        error::ApiError,
+        testing::{request, send},
+    };
 
     /// Takes one request, answers it and gives what came.
     async fn serve_once(listener: TcpListener) -> String {
@@ -256,11 +349,15 @@ mod tests {
         let mut config = kube::Config::new(url.parse().unwrap());
         config.auth_info.token = Some("secret".to_owned().into());
         let service = transport(&config).unwrap();
-        let asking = service.send(request(http::Method::GET, "/api/v1/nodes?limit=1"));
+        let asking = send(&service, request(http::Method::GET, "/api/v1/nodes?limit=1"));
         let (came, response) = tokio::join!(serve_once(listener), asking);
         let came = came.to_ascii_lowercase();
         assert!(came.starts_with("get /prefix/api/v1/nodes?limit=1 http/1.1\r\n"), "{came}");
         assert!(came.contains("\r\nauthorization: bearer secret\r\n"), "{came}");
+        assert!(
+            came.contains(&format!("\r\nhost: {}\r\n", config.cluster_url.authority().unwrap())),
+            "{came}"
+        );
         assert_eq!(read(response.unwrap().into_body(), 10).await.unwrap(), "fine");
     }
 
@@ -295,7 +392,7 @@ mod tests {
         let service = transport(&config).unwrap();
         std::fs::write(&file, "second\n").unwrap();
         tokio::time::sleep(Duration::from_millis(1100)).await;
-        let asking = service.send(request(http::Method::GET, "/version"));
+        let asking = send(&service, request(http::Method::GET, "/version"));
         let answers = ["401 Unauthorized", "200 OK"];
         let (tokens, response) = tokio::join!(serve_with(listener, &answers), asking);
         std::fs::remove_file(&file).unwrap();
@@ -329,7 +426,7 @@ mod tests {
         config.proxy_url = Some(url.parse().unwrap());
         let asking = async {
             let service = transport(&config).unwrap();
-            let response = service.send(request(http::Method::GET, "/version")).await.unwrap();
+            let response = send(&service, request(http::Method::GET, "/version")).await.unwrap();
             read(response.into_body(), 10).await.unwrap()
         };
         let (tunnelled, came, answer) = tokio::join!(proxy_once(proxy), serve_once(server), asking);
@@ -357,7 +454,7 @@ mod tests {
             client
         };
         let service = transport(&config).unwrap();
-        let asking = service.send(request(http::Method::GET, "/version"));
+        let asking = send(&service, request(http::Method::GET, "/version"));
         let (_client, outcome) = tokio::join!(refusing, asking);
         let error = ApiError::from_transport(outcome.unwrap_err());
         assert!(!format!("{error:?}").contains("hush"), "{error:?}");
@@ -369,9 +466,25 @@ mod tests {
     async fn a_server_that_is_not_there_is_told_as_such() {
         let config = kube::Config::new(Uri::from_static("http://127.0.0.1:1"));
         let service = transport(&config).unwrap();
-        let outcome = service.send(request(http::Method::GET, "/version")).await;
+        let outcome = send(&service, request(http::Method::GET, "/version")).await;
         let told = ApiError::from_transport(outcome.unwrap_err()).to_string();
         assert!(told.contains("Connection refused"), "{told}");
+    }
+
+    #[test]
+    fn a_host_is_named_with_its_port_unless_that_is_the_usual_one() {
+        for (server, named) in [
+            ("https://a", "a"),
+            ("https://a:443/x", "a"),
+            ("https://a:80", "a:80"),
+            ("http://a:80", "a"),
+            ("http://a:443", "a:443"),
+            ("https://user:word@a:6443", "a:6443"),
+            ("https://[::1]:6443", "[::1]:6443"),
+            ("https://[::1]", "[::1]"),
+        ] {
+            assert_eq!(host(&server.parse().unwrap()).unwrap(), named, "{server}");
+        }
     }
 
     #[test]

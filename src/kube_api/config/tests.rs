@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::kube_api::testing::request;
+use crate::kube_api::testing::{request, send};
 
 /// A directory that goes away with the test.
 struct Directory(PathBuf);
@@ -218,7 +218,7 @@ async fn nor_is_what_it_prints_when_its_token_has_run_out() {
     let config = with_plugin(&directory, expired).await;
     let transport = crate::kube_api::transport(&config).unwrap();
     directory.file("plugin", "echo hush");
-    let asking = transport.send(request(http::Method::GET, "/version"));
+    let asking = send(&transport, request(http::Method::GET, "/version"));
     let error = asking.await.unwrap_err();
     let told = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
     assert!(told.contains("no ExecCredential") && !told.contains("hush"), "{told}");

@@ -5,45 +5,42 @@
 //! its body goes on for as long as it likes and is guarded by its reader.
 
 use std::{
-    pin::Pin,
-    sync::Arc,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::BoxError;
 
 use super::{Outcome, Rule};
 use crate::kube_api::{
     error::DeadlineExceeded,
     target::Verb,
-    transport::{Request, ResponseBody, Transport},
+    transport::{Asked, ResponseBody, Way},
 };
 
 /// Fails what takes longer than this.
 pub(crate) struct Deadline(pub(crate) Duration);
 
 impl Rule for Deadline {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
         let limit = self.0;
-        let watches = Verb::of(&request) == Verb::Watch;
-        Box::pin(async move {
-            let mut end = Box::pin(sleep(limit));
-            let response = tokio::select! {
-                biased;
-                response = next.send(request) => response?,
-                () = &mut end => return Err(DeadlineExceeded(limit).into()),
-            };
-            if watches {
-                return Ok(response);
-            }
-            Ok(response.map(|inner| TimedBody { inner, limit, end }.boxed_unsync()))
-        })
+        let watches = Verb::of(request) == Verb::Watch;
+        let mut end = pin!(sleep(limit));
+        let response = tokio::select! {
+            biased;
+            response = next.send(request) => response?,
+            () = &mut end => return Err(DeadlineExceeded(limit).into()),
+        };
+        if watches {
+            return Ok(response);
+        }
+        let end = end.deadline();
+        Ok(response.map(|inner| TimedBody { inner, limit, end, wait: None }.boxed_unsync()))
     }
 }
 
@@ -51,7 +48,9 @@ impl Rule for Deadline {
 struct TimedBody {
     inner: ResponseBody,
     limit: Duration,
-    end: Pin<Box<Sleep>>,
+    end: Instant,
+    /// The wait for the end, once there is one: most bodies come with their answer.
+    wait: Option<Pin<Box<Sleep>>>,
 }
 
 impl http_body::Body for TimedBody {
@@ -65,8 +64,9 @@ impl http_body::Body for TimedBody {
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
             return Poll::Ready(frame);
         }
-        let limit = self.limit;
-        self.end.as_mut().poll(context).map(|()| Some(Err(DeadlineExceeded(limit).into())))
+        let (limit, end) = (self.limit, self.end);
+        let wait = self.wait.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        wait.as_mut().poll(context).map(|()| Some(Err(DeadlineExceeded(limit).into())))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -81,13 +81,12 @@ impl http_body::Body for TimedBody {
 #[cfg(test)]
 mod tests {
     use http::Method;
-    use tokio::time::Instant;
 
     use super::*;
     use crate::kube_api::{
         error::ApiError,
         layers::layer,
-        testing::{Answer, End, Server, request},
+        testing::{Answer, End, Server, request, send},
         transport::{Unread, read},
     };
 
@@ -99,7 +98,7 @@ mod tests {
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(Deadline(Duration::from_secs(10)), server.transport);
         let start = Instant::now();
-        let body = match service.send(request(Method::GET, url)).await {
+        let body = match send(&service, request(Method::GET, url)).await {
             Ok(response) => read(response.into_body(), 1024).await.map_err(|unread| match unread {
                 Unread::Broken(error) => error,
                 Unread::TooLong => "too long".into(),

@@ -7,9 +7,8 @@
 //! request). Promises that refusals, however many, cost one read in [`BETWEEN_READS`], that the same
 //! token is never shown twice for one request, and that no token is ever printed.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
-use futures::future::BoxFuture;
 use http::{
     HeaderValue, StatusCode,
     header::{AUTHORIZATION, InvalidHeaderValue},
@@ -17,8 +16,8 @@ use http::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Outcome, Rule, retry_after::copy};
-use crate::kube_api::transport::{Request, Transport};
+use super::{Outcome, Rule};
+use crate::kube_api::transport::{Asked, Way};
 
 /// So old a token is read anew: a kubelet exchanges it long before it runs out.
 const PERIOD: Duration = Duration::from_secs(50);
@@ -109,44 +108,37 @@ fn header(text: &str) -> Result<HeaderValue, TokenError> {
 }
 
 impl Rule for FileToken {
-    fn apply(
-        self: Arc<Self>,
-        mut request: Request,
-        next: Transport,
-    ) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            let again = copy(&request);
-            let token = self.token();
-            request.headers_mut().insert(AUTHORIZATION, token.clone());
-            let response = next.send(request).await?;
-            if response.status() != StatusCode::UNAUTHORIZED {
-                return Ok(response);
-            }
-            let (Some(token), Some(mut again)) = (self.after(&token), again) else {
-                return Ok(response);
-            };
-            tracing::info!(
-                "the API server refused our token, and its file holds another one by now"
-            );
-            again.headers_mut().insert(AUTHORIZATION, token);
-            next.send(again).await
-        })
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        let token = self.token();
+        request.headers_mut().insert(AUTHORIZATION, token.clone());
+        let response = next.send(request).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        let Some(token) = self.after(&token) else { return Ok(response) };
+        tracing::info!("the API server refused our token, and its file holds another one by now");
+        request.headers_mut().insert(AUTHORIZATION, token);
+        next.send(request).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
 
+    use bytes::Bytes;
     use futures::future::join_all;
     use http::Method;
-    use kube::client::Body;
     use tokio::time::sleep;
 
     use super::*;
     use crate::kube_api::{
         layers::layer,
-        testing::{Answer, Server, request},
+        testing::{Answer, Server, request, send},
+        transport::Transport,
     };
 
     /// A file with a token, a server that knows one, and the way there.
@@ -175,13 +167,17 @@ mod tests {
             let is_known = seen.header("authorization") == format!("Bearer {}", current.lock());
             Answer::status(if is_known { 200 } else { 401 })
         });
-        let service = layer(rule.unwrap(), server.transport.clone());
+        let service = Transport::new(layer(rule.unwrap(), server.transport.clone()));
         House { file, reads, known, server, service }
     }
 
     impl House {
         async fn get(&self) -> u16 {
-            self.service.send(request(Method::GET, "/api/v1/nodes")).await.unwrap().status().into()
+            send(&self.service, request(Method::GET, "/api/v1/nodes"))
+                .await
+                .unwrap()
+                .status()
+                .into()
         }
 
         /// The tokens that were shown, in order.
@@ -213,8 +209,8 @@ mod tests {
         *house.file.lock() = Ok("new");
         *house.known.lock() = "new";
         let post = http::Request::post("/api/v1/persistentvolumes").header("x", "y");
-        let post = post.body(Body::from(b"{}".to_vec())).unwrap();
-        assert_eq!(house.service.send(post).await.unwrap().status(), StatusCode::OK);
+        let post = post.body(Bytes::from("{}")).unwrap();
+        assert_eq!(send(&house.service, post).await.unwrap().status(), StatusCode::OK);
         let seen = house.server.seen();
         let said = seen.iter().map(|seen| {
             let token = seen.header("authorization");

@@ -13,7 +13,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tokio::sync::{AcquireError, Mutex, OwnedSemaphorePermit, Semaphore};
@@ -22,7 +21,7 @@ use tower::BoxError;
 use super::{Outcome, Rule};
 use crate::kube_api::{
     target::Verb,
-    transport::{Request, ResponseBody, Transport},
+    transport::{Asked, ResponseBody, Way},
 };
 
 /// Lets so many writes through at once.
@@ -53,16 +52,14 @@ impl InFlight {
 }
 
 impl Rule for InFlight {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        let verb = Verb::of(&request);
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        let verb = Verb::of(request);
         if !verb.writes() {
-            return next.send(request);
+            return next.send(request).await;
         }
-        Box::pin(async move {
-            let permit = self.place(verb).await?;
-            let response = next.send(request).await?;
-            Ok(response.map(|inner| HoldingBody { inner, _permit: permit }.boxed_unsync()))
-        })
+        let permit = self.place(verb).await?;
+        let response = next.send(request).await?;
+        Ok(response.map(|inner| HoldingBody { inner, _permit: permit }.boxed_unsync()))
     }
 }
 
@@ -100,7 +97,7 @@ mod tests {
     use super::*;
     use crate::kube_api::{
         layers::layer,
-        testing::{Answer, End, Server, request},
+        testing::{Answer, End, Server, request, send},
         transport::read,
     };
 
@@ -111,7 +108,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(2, "done"));
         let service = layer(InFlight::new(2), server.transport.clone());
         let write = || async {
-            let response = service.send(request(Method::PUT, URL)).await.unwrap();
+            let response = send(&service, request(Method::PUT, URL)).await.unwrap();
             read(response.into_body(), 1024).await.unwrap();
         };
         join_all((0..5).map(|_| write())).await;
@@ -124,7 +121,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::status(200).after(1).chunk(1, "done"));
         let service = layer(InFlight::new(1), server.transport.clone());
         let write = |method| async {
-            let response = service.send(request(method, URL)).await.unwrap();
+            let response = send(&service, request(method, URL)).await.unwrap();
             read(response.into_body(), 1024).await.unwrap();
         };
         let many = [Method::POST, Method::POST, Method::POST, Method::POST];
@@ -138,12 +135,12 @@ mod tests {
     async fn a_write_given_up_frees_its_place() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let service = layer(InFlight::new(1), server.transport.clone());
-        let unread = service.send(request(Method::PUT, URL)).await.unwrap();
-        let mut waiting = service.send(request(Method::PUT, URL));
+        let unread = send(&service, request(Method::PUT, URL)).await.unwrap();
+        let mut waiting = send(&service, request(Method::PUT, URL)).boxed();
         assert!((&mut waiting).now_or_never().is_none());
         drop(waiting);
         drop(unread);
-        service.send(request(Method::PUT, URL)).await.unwrap();
+        send(&service, request(Method::PUT, URL)).await.unwrap();
         assert_eq!(server.seen().len(), 2);
     }
 
@@ -151,8 +148,8 @@ mod tests {
     async fn reads_do_not_wait() {
         let server = Server::new(|_, _| Answer::status(200).end(End::Open));
         let service = layer(InFlight::new(1), server.transport.clone());
-        let _held = service.send(request(Method::PUT, URL)).await.unwrap();
-        service.send(request(Method::GET, URL)).await.unwrap();
+        let _held = send(&service, request(Method::PUT, URL)).await.unwrap();
+        send(&service, request(Method::GET, URL)).await.unwrap();
         assert_eq!(server.times(), [0, 0]);
     }
 }

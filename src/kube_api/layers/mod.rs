@@ -21,29 +21,40 @@ pub(crate) mod retry_after;
 pub(crate) mod throttle;
 pub(crate) mod user_agent;
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
+use futures::future::Either;
 
 pub(crate) use super::transport::Outcome;
-use super::transport::{Request, Transport};
+use super::transport::{Asked, Way};
 
 /// One rule: what it does with a request, given the rest of the way.
 pub(crate) trait Rule: Send + Sync + 'static {
     /// Answers `request`, as a rule by handing it on to `next`.
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome>;
+    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send;
+}
+
+/// A rule that not every lane has.
+impl<R: Rule> Rule for Option<R> {
+    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send {
+        match self {
+            Some(rule) => Either::Left(rule.apply(request, next)),
+            None => Either::Right(next.send(request)),
+        }
+    }
+}
+
+/// A rule and the way behind it.
+struct Layer<R, W> {
+    rule: R,
+    next: W,
+}
+
+impl<R: Rule, W: Way> Way for Layer<R, W> {
+    fn send(&self, request: &mut Asked) -> impl Future<Output = Outcome> + Send {
+        self.rule.apply(request, &self.next)
+    }
 }
 
 /// Puts `rule` before `next`.
-pub(crate) fn layer(rule: impl Rule, next: Transport) -> Transport {
-    let rule = Arc::new(rule);
-    Transport::new(move |request| Arc::clone(&rule).apply(request, next.clone()))
-}
-
-/// Puts `rule` before `next` where there is one.
-pub(crate) fn layer_if(rule: Option<impl Rule>, next: Transport) -> Transport {
-    match rule {
-        Some(rule) => layer(rule, next),
-        None => next,
-    }
+pub(crate) fn layer(rule: impl Rule, next: impl Way) -> impl Way {
+    Layer { rule, next }
 }

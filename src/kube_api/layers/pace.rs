@@ -4,17 +4,13 @@
 //! or something before it, ends every watch at once, one watcher asks once a second, not as fast
 //! as it can. Other requests pass. Leaves what a lane as a whole may send to `throttle`.
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
-
 use super::{
     Outcome, Rule,
     throttle::{RateLimit, Throttle},
 };
 use crate::kube_api::{
     target::Verb,
-    transport::{Request, Transport},
+    transport::{Asked, Way},
 };
 
 /// Enough for errors and fall-backs at the start not to wait here.
@@ -31,12 +27,10 @@ impl Pace {
 }
 
 impl Rule for Pace {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            if Verb::of(&request) == Verb::Watch {
-                self.0.wait().await;
-            }
-            next.send(request).await
-        })
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        if Verb::of(request) == Verb::Watch {
+            self.0.wait().await;
+        }
+        next.send(request).await
     }
 }

@@ -6,12 +6,11 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
 };
 
 use bytes::{Bytes, BytesMut};
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
@@ -23,7 +22,7 @@ use crate::{
     kube_api::{
         stripped::{MAX_READ, stripped},
         target::{Target, Verb},
-        transport::{Request, Response, ResponseBody, Transport},
+        transport::{Asked, Response, ResponseBody, Way},
     },
     logging::{BODIES, REQUESTS},
 };
@@ -32,23 +31,26 @@ use crate::{
 pub(crate) struct RequestLog;
 
 impl Rule for RequestLog {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        if !tracing::enabled!(target: REQUESTS, Level::TRACE) {
-            return next.send(request);
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        if tracing::enabled!(target: REQUESTS, Level::TRACE) {
+            // Boxed, for what is hardly ever wanted should not make every request larger.
+            return logged(request, next).boxed().await;
         }
-        Box::pin(logged(request, next))
+        next.send(request).await
     }
 }
 
-async fn logged(mut request: Request, next: Transport) -> Outcome {
+async fn logged(request: &mut Asked, next: &impl Way) -> Outcome {
     let bodies = tracing::enabled!(target: BODIES, Level::TRACE);
+    let Target { verb, resource, .. } = Target::of(request);
     let about = About {
-        target: Target::of(&request),
+        verb,
+        resource: resource.to_owned(),
         method: request.method().to_string(),
         url: request.uri().to_string(),
     };
-    if bodies {
-        request = about.sent(request).await?;
+    if bodies && !request.body().is_empty() {
+        about.tell("API request body", request.body());
     }
     let start = Instant::now();
     let outcome = next.send(request).await;
@@ -59,22 +61,13 @@ async fn logged(mut request: Request, next: Transport) -> Outcome {
 /// What a request is about.
 #[derive(Clone)]
 struct About {
-    target: Target,
+    verb: Verb,
+    resource: String,
     method: String,
     url: String,
 }
 
 impl About {
-    /// Logs the request's body.
-    async fn sent(&self, request: Request) -> Result<Request, BoxError> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect_bytes().await?;
-        if !body.is_empty() {
-            self.tell("API request body", &body);
-        }
-        Ok(Request::from_parts(parts, body.to_vec().into()))
-    }
-
     fn ended(&self, outcome: &Outcome, start: Instant) {
         let (method, url, took) = (&self.method, &self.url, start.elapsed());
         match outcome {
@@ -96,7 +89,7 @@ impl About {
 
     fn tell(&self, message: &'static str, body: &[u8]) {
         let (method, url) = (&self.method, &self.url);
-        let body = stripped(&self.target.resource, body);
+        let body = stripped(&self.resource, body);
         tracing::trace!(target: BODIES, method, url, body, "{message}");
     }
 }
@@ -125,7 +118,7 @@ impl Kept {
 
 impl Shown {
     fn passes(&mut self, data: &Bytes) {
-        let watches = self.about.target.verb == Verb::Watch;
+        let watches = self.about.verb == Verb::Watch;
         let mut rest: &[u8] = data;
         while let Some(end) = rest.iter().position(|byte| watches && *byte == b'\n') {
             let (line, tail) = rest.split_at(end);
@@ -180,7 +173,7 @@ mod tests {
     use super::*;
     use crate::kube_api::{
         layers::layer,
-        testing::{Answer, Server, logged, logged_down_to, request},
+        testing::{Answer, Server, logged, logged_down_to, request, send},
         transport::read,
     };
 
@@ -189,8 +182,8 @@ mod tests {
         let (log, _guard) = logged_down_to(Level::TRACE);
         let server = Server::new(move |_, _| answer.clone());
         let mut request = request(Method::POST, url);
-        *request.body_mut() = body.as_bytes().to_vec().into();
-        let answer = layer(RequestLog, server.transport.clone()).send(request).await.unwrap();
+        *request.body_mut() = body.to_owned().into();
+        let answer = send(&layer(RequestLog, server.transport.clone()), request).await.unwrap();
         read(answer.into_body(), 1 << 20).await.unwrap();
         assert_eq!(server.seen()[0].body, body, "nothing is changed");
         log.text()
@@ -217,7 +210,7 @@ mod tests {
         let (log, _guard) = logged_down_to(Level::TRACE);
         let server = Server::new(move |_, _| answer.clone());
         let request = request(Method::GET, "/api/v1/pods?watch=true");
-        let answer = layer(RequestLog, server.transport.clone()).send(request).await.unwrap();
+        let answer = send(&layer(RequestLog, server.transport.clone()), request).await.unwrap();
         let mut body = answer.into_body();
         for name in ["a", "b"] {
             body.frame().await.unwrap().unwrap();
@@ -240,8 +233,8 @@ mod tests {
     async fn nothing_is_logged_at_the_usual_level() {
         let (log, _guard) = logged();
         let server = Server::new(|_, _| Answer::status(200));
-        let sending = layer(RequestLog, server.transport).send(request(Method::GET, "/version"));
-        sending.await.unwrap();
+        let service = layer(RequestLog, server.transport);
+        send(&service, request(Method::GET, "/version")).await.unwrap();
         assert_eq!(log.text(), "");
     }
 }

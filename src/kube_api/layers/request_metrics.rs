@@ -3,15 +3,13 @@
 //! Promises that every request that leaves is counted once by verb, resource and status code, a
 //! repetition as a request of its own, and one without an answer (also one given up) as `error`.
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
+use http::StatusCode;
 
 use super::{Outcome, Rule};
 use crate::{
     kube_api::{
         target::Target,
-        transport::{Request, Transport},
+        transport::{Asked, Response, Way},
     },
     metrics::ApiMetrics,
 };
@@ -20,33 +18,32 @@ use crate::{
 pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
 
 impl Rule for RequestMetrics {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            let mut count = Count { rule: self, target: Target::of(&request), code: None };
-            let outcome = next.send(request).await;
-            count.answered(&outcome);
-            outcome
-        })
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        let mut count = Count { metrics: &self.0, request, code: None };
+        let outcome = next.send(count.request).await;
+        count.answered(&outcome);
+        outcome
     }
 }
 
 /// One request that is counted when it is over, however it ends.
-struct Count {
-    rule: Arc<RequestMetrics>,
-    target: Target,
-    code: Option<u16>,
+struct Count<'a> {
+    metrics: &'a ApiMetrics,
+    request: &'a mut Asked,
+    code: Option<StatusCode>,
 }
 
-impl Count {
+impl Count<'_> {
     fn answered(&mut self, outcome: &Outcome) {
-        self.code = outcome.as_ref().ok().map(|response| response.status().as_u16());
+        self.code = outcome.as_ref().ok().map(Response::status);
     }
 }
 
-impl Drop for Count {
+impl Drop for Count<'_> {
     fn drop(&mut self) {
-        let code = self.code.map_or_else(|| "error".to_owned(), |code| code.to_string());
-        self.rule.0.requested(self.target.verb.as_str(), &self.target.resource, &code);
+        let Target { verb, resource, .. } = Target::of(self.request);
+        let code = self.code.as_ref().map_or("error", StatusCode::as_str);
+        self.metrics.requested(verb.as_str(), resource, code);
     }
 }
 
@@ -58,7 +55,7 @@ mod tests {
     use crate::{
         kube_api::{
             layers::layer,
-            testing::{Answer, Server, request},
+            testing::{Answer, Server, request, send},
         },
         metrics::Metrics,
     };
@@ -67,7 +64,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         let server = Server::new(move |_, _| answer.clone());
         let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
-        let sending = service.send(request(method, url));
+        let sending = send(&service, request(method, url));
         // What is still under way after a second is given up.
         let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
         let text = metrics.text();

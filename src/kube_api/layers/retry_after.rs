@@ -6,14 +6,13 @@
 //! twice, and that nobody is kept waiting for long without a word: unlike in client-go, a time
 //! beyond [`LONGEST_WAIT`] is the caller's to wait, who gets the refusal. Leaves the wait for a token to `throttle`, which every repetition passes again.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use futures::future::BoxFuture;
 use http::{StatusCode, header};
 
 use super::{Outcome, Rule};
 use crate::{
-    kube_api::transport::{Request, Response, Transport, read},
+    kube_api::transport::{Asked, Response, Way, read},
     metrics::{ApiMetrics, WaitReason},
 };
 
@@ -30,21 +29,23 @@ const MAX_DRAINED: usize = 2048;
 pub(crate) struct RetryAfter(pub(crate) ApiMetrics);
 
 impl Rule for RetryAfter {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            let mut request = request;
-            for _ in 0..MAX_RETRIES {
-                let Some(again) = copy(&request) else { break };
-                let response = next.send(request).await?;
-                let Some(wait) = wait(&response) else { return Ok(response) };
-                // Only for the connection's sake: what cannot be read is closed with it.
-                drop(read(response.into_body(), MAX_DRAINED).await);
-                self.0.waited(WaitReason::RetryAfter, wait);
-                tokio::time::sleep(wait).await;
-                request = again;
-            }
-            next.send(request).await
-        })
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        for _ in 0..MAX_RETRIES {
+            let response = next.send(request).await?;
+            let Some(wait) = wait(&response) else { return Ok(response) };
+            self.wait(response, wait).await;
+        }
+        next.send(request).await
+    }
+}
+
+impl RetryAfter {
+    /// Waits as long as the server asks for with this answer.
+    async fn wait(&self, response: Response, wait: Duration) {
+        // Only for the connection's sake: what cannot be read is closed with it.
+        drop(read(response.into_body(), MAX_DRAINED).await);
+        self.0.waited(WaitReason::RetryAfter, wait);
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -60,25 +61,15 @@ fn wait(response: &Response) -> Option<Duration> {
     (wait <= LONGEST_WAIT).then_some(wait)
 }
 
-/// The same request once more; none where its body can be read only once.
-pub(super) fn copy(request: &Request) -> Option<Request> {
-    let mut copy = http::Request::new(request.body().try_clone()?);
-    copy.method_mut().clone_from(request.method());
-    copy.uri_mut().clone_from(request.uri());
-    copy.headers_mut().clone_from(request.headers());
-    copy.extensions_mut().clone_from(request.extensions());
-    Some(copy)
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http::Method;
-    use kube::client::Body;
 
     use super::*;
     use crate::kube_api::{
         layers::layer,
-        testing::{Answer, Server},
+        testing::{Answer, Server, send},
     };
 
     fn rule() -> RetryAfter {
@@ -93,8 +84,8 @@ mod tests {
         let service = layer(rule(), server.transport.clone());
         let request = http::Request::post("/api/v1/persistentvolumes")
             .header("x", "y")
-            .body(Body::from(b"{}".to_vec()));
-        let response = service.send(request.unwrap()).await.unwrap();
+            .body(Bytes::from("{}"));
+        let response = send(&service, request.unwrap()).await.unwrap();
         let seen = server.seen();
         let said = seen
             .iter()
@@ -140,7 +131,7 @@ mod tests {
         let server = Server::new(|_, _| Answer::none());
         let service = layer(rule(), server.transport.clone());
         let request = crate::kube_api::testing::request(Method::GET, "/api/v1/nodes");
-        assert!(service.send(request).await.is_err());
+        assert!(send(&service, request).await.is_err());
         assert_eq!(server.seen().len(), 1);
     }
 }

@@ -5,9 +5,8 @@
 //! the order they came. Promises that watches never wait. Leaves whether there is a rate at all to
 //! the lane's settings.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -15,7 +14,7 @@ use super::{Outcome, Rule};
 use crate::{
     kube_api::{
         target::Verb,
-        transport::{Request, Transport},
+        transport::{Asked, Way},
     },
     metrics::{ApiMetrics, WaitReason},
 };
@@ -82,13 +81,11 @@ impl Drop for Reservation<'_> {
 }
 
 impl Rule for Throttle {
-    fn apply(self: Arc<Self>, request: Request, next: Transport) -> BoxFuture<'static, Outcome> {
-        Box::pin(async move {
-            if Verb::of(&request) != Verb::Watch {
-                self.wait().await;
-            }
-            next.send(request).await
-        })
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        if Verb::of(request) != Verb::Watch {
+            self.wait().await;
+        }
+        next.send(request).await
     }
 }
 
@@ -163,7 +160,7 @@ mod tests {
     use super::*;
     use crate::kube_api::{
         layers::layer,
-        testing::{Answer, Server, request},
+        testing::{Answer, Server, request, send},
     };
 
     #[tokio::test(start_paused = true)]
@@ -172,7 +169,7 @@ mod tests {
         let service =
             layer(Throttle::new(RateLimit { qps: 0.5, burst: 2 }, None), server.transport.clone());
         let urls = (0..5).map(|number| format!("/api/v1/nodes/{number}"));
-        join_all(urls.map(|url| service.send(request(Method::GET, &url)))).await;
+        join_all(urls.map(|url| send(&service, request(Method::GET, &url)))).await;
         assert_eq!(server.times(), [0, 0, 2, 4, 6]);
         let order: Vec<_> = server.seen().iter().map(|seen| seen.url.clone()).collect();
         assert!(order.is_sorted());
@@ -189,7 +186,7 @@ mod tests {
             "/api/v1/nodes",
             "/api/v1/nodes",
         ] {
-            service.send(request(Method::GET, url)).await.unwrap();
+            send(&service, request(Method::GET, url)).await.unwrap();
         }
         assert_eq!(server.times(), [0, 0, 0, 1]);
     }

@@ -3,13 +3,10 @@
 //! Promises that every request carries the program's User-Agent: the server takes the name of a
 //! field's manager from the part before the slash, audit logs and priority rules read it too.
 
-use std::sync::Arc;
-
-use futures::future::BoxFuture;
 use http::{HeaderValue, header};
 
 use super::{Outcome, Rule};
-use crate::kube_api::transport::{Request, Transport};
+use crate::kube_api::transport::{Asked, Way};
 
 /// The program and its version.
 const PROGRAM: &str = concat!("csi-provisioner/v", env!("CARGO_PKG_VERSION"));
@@ -43,11 +40,7 @@ impl Default for UserAgent {
 }
 
 impl Rule for UserAgent {
-    fn apply(
-        self: Arc<Self>,
-        mut request: Request,
-        next: Transport,
-    ) -> BoxFuture<'static, Outcome> {
+    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send {
         request.headers_mut().insert(header::USER_AGENT, self.0.clone());
         next.send(request)
     }
@@ -60,14 +53,14 @@ mod tests {
     use super::*;
     use crate::kube_api::{
         layers::layer,
-        testing::{Answer, Server, request},
+        testing::{Answer, Server, request, send},
     };
 
     #[tokio::test]
     async fn every_request_says_who_asks() {
         let server = Server::new(|_, _| Answer::status(200));
         let service = layer(UserAgent::default(), server.transport.clone());
-        service.send(request(Method::GET, "/api/v1/nodes")).await.unwrap();
+        send(&service, request(Method::GET, "/api/v1/nodes")).await.unwrap();
         let (seen, own) = (server.seen(), user_agent());
         assert_eq!(seen[0].header("user-agent"), own);
         assert!(own.starts_with("csi-provisioner/v0.") && own.contains(" (linux/"), "{own}");

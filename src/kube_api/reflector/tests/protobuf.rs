@@ -3,7 +3,7 @@
 use http::header::CONTENT_TYPE;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use testkit::apiserver::{ApiServer, Options, User};
-use tower::service_fn;
+use tower::{ServiceExt as _, service_fn};
 
 use super::*;
 use crate::kube_api::{
@@ -38,7 +38,7 @@ fn noted(transport: Transport) -> (Transport, Arc<Mutex<Vec<String>>>) {
         let (note, transport) = (Arc::clone(&note), transport.clone());
         async move {
             let verb = asked(&request.uri().to_string());
-            let response = transport.send(request).await?;
+            let response = transport.oneshot(request).await?;
             let form = response.headers()[CONTENT_TYPE].to_str().unwrap();
             note.lock().push(format!("{} {form}", verb.split(' ').next().unwrap()));
             Ok::<_, tower::BoxError>(response)
