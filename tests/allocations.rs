@@ -45,7 +45,7 @@ const A_LINE: usize = 2;
 /// And to tell an event, its line included.
 const AN_EVENT: usize = 10;
 /// And until the event is on its way, with all that a request needs.
-const AN_EVENT_SENT: usize = 40;
+const AN_EVENT_SENT: usize = 22;
 
 /// How often memory was asked for so far.
 fn asked() -> usize {
