@@ -1,7 +1,7 @@
 //! How objects are written to a client: whole, in JSON or protobuf, their metadata alone, or as a table.
 //!
-//! Owns reading the Accept header and writing single objects, lists and watch events that way.
-//! Leaves the content of tables to [`Tables`].
+//! Owns reading the Accept header and writing single objects, lists and watch events that way. Promises
+//! that whoever else asks is not kept waiting by a long list. Leaves the content of tables to [`Tables`].
 
 use std::sync::Arc;
 
@@ -89,15 +89,19 @@ impl Writer {
     }
 
     /// A list with its metadata in protobuf, where that is wanted and can be done.
-    pub(crate) fn protobuf_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Option<Bytes> {
+    pub(crate) async fn protobuf_list(
+        &self,
+        objects: &[Arc<Object>],
+        metadata: &Value,
+    ) -> Option<Bytes> {
         if self.representation != Representation::Protobuf {
             return None;
         }
-        protobuf::list(&self.kind, objects, metadata)
+        protobuf::list(&self.kind, objects, metadata).await
     }
 
     /// A list with its metadata.
-    pub(crate) fn list(&self, objects: &[Arc<Object>], metadata: Value) -> Bytes {
+    pub(crate) async fn list(&self, objects: &[Arc<Object>], metadata: Value) -> Bytes {
         match (self.representation, &self.tables) {
             (Representation::Metadata, _) => {
                 let items: Vec<Value> = objects.iter().map(|object| partial(object)).collect();
@@ -107,17 +111,17 @@ impl Writer {
             (Representation::Table, Some(tables)) => {
                 Bytes::from(tables.table(&self.kind, objects, metadata).to_string())
             }
-            _ => self.plain_list(objects, &metadata),
+            _ => self.plain_list(objects, &metadata).await,
         }
     }
 
     /// Items of built-in kinds stand without `TypeMeta`, those of custom kinds with, as real.
-    fn plain_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Bytes {
+    async fn plain_list(&self, objects: &[Arc<Object>], metadata: &Value) -> Bytes {
         let (kind, version) = (&self.kind.list_kind, self.kind.api_version());
-        let size: usize = objects.iter().map(|object| object.json().len() + 1).sum();
-        let mut out = BytesMut::with_capacity(size + 256);
+        let mut out = BytesMut::new();
         out.put_slice(format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":[").as_bytes());
         for (i, object) in objects.iter().enumerate() {
+            breathe(i).await;
             if i > 0 {
                 out.put_u8(b',');
             }
@@ -157,6 +161,16 @@ impl Writer {
             }
         };
         event("BOOKMARK", object.to_string().as_bytes())
+    }
+}
+
+/// After every so many objects of a list others have their turn.
+const AT_ONCE: usize = 256;
+
+/// Lets others have their turn where `written` objects of a list call for it.
+pub(crate) async fn breathe(written: usize) {
+    if written > 0 && written.is_multiple_of(AT_ONCE) {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -143,36 +143,38 @@ impl ApiServer {
             tokio::time::sleep(delay).await;
         }
         match effect {
-            None | Some(Effect::Delay(_)) => Ok(self.serve(user, info, &request, None)),
+            None | Some(Effect::Delay(_)) => Ok(self.serve(user, info, &request, None).await),
             Some(Effect::DelayAfter(time)) => {
-                let answer = self.serve(user, info, &request, None);
+                let answer = self.serve(user, info, &request, None).await;
                 tokio::time::sleep(time).await;
                 Ok(answer)
             }
             Some(Effect::Answer(status)) => Ok(self.refuse(&request, &status)),
             Some(Effect::AnswerAfter(status)) => {
-                self.serve(user, info, &request, None);
+                self.serve(user, info, &request, None).await;
                 Ok(self.refuse(&request, &status))
             }
             Some(Effect::CutBefore) => Err(Disconnected),
             Some(Effect::CutAfter) => {
-                self.serve(user, info, &request, None);
+                self.serve(user, info, &request, None).await;
                 Err(Disconnected)
             }
             Some(Effect::Hang) => std::future::pending().await,
-            Some(Effect::Stream(fault)) => Ok(self.serve(user, info, &request, Some(fault))),
+            Some(Effect::Stream(fault)) => Ok(self.serve(user, info, &request, Some(fault)).await),
         }
     }
 
-    fn serve(
+    async fn serve(
         &self,
         user: &User,
         info: &RequestInfo,
         request: &Request<Bytes>,
         fault: Option<StreamFault>,
     ) -> Response<Body> {
-        let answer =
-            self.authorized(user, info).and_then(|()| self.dispatch(user, info, request, fault));
+        let answer = match self.authorized(user, info) {
+            Ok(()) => self.dispatch(user, info, request, fault).await,
+            Err(denied) => Err(denied),
+        };
         answer.unwrap_or_else(|status| self.refuse(request, &status))
     }
 
@@ -198,7 +200,7 @@ impl ApiServer {
         })
     }
 
-    fn dispatch(
+    async fn dispatch(
         &self,
         user: &User,
         info: &RequestInfo,
@@ -217,13 +219,13 @@ impl ApiServer {
         let call = Call::new(self, kind, info, request)?;
         match info.verb.as_str() {
             "get" => call.get(),
-            "list" => call.list(),
+            "list" => call.list().await,
             "watch" => call.watch(fault),
             "create" => call.create(),
             "update" => call.update(),
             "patch" => call.patch(),
             "delete" => call.delete(),
-            "deletecollection" => call.delete_collection(),
+            "deletecollection" => call.delete_collection().await,
             _ => Err(Status::method_not_allowed()),
         }
     }
@@ -325,13 +327,13 @@ impl<'a> Call<'a> {
         Ok(self.object(200, state.get(&self.target)?))
     }
 
-    fn list(&self) -> Result<Response<Body>, Status> {
+    async fn list(&self) -> Result<Response<Body>, Status> {
         let options = self.options(false)?;
         let page = self.server.state().lock().list(&self.target, &options)?;
         let metadata = page.metadata();
-        Ok(match self.writer.protobuf_list(&page.objects, &metadata) {
+        Ok(match self.writer.protobuf_list(&page.objects, &metadata).await {
             Some(list) => respond_in(protobuf::MEDIA_TYPE, 200, list),
-            None => respond(200, self.writer.list(&page.objects, metadata)),
+            None => respond(200, self.writer.list(&page.objects, metadata).await),
         })
     }
 
@@ -389,13 +391,16 @@ impl<'a> Call<'a> {
         Ok(respond(200, deleted.answer(&self.target.kind).to_string()))
     }
 
-    fn delete_collection(&self) -> Result<Response<Body>, Status> {
+    async fn delete_collection(&self) -> Result<Response<Body>, Status> {
         let options = self.options(false)?;
         let delete = DeleteOptions::parse(&self.body()?)?;
-        let mut state = self.server.state().lock();
-        let deleted = state.delete_collection(&self.target, &options.selection, &delete);
-        let metadata = serde_json::json!({"resourceVersion": state.store.revision().to_string()});
-        Ok(respond(200, self.writer.list(&deleted, metadata)))
+        let (deleted, revision) = {
+            let mut state = self.server.state().lock();
+            let deleted = state.delete_collection(&self.target, &options.selection, &delete);
+            (deleted, state.store.revision())
+        };
+        let metadata = serde_json::json!({"resourceVersion": revision.to_string()});
+        Ok(respond(200, self.writer.list(&deleted, metadata).await))
     }
 
     fn named(&self) -> Result<(), Status> {

@@ -9,13 +9,18 @@ use std::{collections::BTreeMap, fmt::Debug};
 use prost::Message;
 use serde::{Deserialize, Deserializer};
 
-/// A list of `M`.
+/// A list as it begins. Its [`ListItem`]s follow.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct List<M: Message + Default + Debug> {
+pub(super) struct ListHead {
     #[prost(message, required, tag = "1")]
     pub(super) metadata: ListMeta,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) items: Vec<M>,
+}
+
+/// A list's next item.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ListItem<M: Message + Default + Debug> {
+    #[prost(message, required, tag = "2")]
+    pub(super) item: M,
 }
 
 /// A list's metadata.

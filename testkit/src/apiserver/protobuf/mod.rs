@@ -15,8 +15,8 @@ use prost::Message;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::messages::{List, PersistentVolume, PersistentVolumeClaim, Status};
-use super::{object::Object, resources::Kind};
+use self::messages::{ListHead, ListItem, PersistentVolume, PersistentVolumeClaim, Status};
+use super::{object::Object, representation::breathe, resources::Kind};
 
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
@@ -47,11 +47,10 @@ pub(crate) struct TypeMeta {
 }
 
 /// A list, where its kind is known here and all objects are what they should be.
-pub(crate) fn list(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> Option<Bytes> {
-    let values = || objects.iter().map(|object| object.value());
+pub(crate) async fn list(kind: &Kind, objects: &[Arc<Object>], metadata: &Value) -> Option<Bytes> {
     let raw = match (kind.group.as_str(), kind.kind.as_str()) {
-        ("", "PersistentVolume") => raw_list::<PersistentVolume>(values(), metadata),
-        ("", "PersistentVolumeClaim") => raw_list::<PersistentVolumeClaim>(values(), metadata),
+        ("", "PersistentVolume") => raw_list::<PersistentVolume>(objects, metadata).await,
+        ("", "PersistentVolumeClaim") => raw_list::<PersistentVolumeClaim>(objects, metadata).await,
         _ => None,
     }?;
     Some(wrapped(&kind.api_version(), &kind.list_kind, raw))
@@ -71,12 +70,16 @@ pub fn object(kind: &str, object: &Value) -> Option<Vec<u8>> {
     }
 }
 
-fn raw_list<'a, M: Message + Default + Debug + DeserializeOwned>(
-    objects: impl Iterator<Item = &'a Value>,
+async fn raw_list<M: Message + Default + Debug + DeserializeOwned>(
+    objects: &[Arc<Object>],
     metadata: &Value,
 ) -> Option<Vec<u8>> {
-    let items = objects.map(read::<M>).collect::<Option<_>>()?;
-    Some(List { metadata: read(metadata)?, items }.encode_to_vec())
+    let mut raw = ListHead { metadata: read(metadata)? }.encode_to_vec();
+    for (number, object) in objects.iter().enumerate() {
+        breathe(number).await;
+        ListItem::<M> { item: read(object.value())? }.encode(&mut raw).ok()?;
+    }
+    Some(raw)
 }
 
 fn read<M: DeserializeOwned>(json: &Value) -> Option<M> {

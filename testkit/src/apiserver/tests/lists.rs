@@ -1,7 +1,8 @@
 //! Lists, their pages and their versions.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, pin::pin};
 
+use futures::future::{Either, select};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -258,4 +259,14 @@ async fn a_server_without_protobuf_and_a_list_that_it_cannot_hold_are_json() {
     server.create(&odd).unwrap();
     let (media, ..) = accepting(&server, PROTOBUF_OR_JSON, VOLUMES).await;
     assert_eq!(media, "application/json");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asks_beside_a_long_list_is_answered_meanwhile() {
+    let server = with_volumes(1_000);
+    for accept in [PROTOBUF, "application/json"] {
+        let list = pin!(accepting(&server, accept, VOLUMES));
+        let get = pin!(get(&server, "/api/v1/persistentvolumes/v7"));
+        assert!(matches!(select(list, get).await, Either::Right(_)), "{accept}");
+    }
 }
