@@ -3,7 +3,7 @@
 //! Owns the seams: who may do what, what answers outside the table of kinds, how tables look,
 //! who reads the audit. Each has a default that does nothing.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -70,7 +70,7 @@ pub trait Tables: Send + Sync {
 }
 
 /// Reads the audit as it is written.
-pub trait AuditSink: Send + Sync {
+pub trait AuditSink: fmt::Debug + Send + Sync {
     /// Told of each request once its answer is known.
     fn record(&self, recorded: &Recorded);
 }
@@ -85,11 +85,16 @@ pub struct Hooks {
     /// How tables look; without, a client that wants one gets plain objects.
     pub tables: Option<Arc<dyn Tables>>,
     /// Who reads the audit.
-    pub audit: Option<Arc<dyn AuditSink>>,
+    pub audit: Vec<Arc<dyn AuditSink>>,
 }
 
 impl Default for Hooks {
     fn default() -> Self {
-        Self { authorizer: Arc::new(AllowAll), extensions: Vec::new(), tables: None, audit: None }
+        Self {
+            authorizer: Arc::new(AllowAll),
+            extensions: Vec::new(),
+            tables: None,
+            audit: Vec::new(),
+        }
     }
 }

@@ -125,9 +125,7 @@ impl ApiServer {
             received,
             answered: self.now(),
         };
-        if let Some(sink) = &self.hooks().audit {
-            sink.record(&recorded);
-        }
+        self.hooks().audit.iter().for_each(|sink| sink.record(&recorded));
         self.requests().record(recorded);
         answer.map(|response| counted(response, bytes_out))
     }

@@ -1,17 +1,22 @@
 //! How often what was asked of the API server, and how much was said.
 //!
-//! Owns the counts: from the embedded server's record, from the audit log of one that was started,
+//! Owns the counts: of the embedded server's requests as they are answered, from the audit log of one that was started,
 //! or, where the server is somebody else's, from the metrics of the program itself. Promises that the difference of two readings is what
 //! happened between them.
 
 use std::{
     collections::BTreeMap,
     io::{self, BufRead},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::apiserver::audit::Recorded;
+use crate::apiserver::{audit::Recorded, hooks::AuditSink};
 
 /// The program's own count of its requests.
 const METRIC: &str = "provisioner_api_requests_total";
@@ -28,17 +33,6 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// The requests of `user` among those recorded.
-    pub fn of<'a>(recorded: impl IntoIterator<Item = &'a Recorded>, user: &str) -> Self {
-        let (mut calls, mut written, mut read) = (BTreeMap::new(), 0, 0);
-        for request in recorded.into_iter().filter(|request| request.user.name == user) {
-            *calls.entry(request.what()).or_default() += 1;
-            written += request.bytes_in;
-            read += request.sent();
-        }
-        Self { calls, bytes_written: Some(written), bytes_read: Some(read) }
-    }
-
     /// The requests that the program's metrics page counts; `None` where it counts none.
     pub fn in_metrics(page: &str) -> Option<Self> {
         let mut calls = BTreeMap::new();
@@ -74,6 +68,41 @@ impl Requests {
             bytes_written: bytes(self.bytes_written, earlier.bytes_written),
             bytes_read: bytes(self.bytes_read, earlier.bytes_read),
         }
+    }
+}
+
+/// Counts the requests to the embedded server as they are answered: its own record forgets the
+/// oldest where there are many.
+#[derive(Debug, Default)]
+pub(super) struct Tally(Mutex<BTreeMap<String, Count>>);
+
+/// What one user has asked.
+#[derive(Debug, Default)]
+struct Count {
+    calls: BTreeMap<String, u64>,
+    written: u64,
+    /// The bytes of each answer so far: they are counted as they go.
+    read: Vec<Arc<AtomicU64>>,
+}
+
+impl Tally {
+    /// The requests of `user`.
+    pub(super) fn requests(&self, user: &str) -> Requests {
+        let users = self.0.lock();
+        let none = Count::default();
+        let Count { calls, written, read } = users.get(user).unwrap_or(&none);
+        let read = read.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
+        Requests { calls: calls.clone(), bytes_written: Some(*written), bytes_read: Some(read) }
+    }
+}
+
+impl AuditSink for Tally {
+    fn record(&self, recorded: &Recorded) {
+        let mut users = self.0.lock();
+        let count = users.entry(recorded.user.name.clone()).or_default();
+        *count.calls.entry(recorded.what()).or_default() += 1;
+        count.written += recorded.bytes_in;
+        count.read.push(Arc::clone(&recorded.bytes_out));
     }
 }
 
@@ -132,8 +161,6 @@ fn sample(line: &str) -> Option<(&str, &str, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::apiserver::{User, request_info::RequestInfo};
 
@@ -162,7 +189,11 @@ mod tests {
             recorded("somebody", "POST", volumes, 1),
             recorded("measured", "PATCH", "/api/v1/persistentvolumes/x/status", 1000),
         ];
-        let requests = Requests::of(&all, "measured");
+        let tally = Tally::default();
+        for request in &all {
+            tally.record(request);
+        }
+        let requests = tally.requests("measured");
         let expected =
             calls(&[("create persistentvolumes", 2), ("patch persistentvolumes/status", 1)]);
         assert_eq!(requests.calls, expected);

@@ -8,6 +8,7 @@ use std::{
     fs::File,
     io::{self, BufReader},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -18,7 +19,11 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{error::LoadError, options::Options, requests::Requests};
+use super::{
+    error::LoadError,
+    options::Options,
+    requests::{Requests, Tally},
+};
 use crate::{
     apiserver::serve::{Served, Settings, layout::CLIENTS},
     control_plane::{ControlPlane, TemporaryDirectory},
@@ -46,7 +51,7 @@ pub(super) struct Server {
 
 /// What stands behind it.
 enum Backing {
-    Embedded(Box<Served>, #[allow(dead_code)] TemporaryDirectory), // the directory goes last
+    Embedded(Box<Served>, Arc<Tally>, #[allow(dead_code)] TemporaryDirectory), // the directory goes last
     Binaries(Box<ControlPlane>),
     Somebodys,
 }
@@ -68,13 +73,15 @@ impl Server {
 
     async fn embedded() -> Result<Self, LoadError> {
         let directory = TemporaryDirectory::new().map_err(LoadError::Directory)?;
-        let served = Served::start(Settings::new(directory.path())).await?;
+        let tally = Arc::new(Tally::default());
+        let settings = Settings { readers: vec![tally.clone()], ..Settings::new(directory.path()) };
+        let served = Served::start(settings).await?;
         served.api().namespace(NAMESPACE);
         Ok(Self {
             maker: served.layout().kubeconfig(MAKER),
             measured: served.layout().kubeconfig(MEASURED),
             namespace: NAMESPACE.to_owned(),
-            backing: Backing::Embedded(Box::new(served), directory),
+            backing: Backing::Embedded(Box::new(served), tally, directory),
         })
     }
 
@@ -112,7 +119,7 @@ impl Server {
     /// The server in memory, where it is that one.
     pub(super) fn in_memory(&self) -> Option<&Served> {
         match &self.backing {
-            Backing::Embedded(served, _) => Some(served),
+            Backing::Embedded(served, ..) => Some(served),
             Backing::Binaries(_) | Backing::Somebodys => None,
         }
     }
@@ -137,9 +144,7 @@ impl Server {
         let client = CLIENTS.iter().find(|client| client.kubeconfig == MEASURED);
         let Some(user) = client.map(|client| client.user().name) else { return Ok(None) };
         match &self.backing {
-            Backing::Embedded(served, _) => {
-                Ok(Some(Requests::of(&served.api().requests().all(), &user)))
-            }
+            Backing::Embedded(_, tally, _) => Ok(Some(tally.requests(&user))),
             Backing::Binaries(plane) => plane
                 .audit()
                 .map(|log| audited(log, &user))

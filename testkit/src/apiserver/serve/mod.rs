@@ -102,6 +102,8 @@ pub struct Settings {
     pub port: u16,
     /// File that gets a line for every request.
     pub audit: Option<PathBuf>,
+    /// Who else is told of every request.
+    pub readers: Vec<Arc<dyn AuditSink>>,
     /// Directory with manifests to create, in place of the built-in ones.
     pub cluster: Option<PathBuf>,
     /// The Kubernetes release to behave like.
@@ -115,6 +117,7 @@ impl Settings {
             dir: dir.into(),
             port: 0,
             audit: None,
+            readers: Vec::new(),
             cluster: None,
             version: ServerVersion::default(),
         }
@@ -136,7 +139,7 @@ impl Served {
     /// # Errors
     /// Whatever keeps the port, the files or the first objects from being there.
     pub async fn start(settings: Settings) -> Result<Self, ServeError> {
-        let Settings { dir, port, audit, cluster, version } = settings;
+        let Settings { dir, port, audit, mut readers, cluster, version } = settings;
         let identity = Identity::generate()?;
         let (listener, url) = listen(port).await?;
         let layout = Layout::new(dir);
@@ -144,11 +147,11 @@ impl Served {
         layout
             .write(&url, &identity.authority_pem)
             .map_err(write_error(layout.root().to_owned()))?;
-        let audit = match audit {
-            Some(path) => Some(AuditFile::open(&path).map_err(write_error(path.clone()))?),
-            None => None,
-        };
-        let door = Arc::new(Door::new(version, audit));
+        if let Some(path) = audit {
+            let file = AuditFile::open(&path).map_err(write_error(path.clone()))?;
+            readers.push(Arc::new(file));
+        }
+        let door = Arc::new(Door::new(version, readers));
         let objects = match cluster {
             Some(directory) => manifests::from_directory(&directory)?,
             None => manifests::embedded()?,
@@ -205,7 +208,7 @@ struct Door {
 
 impl Door {
     /// An API server with every hook in place, and the tokens of [`CLIENTS`].
-    fn new(version: ServerVersion, audit: Option<AuditFile>) -> Self {
+    fn new(version: ServerVersion, audit: Vec<Arc<dyn AuditSink>>) -> Self {
         let (rbac, tokens) = (Arc::new(Rbac::default()), Arc::new(tokens()));
         let hooks = Hooks {
             extensions: vec![
@@ -215,7 +218,7 @@ impl Door {
             ],
             authorizer: rbac,
             tables: Some(Arc::new(Printer::new(wall_clock()))),
-            audit: audit.map(|file| Arc::new(file) as Arc<dyn AuditSink>),
+            audit,
         };
         let seed = u64::try_from(wall_clock()().as_nanosecond()).unwrap_or_default();
         let options = Options {

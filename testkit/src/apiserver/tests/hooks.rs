@@ -65,7 +65,7 @@ impl Tables for CountingTables {
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Log(Mutex<Vec<String>>);
 
 impl AuditSink for Log {
@@ -120,7 +120,7 @@ async fn a_client_that_wants_tables_gets_them() {
 #[tokio::test(start_paused = true)]
 async fn the_audit_sink_is_told_of_each_request() {
     let log = Arc::new(Log::default());
-    let server = hooked(Hooks { audit: Some(log.clone()), ..Hooks::default() });
+    let server = hooked(Hooks { audit: vec![log.clone()], ..Hooks::default() });
     get(&server, "/api/v1/persistentvolumes/v").await;
     send(&server, "POST", "/api/v1/persistentvolumes", "application/json", &volume("v")).await;
     get(&server, "/healthz").await;
