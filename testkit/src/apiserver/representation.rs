@@ -1,7 +1,8 @@
 //! How objects are written to a client: whole, in JSON or protobuf, their metadata alone, or as a table.
 //!
 //! Owns reading the Accept header and writing single objects, lists and watch events that way. Promises
-//! that whoever else asks is not kept waiting by a long list. Leaves the content of tables to [`Tables`].
+//! that a long list, unless it is a table, keeps nobody waiting who asks beside it. Leaves the content of
+//! tables to [`Tables`].
 
 use std::sync::Arc;
 
@@ -104,7 +105,11 @@ impl Writer {
     pub(crate) async fn list(&self, objects: &[Arc<Object>], metadata: Value) -> Bytes {
         match (self.representation, &self.tables) {
             (Representation::Metadata, _) => {
-                let items: Vec<Value> = objects.iter().map(|object| partial(object)).collect();
+                let mut items = Vec::with_capacity(objects.len());
+                for object in objects {
+                    breathe(items.len()).await;
+                    items.push(partial(object));
+                }
                 let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items});
                 Bytes::from(list.to_string())
             }

@@ -1,8 +1,8 @@
 //! How often what was asked of the API server, and how much was said.
 //!
-//! Owns the counts: of the embedded server's requests as they are answered, from the audit log of one that was started,
-//! or, where the server is somebody else's, from the metrics of the program itself. Promises that the difference of two readings is what
-//! happened between them.
+//! Owns the counts: of the embedded server's requests as they are answered, from the audit log of one
+//! that was started, or, where the server is somebody else's, from the metrics of the program itself.
+//! Promises that the difference of two readings is what happened between them.
 
 use std::{
     collections::BTreeMap,

@@ -159,3 +159,18 @@ impl Server {
 fn audited(log: &Path, user: &str) -> io::Result<Requests> {
     Requests::in_audit_log(BufReader::new(File::open(log)?), user)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_asked_counts_also_when_the_record_has_forgotten_it() {
+        let server = Server::embedded().await.unwrap();
+        server.measured_client().await.unwrap().apiserver_version().await.unwrap();
+        server.in_memory().unwrap().api().requests().clear();
+        let requests = server.requests().unwrap().unwrap();
+        assert_eq!(requests.calls, [("get /version".to_owned(), 1)].into());
+        assert!(requests.bytes_read.is_some_and(|bytes| bytes > 0));
+    }
+}

@@ -264,7 +264,8 @@ async fn a_server_without_protobuf_and_a_list_that_it_cannot_hold_are_json() {
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_beside_a_long_list_is_answered_meanwhile() {
     let server = with_volumes(1_000);
-    for accept in [PROTOBUF, "application/json"] {
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    for accept in [PROTOBUF, "application/json", metadata] {
         let list = pin!(accepting(&server, accept, VOLUMES));
         let get = pin!(get(&server, "/api/v1/persistentvolumes/v7"));
         assert!(matches!(select(list, get).await, Either::Right(_)), "{accept}");
