@@ -17,7 +17,7 @@ use process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
-    player::free_port,
+    ports::free_port,
 };
 
 const DRIVER: &str = "rbd.csi.ceph.com";

@@ -10,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use testkit::player::{Cluster, Options, Summary, free_port, play_all, scenario_files};
+use testkit::player::{Cluster, Options, Played, Summary, play_all, scenario_files};
 
 /// Scenarios wait more than they compute: more at once than there are cores.
 const JOBS: usize = 4;
@@ -63,6 +63,6 @@ fn chosen(conformance: &Path) -> Result<Vec<PathBuf>, String> {
 fn play(files: &[PathBuf], options: &Options) -> std::io::Result<Summary> {
     // On one thread calls that come together are noted in the order in which they came.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let cluster = || async { Cluster::of_environment(free_port()?).await };
-    Ok(runtime.block_on(play_all(files, options, cluster, |played| println!("{played}"))))
+    let told = |played: &Played| println!("{played}");
+    Ok(runtime.block_on(play_all(files, options, Cluster::of_environment, told)))
 }

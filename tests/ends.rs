@@ -14,7 +14,7 @@ use serde_json::json;
 use testkit::{
     apiserver::serve::{Served, Settings},
     driver::{Host, Script, Scripted},
-    player::free_port,
+    ports::free_port,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

@@ -14,6 +14,7 @@
 //! | [`binder`] | binds claims to volumes, as kube-controller-manager does: an ordinary client |
 //! | [`apiserver`] | the in-memory Kubernetes API server, and its parts below |
 //! | [`driver`] | CSI drivers: one answers by rules, one keeps volumes on disk |
+//! | [`ports`] | ports for programs that are yet to be started |
 //!
 //! Within [`apiserver`], from the wire to the store:
 //!
@@ -37,3 +38,4 @@ pub mod control_plane;
 pub mod driver;
 pub mod load;
 pub mod player;
+pub mod ports;

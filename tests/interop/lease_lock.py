@@ -10,6 +10,7 @@ Python candidate, a process of its own.
 """
 
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -139,9 +140,12 @@ class World:
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    # None that the kernel gives to a connection meanwhile.
+    while True:
+        port = random.randrange(15000, 32768)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def until(what, seconds, holds):

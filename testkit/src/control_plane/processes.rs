@@ -7,7 +7,6 @@
 use std::{
     fmt::Write as _,
     fs, io,
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Stdio,
 };
@@ -15,10 +14,13 @@ use std::{
 use rcgen::KeyPair;
 use tokio::process::{Child, Command};
 
-use crate::apiserver::serve::{
-    TlsError,
-    layout::{ADMIN_TOKEN, CLIENTS, Layout},
-    tls::Identity,
+use crate::{
+    apiserver::serve::{
+        TlsError,
+        layout::{ADMIN_TOKEN, CLIENTS, Layout},
+        tls::Identity,
+    },
+    ports::free_port,
 };
 
 /// Every request once, when it is answered; no bodies.
@@ -60,7 +62,7 @@ impl Processes {
         layout: &Layout,
         audit: &Path,
     ) -> Result<Self, ProcessError> {
-        let [clients, peers, server] = free_ports()?;
+        let (clients, peers, server) = (free_port()?, free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{server}");
         let identity = Identity::generate()?;
         layout.write(&url, &identity.authority_pem)?;
@@ -85,15 +87,6 @@ fn spawn(binary: &Path, flags: &[String], log: fs::File) -> Result<Child, Proces
             .spawn()
     };
     start().map_err(|source| ProcessError::Start { binary: binary.to_owned(), source })
-}
-
-/// Ports nobody listens on now. All are held until all are found, so that they differ.
-fn free_ports() -> io::Result<[u16; 3]> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let held = [bind()?, bind()?, bind()?];
-    let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port());
-    let [a, b, c] = &held;
-    Ok([port(a)?, port(b)?, port(c)?])
 }
 
 /// The server's certificate, the key that signs service accounts' tokens, users and audit policy.
@@ -171,12 +164,6 @@ fn server_flags(layout: &Layout, audit: &Path, etcd: u16, port: u16) -> Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_ports_are_three_different_ones() {
-        let [a, b, c] = free_ports().unwrap();
-        assert!(a != b && b != c && a != c);
-    }
 
     #[test]
     fn the_token_file_names_every_user_with_quoted_groups() {

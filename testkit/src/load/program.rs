@@ -5,7 +5,6 @@
 
 use std::{
     fs, io,
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -23,7 +22,10 @@ use super::{
     requests::Requests,
     usage::{self, Cpu, Memory},
 };
-use crate::player::web;
+use crate::{
+    player::{last_lines, web},
+    ports::free_port,
+};
 
 /// How long it may take to end when asked to.
 const LAST_WORK: Duration = Duration::from_secs(25);
@@ -142,16 +144,6 @@ impl Program {
 /// `csi-provisioner` in the directory of this program.
 fn beside() -> io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("csi-provisioner"))
-}
-
-/// A port that nobody listens on at the moment.
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
-}
-
-fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
 }
 
 #[cfg(test)]

@@ -99,11 +99,8 @@ fn chosen(command: &Play) -> Result<Vec<PathBuf>, PlayFailed> {
 }
 
 async fn make(directory: Option<&Path>, port: u16) -> Result<Cluster, ClusterError> {
-    let http = super::cluster::free_port()?;
     match directory {
-        Some(directory) => {
-            Cluster::at(directory, &format!("https://127.0.0.1:{port}"), http, ()).await
-        }
-        None => Cluster::of_environment(http).await,
+        Some(directory) => Cluster::at(directory, &format!("https://127.0.0.1:{port}"), ()).await,
+        None => Cluster::of_environment().await,
     }
 }

@@ -13,7 +13,7 @@ use kube::config::{
     NamedCluster, NamedContext,
 };
 
-use crate::{apiserver::serve::layout::ADMIN_TOKEN, control_plane::ControlPlane};
+use crate::{apiserver::serve::layout::ADMIN_TOKEN, control_plane::ControlPlane, ports::free_port};
 
 /// An API server with the port and the files of one run.
 pub struct Cluster {
@@ -64,7 +64,6 @@ impl Cluster {
     pub async fn at(
         directory: &Path,
         url: &str,
-        http: u16,
         keep: impl Any + Send,
     ) -> Result<Self, ClusterError> {
         let admin = admin(directory, url)
@@ -73,7 +72,7 @@ impl Cluster {
         Ok(Self {
             admin,
             directory: directory.to_owned(),
-            http,
+            http: http()?,
             again: true,
             _keep: Box::new(keep),
         })
@@ -81,14 +80,14 @@ impl Cluster {
 
     /// The API server that the environment asks for (`KUBEBUILDER_ASSETS`, `KUBECONFIG_E2E`), else
     /// an in-memory one; kept until the run ends.
-    pub async fn of_environment(http: u16) -> Result<Self, ClusterError> {
+    pub async fn of_environment() -> Result<Self, ClusterError> {
         let plane = ControlPlane::start().await;
         let plane = plane.map_err(|error| ClusterError::Server(error.into()))?;
         let admin = plane.client("admin").await;
         let admin = admin.map_err(|error| ClusterError::Server(error.into()))?;
         let directory = plane.layout().root().to_owned();
         let again = plane.embedded().is_none();
-        Ok(Self { admin, directory, http, again, _keep: Box::new(plane) })
+        Ok(Self { admin, directory, http: http()?, again, _keep: Box::new(plane) })
     }
 
     /// Whether another scenario may be played on it: on a real server, which takes seconds to start;
@@ -134,11 +133,8 @@ async fn admin(directory: &Path, url: &str) -> Result<kube::Client, AnyError> {
     Ok(kube::Client::try_from(config)?)
 }
 
-/// A port that was free a moment ago.
-pub fn free_port() -> Result<u16, ClusterError> {
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|l| l.local_addr());
-    free.map(|address| address.port())
-        .map_err(|source| ClusterError::Io { what: "no free port".to_owned(), source })
+fn http() -> Result<u16, ClusterError> {
+    free_port().map_err(|source| ClusterError::Io { what: "no free port".to_owned(), source })
 }
 
 // === Scratch ===

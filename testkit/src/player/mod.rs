@@ -32,10 +32,11 @@ mod yaml;
 mod goldens;
 
 pub use api::ApiError;
-pub use cluster::{Cluster, ClusterError, free_port};
+pub use cluster::{Cluster, ClusterError};
 pub use files::scenario_files;
 pub use outcome::Outcome;
 pub use process::ProcessError;
+pub(crate) use process::last_lines;
 pub use rights::RightsError;
 pub use rulings::{Ruled, RulingError, Rulings};
 pub use run::RunError;

@@ -187,6 +187,12 @@ impl Process {
     }
 }
 
+/// The last `count` lines of what a process printed.
+pub(crate) fn last_lines(log: &str, count: usize) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
+}
+
 fn number(signal: &str) -> Result<Signal, ProcessError> {
     Ok(match signal {
         "TERM" => Signal::TERM,

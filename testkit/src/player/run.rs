@@ -19,7 +19,7 @@ use super::{
     leak::{self, Leak},
     names::Names,
     outcome::{COLLECTED, Outcome, Remains, outcome},
-    process::{ProcessError, Processes},
+    process::{ProcessError, Processes, last_lines},
     python, rights,
     rights::RightsError,
     scenario::{Launch, ProcessName, Rights, Scenario, Serving, Step, Trial, Wait},
@@ -35,6 +35,8 @@ use crate::{
 const GLANCE: Duration = Duration::from_millis(50);
 /// Seconds of rest after the last step.
 const LAST_REST: f64 = 0.6;
+/// How much is told of what the last process printed.
+const LAST_LINES: usize = 8;
 /// Seconds that a tried process gets.
 const PATIENCE: f64 = 8.0;
 
@@ -81,13 +83,13 @@ pub(super) struct Run<'a> {
     scratch: Scratch,
 }
 
-/// Plays a scenario and tells its outcome.
+/// Plays a scenario and tells its outcome, and the last lines that its last process printed.
 pub(super) async fn play(
     scenario: &Scenario,
     cluster: &Cluster,
     binary: &Path,
     conformance: &Path,
-) -> Result<Outcome, RunError> {
+) -> Result<(Outcome, String), RunError> {
     let mut run = Run::new(scenario, cluster, binary, conformance)?;
     let result = run.all().await;
     run.processes.end_all().await;
@@ -98,7 +100,7 @@ pub(super) async fn play(
     for (process, log) in run.processes.logs() {
         leak::search(process, &log)?;
     }
-    result
+    Ok((result?, last_lines(&run.processes.last_log(), LAST_LINES)))
 }
 
 impl<'a> Run<'a> {

@@ -56,7 +56,12 @@ pub enum Verdict {
     /// As the rulings in these rows ask.
     Ruled(Vec<String>),
     /// Otherwise.
-    Differs(Vec<Difference>),
+    Differs {
+        /// In what.
+        found: Vec<Difference>,
+        /// The last lines that the last process printed.
+        said: String,
+    },
     /// It broke off.
     Broken(PlayError),
 }
@@ -101,7 +106,7 @@ impl Summary {
         match verdict {
             Verdict::Same => self.same += 1,
             Verdict::Ruled(_) => self.ruled += 1,
-            Verdict::Differs(_) | Verdict::Broken(_) => self.failed += 1,
+            Verdict::Differs { .. } | Verdict::Broken(_) => self.failed += 1,
         }
     }
 }
@@ -114,7 +119,8 @@ pub async fn play(
 ) -> Result<(Verdict, Outcome), PlayError> {
     let scenario = Scenario::load(file)?;
     let ruled = Rulings::load(&options.conformance)?.on(file)?;
-    let outcome = run::play(&scenario, cluster, &options.binary, &options.conformance).await?;
+    let (outcome, said) =
+        run::play(&scenario, cluster, &options.binary, &options.conformance).await?;
     let expect = ruled.as_ref().map_or(&scenario.expect, |ruled| &ruled.expect);
     let mut found = differences(expect, &outcome);
     found.extend(metric_differences(expect, &outcome));
@@ -122,7 +128,7 @@ pub async fn play(
         found.extend(ruled_differences(expect, &outcome));
     }
     let verdict = match (found.is_empty(), ruled) {
-        (false, _) => Verdict::Differs(found),
+        (false, _) => Verdict::Differs { found, said },
         (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
         (true, None) => Verdict::Same,
     };
@@ -222,9 +228,10 @@ impl fmt::Display for Played {
                 write!(f, "{name}: different by ruling ({}) {took:.1}s", rows.join(" | "))
             }
             Verdict::Broken(error) => write!(f, "{name}: BROKEN {error}"),
-            Verdict::Differs(found) => {
+            Verdict::Differs { found, said } => {
                 write!(f, "{name}: DIFFERS")?;
-                found.iter().try_for_each(|difference| write!(f, "\n    {difference}"))
+                found.iter().try_for_each(|difference| write!(f, "\n    {difference}"))?;
+                said.lines().try_for_each(|line| write!(f, "\n    | {line}"))
             }
         }
     }
