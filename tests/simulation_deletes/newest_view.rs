@@ -1,0 +1,193 @@
+//! The look at a PersistentVolume right before its volume is deleted: at what is so now.
+
+use super::*;
+
+/// The policy changes while the secret is read slowly: Retain wins.
+#[tokio::test(start_paused = true)]
+async fn after_a_slow_secret_the_volume_is_looked_at_again() {
+    let simulation = Simulation::new(1);
+    let mut pv = volume("pv", "h");
+    let annotations = &mut pv["metadata"]["annotations"];
+    annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+    annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+    simulation.api.create(&pv).unwrap();
+    simulation
+        .faults()
+        .add(Rule::on("get", "secrets", Effect::Delay(Duration::from_secs(5))).times(1));
+    simulation.start();
+    sleep(Duration::from_secs(1)).await;
+    simulation.phase("pv", "Released");
+    sleep(Duration::from_secs(1)).await; // its secret is asked for
+    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    simulation.unwatched(|s| {
+        s.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+    });
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    assert!(exists(&simulation, "pv"));
+}
+
+/// The process stands still while the answer is under way: what that says was long before.
+#[tokio::test(start_paused = true)]
+async fn what_was_looked_at_before_a_standstill_is_looked_at_again() {
+    let simulation = Simulation::new(1);
+    simulation.api.create(&volume("pv", "h")).unwrap();
+    let process = simulation.start();
+    sleep(Duration::from_secs(1)).await;
+    let late = Effect::DelayAfter(Duration::from_secs(1));
+    simulation.faults().add(Rule::on("get", "persistentvolumes", late).times(1));
+    simulation.phase("pv", "Released");
+    sleep(Duration::from_millis(500)).await; // it is looked at
+    process.suspend(Duration::from_secs(60));
+    let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+    simulation.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    assert!(exists(&simulation, "pv"));
+}
+
+/// With few requests a second allowed, a look waits long before it is asked for: it is as new.
+#[tokio::test(start_paused = true)]
+async fn a_look_is_as_old_as_its_request_whatever_that_waited_for() {
+    let simulation = Simulation::new(1);
+    for n in 0..40 {
+        simulation.api.create(&volume(&format!("pv{n}"), &format!("h{n}"))).unwrap();
+    }
+    simulation.start_with(&["--kube-api-qps=2", "--kube-api-burst=1"]);
+    sleep(Duration::from_secs(60)).await;
+    (0..40).for_each(|n| simulation.phase(&format!("pv{n}"), "Released"));
+    simulation.until("all are deleted", |s| s.calls("DeleteVolume") == 40).await;
+    simulation.until("nothing is left", |s| s.volumes().is_empty()).await;
+    assert!(
+        simulation.api_requests("get", "persistentvolumes") <= 40,
+        "and each was looked at once"
+    );
+}
+
+/// Three volumes, released one after the other with these pauses (in milliseconds); the look at
+/// one of them is answered late. In what order the driver is to delete them, and when (in
+/// milliseconds after the first was released).
+async fn deleted(pauses: [u64; 3], slow: &str, by: u64) -> Vec<(String, u128)> {
+    let simulation = Simulation::new(1);
+    simulation.script(json!({"delete_volume": [{"delay_ms": 100}]}));
+    let names = ["pv-0", "pv-1", "pv-2"];
+    for name in names {
+        simulation.api.create(&volume(name, name)).unwrap();
+    }
+    simulation.start();
+    sleep(Duration::from_secs(1)).await;
+    let late = Effect::DelayAfter(Duration::from_millis(by));
+    simulation.faults().add(Rule::on("get", "persistentvolumes", late).named(slow).times(1));
+    let began = Instant::now();
+    for (name, pause) in names.into_iter().zip(pauses) {
+        simulation.phase(name, "Released");
+        sleep(Duration::from_millis(pause)).await;
+    }
+    let mut deleted = Vec::new();
+    while deleted.len() < 3 {
+        sleep(Duration::from_millis(10)).await;
+        for call in simulation.requests("DeleteVolume").iter().skip(deleted.len()) {
+            let handle = call["volume_id"].as_str().unwrap().to_owned();
+            deleted.push((handle, began.elapsed().as_millis()));
+        }
+    }
+    deleted
+}
+
+fn names(deleted: &[(String, u128)]) -> Vec<&str> {
+    deleted.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+/// A look is not waited for any more once others have proven the view: those that come later
+/// would overtake it.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_answer_is_not_overtaken_by_those_who_need_none() {
+    let deleted = deleted([50, 150, 0], "pv-1", 1500).await;
+    assert_eq!(names(&deleted), ["pv-0", "pv-1", "pv-2"]);
+    assert!(deleted[2].1 < 250, "{deleted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_answer_is_not_overtaken_by_those_with_a_faster_one() {
+    let deleted = deleted([1, 1, 0], "pv-0", 300).await;
+    assert_eq!(names(&deleted), ["pv-0", "pv-1", "pv-2"]);
+    assert!(deleted[2].1 < 350, "{deleted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_takes_too_long_holds_nobody_else_up() {
+    let deleted = deleted([1, 1, 0], "pv-0", 20_000).await;
+    assert_eq!(names(&deleted)[..2], ["pv-1", "pv-2"]);
+    assert!(deleted[1].1 < 600, "{deleted:?}");
+}
+
+/// A watch that stands still shows late what was so long before.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_held_up_is_not_believed() {
+    let replaced = |s: &Simulation| {
+        let bare = json!({"metadata": {"finalizers": []}});
+        s.api.merge("PersistentVolume", "", "pv", &bare).unwrap();
+        s.api.delete("PersistentVolume", "", "pv").unwrap();
+        s.api.create(&volume("pv", "h")).unwrap();
+    };
+    let retained = |s: &Simulation| {
+        let retain = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        s.api.merge("PersistentVolume", "", "pv", &retain).unwrap();
+    };
+    for happens in [retained as fn(&Simulation), replaced] {
+        let simulation = Simulation::new(1);
+        simulation.api.create(&volume("pv", "h")).unwrap();
+        simulation.start();
+        sleep(Duration::from_secs(1)).await;
+        let late = StreamFault::Drag { after: 0, by: Duration::from_secs(60) };
+        let late = Rule::on("watch", "persistentvolumes", Effect::Stream(late));
+        simulation.faults().add(late.times(1));
+        simulation.api.watches().cut(Some("persistentvolumes"));
+        sleep(Duration::from_secs(10)).await; // it is watched again
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(30)).await;
+        happens(&simulation);
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), 0);
+        assert!(exists(&simulation, "pv"));
+    }
+}
+
+/// A secret that can't be read is told and tried again; one that is missing is passed over, as
+/// in the original.
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_secret_is_waited_for_and_a_missing_one_is_not() {
+    for (code, passed_over) in [(500, false), (503, false), (403, false), (404, true)] {
+        let simulation = Simulation::new(1);
+        let mut pv = volume("pv", "h");
+        let annotations = &mut pv["metadata"]["annotations"];
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-name"] = json!("s");
+        annotations["volume.kubernetes.io/provisioner-deletion-secret-namespace"] = json!("sc");
+        simulation.api.create(&pv).unwrap();
+        let kinds = simulation.api.kinds();
+        let kind = kinds.iter().find(|kind| kind.plural == "secrets").unwrap();
+        let status = match code {
+            403 => Some(Status::forbidden(kind, "s", "no")),
+            404 => None,
+            _ => Some(Status::internal("no")),
+        };
+        if let Some(status) = status {
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "sc"}, "stringData": {"key": "k"}});
+            simulation.api.create(&secret).unwrap();
+            simulation.faults().add(Rule::on("get", "secrets", Effect::Answer(status)));
+        }
+        simulation.start();
+        simulation.phase("pv", "Released");
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(simulation.calls("DeleteVolume"), usize::from(passed_over), "{code}");
+        assert_eq!(
+            simulation.has_cluster_event("pv", "VolumeFailedDelete"),
+            !passed_over,
+            "{code}"
+        );
+        simulation.faults().clear();
+        simulation.until("it is gone", |s| s.volumes().is_empty()).await;
+        let with = simulation.requests("DeleteVolume").remove(0)["secrets"].clone();
+        assert_eq!(with != Value::Null && with != json!({}), !passed_over, "{code}: {with}");
+    }
+}
