@@ -155,6 +155,7 @@ async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
     let kubernetes = &flags.kubernetes;
     let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
     let transport = tokio::select! {
+        biased;
         transport = transport(master, kubeconfig) => transport,
         () = stop.cancelled() => return ExitCode::SUCCESS,
     };
@@ -193,6 +194,7 @@ async fn signals(stop: CancellationToken) -> ExitCode {
     };
     for first in [true, false] {
         tokio::select! {
+            biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }

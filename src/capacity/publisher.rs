@@ -224,6 +224,7 @@ impl Publisher {
     /// is in hand any more.
     pub async fn work(&self, classes: impl Future<Output = ()>, stop: CancellationToken) {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             _ = join3(classes, self.0.nodes.listed(), self.0.objects_listed()) => {}
         }
@@ -235,6 +236,7 @@ impl Publisher {
         let working = join(self.work_objects(), self.work_topology());
         tokio::pin!(working);
         tokio::select! {
+            biased;
             _ = &mut working => return,
             () = stop.cancelled() => {}
             _ = join(self.poll(), self.follow(changes)) => {}

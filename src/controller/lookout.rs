@@ -85,9 +85,10 @@ impl Lookout {
         let mut looking = FuturesUnordered::new();
         loop {
             tokio::select! {
-                turn = self.eyes_turned() => self.turn(turn, &mut looking),
+                biased;
                 // One that has ended: nobody waits for it any more.
                 Some(()) = looking.next() => {}
+                turn = self.eyes_turned() => self.turn(turn, &mut looking),
             }
         }
     }

@@ -75,8 +75,9 @@ impl<P: Provisioner> Controller<P> {
                 waits.forget(&Item::claim(claim.uid()));
             }
             // Others may wait for a claim that is of no interest itself: it is to be cloned.
-            queues.wake_items(waits.of_shown(&sighting));
+            let waiting = waits.of_shown(&sighting);
             let claims = book.observe(sighting);
+            queues.wake_items(waiting);
             // Nobody is left to mend what keeps its volume from being saved.
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
             queues.wake_unsaved(given_up.cloned().collect());

@@ -8,7 +8,7 @@
 //! | `objects` | writes | where a rate is given | bounded | claims, volumes and all other reads and writes |
 //! | `capacity` | writes | its own, unless switched off | bounded | CSIStorageCapacity objects, of which there may be many |
 //! | `reviews` | no | no | any number | questions about our own rights |
-//! | `events` | no | its own, of the same numbers | a few | events, which may be late |
+//! | `events` | no | its own, of the same numbers | bounded | events, which may be late |
 //!
 //! All lanes send the User-Agent, keep the deadline, obey `Retry-After` and count their requests.
 //! Promises that a request waits only for others of its lane. Leaves the rules themselves to

@@ -1,7 +1,7 @@
 //! One log line, as klog's text and as JSON.
 //!
-//! A busy program writes thousands, so a line costs two pieces of memory: one for the texts of all that
-//! it says, one for the list of them.
+//! A busy program writes thousands, so a line of text costs two pieces of memory: one for the texts of
+//! all that it says, one for the list of them.
 
 use std::{
     collections::BTreeMap,

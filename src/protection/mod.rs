@@ -222,6 +222,7 @@ impl Protection {
         // The sender lives as long as `self`.
         let mut listed = self.0.listed.subscribe();
         tokio::select! {
+            biased;
             _ = listed.wait_for(|listed| *listed) => {}
             () = ended.cancelled() => return,
         }
@@ -235,6 +236,7 @@ impl Protection {
         );
         tokio::pin!(freeing);
         tokio::select! {
+            biased;
             _ = &mut freeing => return,
             () = ended.cancelled() => {}
             () = self.sweep() => {}

@@ -1,7 +1,8 @@
 //! Counts what is sent.
 //!
 //! Promises that every request that leaves is counted once by verb, resource and status code, a
-//! repetition as a request of its own, and one without an answer (also one given up) as `error`.
+//! repetition as a request of its own, and one without an answer (also one given up) as `error`. One
+//! that is sent again beneath with a new token (`file_token`) counts once, by its last answer.
 
 use http::StatusCode;
 
