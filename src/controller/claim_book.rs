@@ -71,7 +71,7 @@ struct Inner {
     entries: Table<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: Table<String, String>,
-    /// Claims that are not ours, or not yet, and were there before we worked.
+    /// Claims that are not ours, or not yet, or not any more, and may have a PersistentVolume.
     older: Older,
     first_lists: FirstLists,
 }
@@ -100,6 +100,8 @@ enum Coming {
     Listed,
     /// Neither: it stood before it could be known, or was somebody else's.
     Otherwise,
+    /// It was ours before, and had its PersistentVolume, of whatever name.
+    Served,
 }
 
 /// What must be read live before a claim's first call (safety rule 6).
@@ -145,6 +147,8 @@ pub struct Glance {
     pub doubt: Doubt,
     /// What of that the first lists have told.
     pub look: FirstLook,
+    /// How often it was put in doubt before.
+    pub doubted: u32,
     /// The request of the open call.
     pub order: Option<Order>,
     /// The record of a call that an earlier process left open, whose request is not rebuilt yet.
@@ -220,6 +224,7 @@ impl ClaimBook {
             may_call: entry.state.may_call(),
             doubt: entry.doubt(),
             look: entry.look,
+            doubted: entry.doubted,
             order: entry.order.as_deref().cloned(),
             recorded: entry.recorded(),
             leftover: match &entry.state {
@@ -394,7 +399,10 @@ impl Inner {
     }
 
     fn enter(&mut self, uid: &str, volume_name: Option<String>, coming: Coming) {
-        let doubt = self.first_lists.doubt(uid, coming == Coming::Born);
+        let doubt = match coming {
+            Coming::Served => self.first_lists.doubt(uid, false).max(Doubt::AnyVolume),
+            coming => self.first_lists.doubt(uid, coming == Coming::Born),
+        };
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
@@ -418,10 +426,15 @@ impl Inner {
         if entry.interest != Interest::None || entry.state.is_open() {
             return;
         }
-        let name = self.entries.remove(uid).and_then(|entry| entry.volume_name);
+        let Some(entry) = self.entries.remove(uid) else { return };
+        let had_volume = matches!(entry.state, ClaimState::Done | ClaimState::Suspect);
+        if had_volume && self.older.was_served(uid) {
+            self.first_lists.was_served(uid);
+        }
         // Two claims share a name where UIDs are cut short: the other one keeps it.
-        if let Some(name) =
-            name.filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid))
+        if let Some(name) = entry
+            .volume_name
+            .filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid))
         {
             self.by_volume.remove(&name);
         }

@@ -41,8 +41,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Ok(())
             }
             Ok(LookUp::HasVolume(volume)) => {
-                self.book.volume_found(uid, &volume);
-                Err(Verdict::Done)
+                let stands = self.book.volume_found(glance, &volume);
+                Err(if stands { Verdict::Done } else { Verdict::Retry })
             }
             Ok(LookUp::WasSaved) => {
                 self.book.was_saved(uid);
@@ -104,16 +104,21 @@ impl<P: Provisioner> ClaimWorker<P> {
             return Ok(named);
         }
         // Only the name that will be used can be in the way: a stranger's is no matter here.
-        let found = judge(self.find(&usual).await?, uid);
-        Ok(if matches!(found, LookUp::HasVolume(_)) { found } else { named })
+        Ok(match judge(self.find(&usual).await?, uid) {
+            LookUp::HasVolume(volume) if self.book.is_served_by(uid, &volume) => {
+                LookUp::HasVolume(volume)
+            }
+            _ => named,
+        })
     }
 
-    /// A PersistentVolume for the claim, of whatever name. One that went past before the claim was
+    /// A PersistentVolume that serves the claim, of whatever name. One that went past before the claim was
     /// known may be its, which is rare: usually look-ups by name find it.
     async fn find_among_all(&self, uid: &str) -> Result<Option<Volume>, ApiError> {
         let mut found = None;
         let look = |volume: Volume| {
-            if volume.spec.claim_ref.as_ref().is_none_or(|claim| claim.uid != uid) {
+            let is_its = volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid);
+            if !is_its || !self.book.is_served_by(uid, &volume) {
                 return ControlFlow::Continue(());
             }
             found = Some(volume);

@@ -55,13 +55,13 @@ impl Identity {
         decided && self.owns_claim(claim)
     }
 
+    /// Whether another driver's provisioner may serve the claim: it is named.
+    pub fn is_for_another(&self, claim: &Claim) -> bool {
+        provisioner(claim).is_some_and(|provisioner| !self.knows(provisioner))
+    }
+
     fn is_for_driver(&self, claim: &Claim) -> bool {
-        let Some(provisioner) = claim
-            .annotation(STORAGE_PROVISIONER)
-            .or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
-        else {
-            return false;
-        };
+        let Some(provisioner) = provisioner(claim) else { return false };
         let for_driver =
             provisioner == self.driver || claim.annotation(MIGRATED_TO) == Some(&self.driver);
         for_driver && self.knows(provisioner)
@@ -76,6 +76,11 @@ impl Identity {
             (None, None) => migrated,
         }
     }
+}
+
+/// Who should provision the claim, if anybody yet.
+fn provisioner(claim: &Claim) -> Option<&str> {
+    claim.annotation(STORAGE_PROVISIONER).or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
 }
 
 /// The name of the claim's class; empty when it has none.
@@ -119,18 +124,21 @@ mod tests {
         let new = STORAGE_PROVISIONER;
         let old = BETA_STORAGE_PROVISIONER;
         let cases = [
-            (json!({new: "ebs.csi.aws.com"}), true),
-            (json!({old: "ebs.csi.aws.com"}), true),
-            (json!({new: "other", old: "ebs.csi.aws.com"}), false),
-            (json!({new: "", old: "ebs.csi.aws.com"}), false),
-            (json!({new: "kubernetes.io/aws-ebs"}), false),
-            (json!({new: "kubernetes.io/aws-ebs", MIGRATED_TO: "ebs.csi.aws.com"}), true),
-            (json!({new: "other", MIGRATED_TO: "ebs.csi.aws.com"}), false),
-            (json!({MIGRATED_TO: "ebs.csi.aws.com"}), false),
-            (json!({}), false),
+            (json!({new: "ebs.csi.aws.com"}), true, false),
+            (json!({old: "ebs.csi.aws.com"}), true, false),
+            (json!({new: "other", old: "ebs.csi.aws.com"}), false, true),
+            (json!({old: "other"}), false, true),
+            (json!({new: "", old: "ebs.csi.aws.com"}), false, true),
+            (json!({new: "kubernetes.io/aws-ebs"}), false, false),
+            (json!({new: "kubernetes.io/aws-ebs", MIGRATED_TO: "ebs.csi.aws.com"}), true, false),
+            (json!({new: "other", MIGRATED_TO: "ebs.csi.aws.com"}), false, true),
+            (json!({MIGRATED_TO: "ebs.csi.aws.com"}), false, false),
+            (json!({}), false, false),
         ];
-        for (annotations, ours) in cases {
-            assert_eq!(identity().owns_claim(&claim(&annotations)), ours, "{annotations}");
+        for (annotations, ours, anothers) in cases {
+            let claim = claim(&annotations);
+            assert_eq!(identity().owns_claim(&claim), ours, "{annotations}");
+            assert_eq!(identity().is_for_another(&claim), anothers, "{annotations}");
         }
     }
 

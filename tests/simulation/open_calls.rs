@@ -465,6 +465,35 @@ async fn an_open_call_keeps_its_name_when_the_flags_change() {
     assert_eq!(simulation.left_at_driver().len(), 1);
 }
 
+/// The claim was bound to one made by hand meanwhile, which is shown before it: that says nothing of
+/// the volume that the driver has made.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_followed_though_its_claim_has_another_volume() {
+    let simulation = Simulation::new(1);
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
+    simulation.script(json!({"create_volume": [aborted]}));
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    roll_out(&simulation, &process).await;
+    let claim =
+        json!({"kind": "PersistentVolumeClaim", "namespace": "sc", "name": "data", "uid": uid});
+    let by_hand = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "a-static"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
+                 "hostPath": {"path": "/a"}, "claimRef": claim},
+    });
+    simulation.api.create(&by_hand).unwrap();
+    let bound = json!({"spec": {"volumeName": "a-static"}});
+    simulation.api.merge("PersistentVolumeClaim", "sc", "data", &bound).unwrap();
+    simulation.script(json!({"create_volume": [{}]}));
+    let late = Effect::Delay(Duration::from_secs(1));
+    simulation.faults().add(Rule::on("list", "persistentvolumeclaims", late));
+    simulation.start();
+    sleep(Duration::from_secs(60)).await;
+    assert!(simulation.is_saved(&uid), "{}", simulation.trace());
+}
+
 /// Marks of other drivers' provisioners are theirs.
 #[tokio::test(start_paused = true)]
 async fn another_drivers_open_call_is_left_alone() {

@@ -107,7 +107,7 @@ impl ClaimBook {
     /// What was in doubt about the claim at this glance is settled; what is in doubt since is not.
     pub fn looked_up(&self, glance: &Glance) {
         self.change(glance.claim.uid(), |entry| {
-            if entry.doubt <= glance.doubt && entry.look == glance.look {
+            if entry.doubt <= glance.doubt && entry.doubted == glance.doubted {
                 entry.doubt = Doubt::None;
             }
         });

@@ -44,6 +44,8 @@ pub(super) struct Entry {
     pub(super) doubt: Doubt,
     /// What the first lists have told of that.
     pub(super) look: FirstLook,
+    /// How often something has put it in doubt: what was looked up before tells nothing of that.
+    pub(super) doubted: u32,
     /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
     /// like the mark.
     pub(super) order: Option<Box<Order>>,
@@ -132,6 +134,7 @@ impl Entry {
     /// Something has put this in doubt, of which no earlier look tells.
     pub(super) fn doubts(&mut self, doubt: Doubt) {
         (self.doubt, self.look) = (self.doubt.max(doubt), FirstLook::default());
+        self.doubted = self.doubted.wrapping_add(1);
     }
 
     /// Whether the claim `uid`, which is this one, is compared with all PersistentVolumes listed so far. A
@@ -203,14 +206,18 @@ impl Entry {
 
     pub(super) fn volume_seen(&mut self, volume: &Volume) {
         self.shown = true;
-        // One made by hand that the claim was bound to says nothing of the volume that an open
-        // call may have made.
+        if self.is_served_by(volume) {
+            self.advance(|state| state.volume_seen(volume.source_id()));
+        }
+    }
+
+    /// Whether the claim needs no other PersistentVolume than this, which is for it. One made by hand
+    /// says nothing of the volume that an open call may have made.
+    pub(super) fn is_served_by(&self, volume: &Volume) -> bool {
         let made = volume.annotation(PROVISIONED_BY).is_some()
             || self.volume_name.as_deref() == Some(volume.name());
         let may_be_open = self.state.awaits_answer() || self.mark.is_some();
-        if made || !may_be_open {
-            self.advance(|state| state.volume_seen(volume.source_id()));
-        }
+        made || !may_be_open
     }
 
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.

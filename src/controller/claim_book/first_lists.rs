@@ -97,6 +97,14 @@ impl FirstLists {
         }
     }
 
+    /// The claim `uid` is known no longer, and has a PersistentVolume, of whatever name.
+    pub(super) fn was_served(&mut self, uid: &str) {
+        if let Passed::Noted(passed) = &mut self.passed {
+            passed.insert(hash(uid));
+            self.named_otherwise.insert(hash(uid));
+        }
+    }
+
     /// A PersistentVolume goes past that cannot be read: whose it is nobody knows.
     pub(super) fn passes_unread(&mut self, name: &str) {
         self.passes(Passing { name, claim: "", is_known: false, is_usual: false });

@@ -15,6 +15,7 @@ use super::{
     },
     ClaimBook, Coming, Doubt, Inner, Shared,
     entry::{Entry, Interest},
+    older::Past,
     term::Term,
 };
 use crate::kube_api::{
@@ -75,20 +76,18 @@ impl ClaimBook {
         match inner.claims.seen(&uid, kept) {
             Change::Entered(_) | Change::Updated { .. } => {}
             Change::Left(_) | Change::Gone(_) => {
-                if self.0.identity.is_elsewhere(&claim) {
-                    inner.not_ours(&claim, false);
-                }
+                inner.not_ours(&claim, false);
                 return inner.left(&claim).into_iter().collect();
             }
             Change::Nothing => {
-                // What becomes of it on another node is not under our eyes.
-                let under_our_eyes =
-                    coming == Coming::Born && !self.0.identity.is_elsewhere(&claim);
-                inner.not_ours(&claim, under_our_eyes);
+                // What becomes of it elsewhere is not under our eyes.
+                let identity = &self.0.identity;
+                let elsewhere = identity.is_elsewhere(&claim) || identity.is_for_another(&claim);
+                inner.not_ours(&claim, coming == Coming::Born && !elsewhere);
                 return Vec::new();
             }
         }
-        let older = inner.older.remove(&uid);
+        let past = inner.older.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
         let mut news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
         let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
@@ -100,10 +99,7 @@ impl ClaimBook {
         let anothers = entered || inner.entries.get(&uid).is_some_and(is_anothers);
         if entered {
             let name = recorded.or_else(|| (self.0.volume_name)(&uid));
-            let coming = match coming {
-                Coming::Born if older || mark.is_some() => Coming::Otherwise,
-                coming => coming,
-            };
+            let coming = coming.of(past, mark.as_ref());
             inner.enter(&uid, name, coming);
         } else if anothers {
             news = true;
@@ -126,6 +122,18 @@ impl ClaimBook {
         // What we write ourselves is no reason to ask a driver sooner than we would.
         let waits = changed == Some(Doubt::Unlisted);
         if news && !waits { vec![uid] } else { Vec::new() }
+    }
+}
+
+impl Coming {
+    /// How a claim with this past and this mark comes to be known that is shown so.
+    fn of(self, past: Option<Past>, mark: Option<&Record>) -> Self {
+        match (self, past) {
+            (_, Some(Past::Served)) => Self::Served,
+            (Self::Born, Some(Past::Stood)) => Self::Otherwise,
+            (Self::Born, None) if mark.is_some() => Self::Otherwise,
+            (shown, _) => shown,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 mod first_lists;
 mod records;
+mod returns;
 
 use records::marked;
 use serde_json::{Value, json};
@@ -169,7 +170,7 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
     assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
     assert_eq!(doubt("born"), Doubt::None);
     book.observe(Sighting::Deleted(unmarked("gone")));
-    assert!(book.0.inner.lock().older.known.is_empty(), "nothing is kept of who is ours or gone");
+    assert!(book.0.inner.lock().older.is_empty(), "nothing is kept of who is ours or gone");
 }
 
 /// Before all PersistentVolumes are listed, one of another name may be any standing claim's.

@@ -5,7 +5,7 @@
 
 use super::{
     super::claim_state::ClaimState,
-    ClaimBook, Doubt, Inner,
+    ClaimBook, Doubt, Glance, Inner,
     entry::{Entry, OnceGone},
     first_lists::Passing,
 };
@@ -108,6 +108,7 @@ impl ClaimBook {
             if waited {
                 entry.doubt = first_lists.doubt(uid, false);
                 entry.look.compared = entry.is_compared(uid, first_lists);
+                entry.doubted = entry.doubted.wrapping_add(1);
                 // A list that began before our term tells nothing.
                 waited = entry.doubt != Doubt::Unlisted;
             }
@@ -125,12 +126,24 @@ impl ClaimBook {
         self.change(uid, |entry| entry.advance(ClaimState::had_volume));
     }
 
-    /// A live read has found a PersistentVolume of the claim.
-    pub fn volume_found(&self, uid: &str, volume: &Volume) {
-        self.change(uid, |entry| {
-            entry.doubt = Doubt::None;
-            entry.volume_seen(volume);
-        });
+    /// A live read since this glance has found a PersistentVolume that serves the claim: false where
+    /// that is in doubt again, as its end may have been seen meanwhile.
+    pub fn volume_found(&self, glance: &Glance, volume: &Volume) -> bool {
+        let found = |entry: &mut Entry| {
+            let stands = entry.doubted == glance.doubted && entry.is_served_by(volume);
+            if stands {
+                entry.doubt = Doubt::None;
+                entry.volume_seen(volume);
+            }
+            stands
+        };
+        self.change(glance.claim.uid(), found).unwrap_or(true)
+    }
+
+    /// Whether the claim `uid` needs no other PersistentVolume than this, which is for it.
+    pub fn is_served_by(&self, uid: &str, volume: &Volume) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_none_or(|entry| entry.is_served_by(volume))
     }
 }
 

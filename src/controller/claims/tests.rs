@@ -41,6 +41,7 @@ fn glance(claim: Arc<Claim>) -> Glance {
         may_call: true,
         doubt: Doubt::None,
         look: FirstLook::default(),
+        doubted: 0,
         order: None,
         recorded: None,
         leftover: None,
