@@ -47,6 +47,16 @@ fn refuse_secrets(simulation: &Simulation, verb: &str) {
     simulation.faults().add(Rule::on(verb, "secrets", forbidden));
 }
 
+fn change_secret(simulation: &Simulation, value: &str) {
+    let change = json!({"stringData": {"key": value}});
+    simulation.api.merge("Secret", "sc", "s", &change).unwrap();
+}
+
+/// Waits until the driver was asked so often for a volume.
+async fn until_asked(simulation: &Simulation, times: usize) {
+    simulation.until("it is asked", |s| s.calls("CreateVolume") >= times).await;
+}
+
 /// How long it takes until the claim has its volume.
 async fn until_saved(simulation: &Simulation, uid: &str) -> Duration {
     let start = Instant::now();
@@ -136,6 +146,35 @@ mod secrets {
         assert!(simulation.api_requests("get", "secrets") < 20);
         simulation.faults().clear();
         until_saved(&simulation, &uid).await;
+    }
+
+    /// The driver refuses whatever the secret holds, and an attempt meets what the last read has not
+    /// shown yet: no storm of calls until the next read.
+    #[tokio::test(start_paused = true)]
+    async fn one_that_changes_between_two_reads_is_not_tried_in_a_frenzy() {
+        let simulation = with_secret();
+        simulation.api.create(&secret("s", "first")).unwrap();
+        refuse_secrets(&simulation, "watch");
+        let refusal = json!({"delay_ms": 10, "error": {"code": "INTERNAL", "message": "no"}});
+        simulation.script(json!({"create_volume": [refusal]}));
+        simulation.start();
+        simulation.create_claim("data");
+        // Its back-off lets it be asked for after 1, 3, 7 and 15 seconds; the secret is read after
+        // 1, 3, 7, 12 and 17.
+        until_asked(&simulation, 4).await;
+        sleep(ONE_SECOND).await;
+        change_secret(&simulation, "second");
+        until_asked(&simulation, 5).await;
+        change_secret(&simulation, "third");
+        let start = Instant::now();
+        until_asked(&simulation, 6).await;
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(4), "before the secret is read again: {took:?}");
+        sleep(Duration::from_secs(60)).await;
+        let asked = simulation.requests("CreateVolume");
+        let keys: Vec<&Value> = asked.iter().map(|request| &request["secrets"]["key"]).collect();
+        assert_eq!(keys[3..6], ["first", "second", "third"]);
+        assert!(keys.len() <= 10, "{}", keys.len());
     }
 
     /// Deleted with its credentials as soon as they are there to be read.

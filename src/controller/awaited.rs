@@ -2,8 +2,9 @@
 //!
 //! Owns who waits for which object, and what each has seen of it. Promises that whoever sees an
 //! object change finds all that wait for it, that a change between an attempt's reading and its
-//! waiting is not missed where the object is followed, and that nothing is kept of what does not
-//! wait any more. Leaves seeing the change to those who watch, `lookout` among them, and what the
+//! waiting is not missed where the object is followed, that what is known of an object for a while
+//! brings nobody back again and again who has seen a newer one, and that nothing is kept of what does
+//! not wait any more. Leaves seeing the change to those who watch, `lookout` among them, and what the
 //! change means to the next attempt: a wake is no more than a try before its time, which the
 //! back-off would have made anyhow.
 
@@ -75,6 +76,8 @@ struct Object {
     items: BTreeMap<Item, Seen>,
     /// What is known of it now, where somebody follows it.
     known: Seen,
+    /// Which of them saw something else than that, and were brought back for it when they said so.
+    late: BTreeSet<Item>,
     /// When the last of them came.
     newest: Instant,
 }
@@ -84,7 +87,8 @@ struct Object {
 pub struct Turn {
     /// Objects that somebody has begun, or all have ceased, to wait for.
     pub objects: BTreeSet<Awaited>,
-    /// Items that wait for a change which has taken place by now.
+    /// Items that saw something else than what is known: the change they wait for may have taken
+    /// place by now.
     pub late: BTreeSet<Item>,
 }
 
@@ -150,13 +154,15 @@ impl Waits {
         self.tell(&waiting);
     }
 
-    /// All that wait for this very object, or for any of its kind.
+    /// All that wait for this very object, or for any of its kind, but those who saw it as it is.
     pub fn of(&self, object: &Awaited) -> Vec<Item> {
         let waiting = self.0.waiting.lock();
         let any = Awaited { namespace: None, name: None, ..object.key() };
         let both = [&object.key(), &any].map(|key| waiting.by_object.get(key));
-        let items = both.into_iter().flatten().flat_map(|object| object.items.keys());
-        items.cloned().collect::<BTreeSet<_>>().into_iter().collect()
+        let items = both.into_iter().flatten().flat_map(|object| &object.items);
+        let is_news = |saw: &Seen| *saw == Seen::Unknown || *saw != object.seen;
+        let items = items.filter(|(_, saw)| is_news(saw)).map(|(item, _)| item.clone());
+        items.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// All that wait for what a watch has just shown to be there, new or changed.
@@ -169,7 +175,7 @@ impl Waits {
             return Vec::new();
         }
         let namespace = V::NAMESPACED.then(|| object.namespace());
-        self.of(&Awaited::object::<V>(namespace, object.name()))
+        self.of(&Awaited::object::<V>(namespace, object.name()).as_seen(object.meta()))
     }
 
     /// The object is seen to be so now: all that wait for it and saw something else.
@@ -182,6 +188,9 @@ impl Waits {
         let overtaken = object.items.iter().filter(|(_, seen)| seen.is_overtaken_by(&now));
         let overtaken = overtaken.map(|(item, _)| item.clone()).collect();
         object.known = now;
+        // None of `overtaken` is among them yet: what they read next may be up to a second old, and
+        // from before the change.
+        object.late.clear();
         overtaken
     }
 
@@ -240,7 +249,15 @@ impl Waits {
 
 impl Object {
     fn new(number: u64) -> Self {
-        Self { number, items: BTreeMap::new(), known: Seen::Unknown, newest: Instant::now() }
+        let (items, late) = (BTreeMap::new(), BTreeSet::new());
+        Self { number, items, known: Seen::Unknown, late, newest: Instant::now() }
+    }
+
+    /// Whether the item, which saw this, is to be brought back for what is known. Only once for the
+    /// same: which of the two is older can't be told, and what is known may stay for long.
+    fn comes_late(&mut self, item: &Item, saw: &Seen) -> bool {
+        let differs = *saw != Seen::Unknown && saw.is_overtaken_by(&self.known);
+        differs && self.late.insert(item.clone())
     }
 }
 
@@ -257,7 +274,7 @@ impl Waiting {
             }
         };
         let saw = awaited.seen.clone();
-        if saw != Seen::Unknown && saw.is_overtaken_by(&object.known) {
+        if object.comes_late(item, &saw) {
             self.turn.late.insert(item.clone());
         }
         if object.items.insert(item.clone(), saw).is_none() {
@@ -279,6 +296,7 @@ impl Waiting {
     fn leave(&mut self, item: &Item, key: &Awaited) {
         let Some(object) = self.by_object.get_mut(key) else { return };
         object.items.remove(item);
+        object.late.remove(item);
         if object.items.is_empty() {
             self.by_object.remove(key);
             self.turn.objects.insert(key.clone());

@@ -8,7 +8,14 @@
 //! they saw, that nothing of an object is read but its metadata, and that all of it ends with the
 //! last who waits. Leaves who waits for what to `awaited`.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
@@ -51,7 +58,8 @@ pub(super) struct Lookout {
 struct Open {
     /// Which time of being awaited it is for: what was known in an earlier one is forgotten.
     number: u64,
-    watched: bool,
+    /// Whether it is watched, until that is refused.
+    watched: Arc<AtomicBool>,
     _end: DropGuard,
 }
 
@@ -123,27 +131,29 @@ impl Lookout {
     }
 
     fn begin(&mut self, object: Awaited, number: u64) -> BoxFuture<'static, ()> {
-        let taken = self.open.values().filter(|open| open.watched).count();
-        let watched = object.name.is_some() && taken < WATCHES;
+        let is_watched = |open: &&Open| open.watched.load(Ordering::Relaxed);
+        let taken = self.open.values().filter(is_watched).count();
+        let watched = Arc::new(AtomicBool::new(object.name.is_some() && taken < WATCHES));
         let end = CancellationToken::new();
         let (eyes, ended) = (Arc::clone(&self.eyes), end.clone());
-        self.open.insert(object.clone(), Open { number, watched, _end: end.drop_guard() });
+        let open = Open { number, watched: Arc::clone(&watched), _end: end.drop_guard() };
+        self.open.insert(object.clone(), open);
         Box::pin(async move {
-            ended.run_until_cancelled(eyes.look(&object, watched)).await;
+            ended.run_until_cancelled(eyes.look(&object, &watched)).await;
         })
     }
 }
 
 impl Eyes {
     /// Watches the object, where it may be watched, and reads it, where not; for ever.
-    async fn look(&self, object: &Awaited, mut watched: bool) {
+    async fn look(&self, object: &Awaited, watched: &AtomicBool) {
         let mut reads = 0;
         loop {
-            if watched {
+            if watched.load(Ordering::Relaxed) {
                 let began = Instant::now();
                 match self.follow(object).await {
                     Ok(()) if began.elapsed() >= SHORT => continue,
-                    Err(error) if error.is_forbidden() => watched = false,
+                    Err(error) if error.is_forbidden() => watched.store(false, Ordering::Relaxed),
                     _ => {}
                 }
             }

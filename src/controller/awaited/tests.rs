@@ -1,3 +1,4 @@
+use futures::FutureExt as _;
 use serde_json::json;
 
 use super::*;
@@ -27,6 +28,19 @@ fn two() -> Item {
 async fn turned(waits: &Waits) -> (Vec<String>, Vec<Item>) {
     let Turn { objects, late } = waits.turned().await;
     (objects.into_iter().filter_map(|object| object.name).collect(), late.into_iter().collect())
+}
+
+fn nothing_has_turned(waits: &Waits) -> bool {
+    waits.turned().now_or_never().is_none()
+}
+
+/// One waits for a change of "a", of which version 10 is known, as it saw it.
+async fn known_at_ten() -> Waits {
+    let waits = Waits::default();
+    waits.wait(&one(), &[at("a", version("10"))]);
+    assert_eq!(turned(&waits).await, (vec!["a".into()], vec![]));
+    assert!(waits.shown(&class("a"), version("10")).is_empty());
+    waits
 }
 
 #[test]
@@ -101,15 +115,52 @@ async fn a_change_before_the_wait_is_not_missed() {
     // It had read before the change, and says so only now.
     waits.wait(&two(), &[at("a", Seen::Missing)]);
     assert_eq!(turned(&waits).await, (vec![], vec![two()]));
-    // The only one left waits on and on for the same: what is known of it stays.
+    // The only one left came back and still read what was there before: what is known of it stays.
     waits.forget(&two());
     waits.wait(&one(), &[at("a", Seen::Missing)]);
     assert_eq!(turned(&waits).await, (vec![], vec![one()]));
+    // It waits on and on for the same, and is not told again and again.
+    waits.wait(&one(), &[at("a", Seen::Missing)]);
+    assert!(nothing_has_turned(&waits));
     // Whoever does not say what it saw is not brought back again and again.
     waits.wait(&one(), &[class("a")]);
     waits.wait(&one(), &[at("a", version("1"))]);
     waits.forget(&one());
     assert_eq!(turned(&waits).await, (vec!["a".into()], vec![]));
+}
+
+/// What is read every few seconds is known as it was then, and an attempt may find it newer.
+#[tokio::test]
+async fn who_saw_a_newer_one_than_is_known_comes_back_once_at_most() {
+    let waits = known_at_ten().await;
+    for item in [one(), two()] {
+        waits.wait(&item, &[at("a", version("11"))]);
+        assert_eq!(turned(&waits).await, (vec![], vec![item.clone()]));
+        for _ in 0..3 {
+            waits.wait(&item, &[at("a", version("11"))]);
+            assert!(nothing_has_turned(&waits), "{item:?}");
+        }
+    }
+    assert!(waits.shown(&class("a"), version("11")).is_empty(), "as they saw it");
+    assert_eq!(waits.shown(&class("a"), version("12")), [one(), two()]);
+    // What is known is another by now, and may be what this one missed.
+    waits.wait(&one(), &[at("a", version("11"))]);
+    assert_eq!(turned(&waits).await, (vec![], vec![one()]));
+    waits.wait(&one(), &[at("a", version("12"))]);
+    assert!(nothing_has_turned(&waits));
+}
+
+#[tokio::test]
+async fn who_saw_that_it_is_gone_comes_back_once_at_most_for_what_was_known() {
+    let waits = known_at_ten().await;
+    waits.wait(&one(), &[at("a", Seen::Missing)]);
+    assert_eq!(turned(&waits).await, (vec![], vec![one()]));
+    for _ in 0..3 {
+        waits.wait(&one(), &[at("a", Seen::Missing)]);
+        assert!(nothing_has_turned(&waits));
+    }
+    assert!(waits.shown(&class("a"), Seen::Missing).is_empty());
+    assert_eq!(waits.shown(&class("a"), version("12")), [one()], "it is made anew");
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,4 +196,21 @@ fn what_a_watch_shows_to_be_there_wakes_those_who_wait_for_it() {
         assert_eq!(waits.of_shown(&sighting).len(), woken, "{sighting:?}");
     }
     assert!(waits.of_shown(&Sighting::Applied(StorageClass::default())).is_empty());
+}
+
+/// A new list shows everything again.
+#[test]
+fn who_saw_an_object_as_it_is_shown_is_not_woken() {
+    let waits = Waits::default();
+    let claim = |version: &str| -> Claim {
+        let metadata =
+            json!({"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": version});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    };
+    let awaited = Awaited::object::<Claim>(Some("ns"), "a");
+    waits.wait(&one(), &[awaited.clone().as_seen(&claim("5").metadata)]);
+    waits.wait(&two(), &[awaited]);
+    let woken = |version| waits.of_shown(&Sighting::Listed(claim(version)));
+    assert_eq!(woken("5"), [two()], "who does not tell what it saw may have missed it");
+    assert_eq!(woken("6"), [one(), two()]);
 }

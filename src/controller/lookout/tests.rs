@@ -148,6 +148,26 @@ async fn there_are_never_too_many_watches_or_reads() {
     assert!((1000..=1201).contains(&reads.len()), "{}", reads.len());
 }
 
+/// What may not be watched leaves its place to what may.
+#[tokio::test(start_paused = true)]
+async fn a_refused_watch_takes_no_place() {
+    let server = Server::new(|_, request| match is_watch(request) {
+        true if request.url.contains("barred") => Answer::refusal(403, "Forbidden", "no"),
+        true => Answer::watch(),
+        false => Answer::refusal(404, "NotFound", "none"),
+    });
+    let post = post(&server);
+    for number in 0..WATCHES {
+        let name = format!("barred{number}");
+        post.waits.wait(&Item::claim(&name), &[secret(&name).missing()]);
+    }
+    sleep(Duration::from_secs(60)).await;
+    post.waits.wait(&Item::claim("free"), &[secret("free").missing()]);
+    sleep(Duration::from_secs(60)).await;
+    let watched = |request: &_| is_watch(request) && request.url.contains("free");
+    assert_eq!(server.seen().iter().filter(|request| watched(request)).count(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_others_watch_and_what_has_no_name_is_left_to_them() {
     let server = Server::new(|_, _| Answer::watch());
