@@ -25,13 +25,14 @@ pub(super) struct Observation<'a> {
 /// What was seen of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It does not exist.
+    /// It does not exist, and no other process may still count on it.
     Absent,
-    /// It carries this record, and has done so since this time on the boot clock.
+    /// It carries this record, and has done so since this time on the boot clock; or it did when it
+    /// was deleted, which its holder may not know yet.
     Held {
         /// The record.
         record: Record,
-        /// When it was first seen.
+        /// When it was first seen, or first missed by a look.
         since: Duration,
     },
 }
@@ -41,7 +42,7 @@ pub(super) enum Seen {
 pub(super) enum Step {
     /// Make the Lease.
     Create(Record),
-    /// Take the Lease over from nobody or from a silent holder.
+    /// Take the Lease over from nobody or from a silent holder; where it was deleted, make it.
     TakeOver(Record),
     /// Write it again: it is ours.
     Renew(Record),

@@ -125,9 +125,9 @@ struct Elector<L, C> {
     settings: ElectionSettings,
     surroundings: Surroundings,
     on_change: C,
-    /// The Lease as the API server last sent it.
+    /// The Lease as the API server last sent it; `None` where it is gone.
     lease: Option<Lease>,
-    /// What was made of it.
+    /// What was made of it. May outlast it.
     seen: Seen,
     /// The record last written, and those since whose writing ended unclearly.
     written: Vec<Record>,
@@ -321,15 +321,37 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     async fn look(&mut self) -> Result<(), LeaseError> {
         match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
             Ok(object) => self.saw(Lease::new(object)),
-            Err(LeaseError::NotFound) => self.saw_none(),
+            Err(LeaseError::NotFound) => self.missed(),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
+    /// A look found no Lease. Its holder may have renewed it until just now: that is counted from,
+    /// as looks, unlike a watch, do not show what came in between.
+    fn missed(&mut self) {
+        let now = self.now();
+        if let (Some(_), Seen::Held { since, .. }) = (&self.lease, &mut self.seen) {
+            *since = now;
+        }
+        self.saw_none();
+    }
+
+    /// The Lease is gone, which ends nobody's term: its holder learns of it at its next renewal
+    /// only, and goes on until its renew deadline where it can't ask. So it is waited for as if the
+    /// Lease still stood. It may well make the Lease anew before.
     fn saw_none(&mut self) {
         self.lease = None;
-        self.seen = Seen::Absent;
+        if !self.seen_is_anothers() {
+            self.seen = Seen::Absent;
+        }
+    }
+
+    /// Whether the record last seen is of another process, which may go on by it. While this
+    /// process leads, nobody else does.
+    fn seen_is_anothers(&self) -> bool {
+        let Seen::Held { record, .. } = &self.seen else { return false };
+        self.term.is_none() && !record.holder.is_empty() && !self.observation().is_own(record)
     }
 
     fn saw(&mut self, lease: Lease) {
@@ -340,7 +362,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         }
     }
 
-    /// Writes `record` on top of `base`. Our time counts from before the write was sent.
+    /// Writes `record` on top of `base`; without one it makes the Lease. Our time counts from
+    /// before the write was sent.
     async fn write(&mut self, record: Record, base: Option<Lease>) -> Result<Tried, LeaseError> {
         let sent = self.now();
         if self.written.len() >= WRITTEN {
@@ -410,7 +433,8 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         let (Seen::Held { record, .. }, Some(lease)) = (&self.seen, &self.lease) else {
             return Ok(());
         };
-        if record.holder != self.settings.identity.name() {
+        // The name alone may be a namesake's, who leads.
+        if !self.observation().is_own(record) {
             return Ok(());
         }
         let now = Some(micro_time(self.surroundings.clock.wall()));

@@ -5,9 +5,10 @@
 //! open only while a renewal sent less than the renew deadline ago succeeded, by a clock that
 //! counts suspended time; that it shuts at once when the Lease shows another holder, nobody, or
 //! is gone; and that the Lease is taken from a silent holder only after its record stood still
-//! for its whole duration by this process's own clock. A candidate watches the Lease, and where
-//! that is not granted or breaks, looks at it as often as client-go's do. Leaves to others what a leader does, when
-//! nothing is in flight any more, and where events are written.
+//! for its whole duration by this process's own clock, also where it was deleted meanwhile. A
+//! candidate watches the Lease, and where that is not granted or breaks, looks at it as often as
+//! client-go's do. Leaves to others what a leader does, when nothing is in flight any more, and
+//! where events are written.
 
 mod decide;
 mod elector;

@@ -44,6 +44,12 @@ impl Store {
         self.stamp();
     }
 
+    /// Deletes the Lease, and tells those who watch it.
+    pub(super) fn delete(&mut self) {
+        self.lease = None;
+        self.stamp();
+    }
+
     pub(super) fn holder(&self) -> Option<&str> {
         self.lease.as_ref()?.pointer("/spec/holderIdentity")?.as_str()
     }

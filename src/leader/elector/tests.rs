@@ -201,6 +201,75 @@ async fn a_deleted_lease_shuts_the_gate_until_it_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_made_by_a_standby_only_after_its_holders_duration() {
+    for watch_refused in [false, true] {
+        let store = store();
+        store.lock().watch_refused = watch_refused;
+        let one = start(&store, settings("one", None));
+        one.until_it_leads().await;
+        let two = start(&store, settings("two", None));
+        secs(6).await;
+        // Renewed a second ago: it leads for another nine.
+        *one.road.way.lock() = Way::Hangs;
+        store.lock().delete();
+        let waited = two.until_it_leads().await;
+        assert!(!one.leads());
+        // Who may not watch counts from its next look, 11 s later at most.
+        let range = if watch_refused { 15..27 } else { 13..16 };
+        assert!(range.contains(&waited.as_secs()), "{watch_refused}: {waited:?}");
+        let made = store.lock().requests.iter().filter(|verb| **verb == "create").count();
+        assert_eq!((made, store.lock().transitions()), (2, Some(1)), "no try before");
+        assert_eq!(one.ended.await, Ok(Ended::Lost(Loss::Deadline)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_makes_its_deleted_lease_anew_and_is_followed_as_before() {
+    let store = store();
+    let one = start(&store, settings("one", None));
+    one.until_it_leads().await;
+    let two = start(&store, settings("two", None));
+    secs(6).await;
+    for _ in 0..5 {
+        store.lock().delete();
+        for _ in 0..120 {
+            sleep(Duration::from_millis(100)).await;
+            assert!(!two.leads());
+        }
+        assert!(one.leads());
+        assert_eq!(store.lock().holder(), Some("one"));
+    }
+    assert_eq!(*one.changes.lock(), ["one became leader"]);
+    one.stop.cancel();
+    assert_eq!(one.ended.await, Ok(Ended::Released));
+    assert!(two.until_it_leads().await < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_misses_the_lease_late_waits_from_then_on() {
+    let slow = |host| ElectionSettings {
+        lease_duration: Duration::from_secs(137),
+        renew_deadline: Duration::from_secs(107),
+        retry_period: Duration::from_secs(26),
+        ..settings(host, None)
+    };
+    let store = store();
+    store.lock().watch_refused = true;
+    let one = start(&store, slow("one"));
+    one.until_it_leads().await;
+    let two = start(&store, slow("two"));
+    secs(1).await;
+    *two.road.way.lock() = Way::Down;
+    // Four renewals that the standby does not see.
+    secs(109).await;
+    *one.road.way.lock() = Way::Hangs;
+    *two.road.way.lock() = Way::Clear;
+    store.lock().delete();
+    two.until_it_leads().await;
+    assert!(!one.leads());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_emptied_lease_is_taken_again() {
     let store = store();
     let one = start(&store, settings("one", None));
@@ -342,6 +411,27 @@ async fn a_stopped_candidate_leaves_the_lease_to_its_holder() {
     assert!(two.changes.lock().is_empty());
     assert!(one.leads());
     assert_eq!(store.lock().holder(), Some("one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_candidate_leaves_the_lease_to_its_namesake() {
+    let store = store();
+    let two = start(&store, settings("host", None));
+    *two.road.latency.lock() = Duration::from_secs(1);
+    // Its create has been carried out, and it never learns of that.
+    sleep(Duration::from_millis(1700)).await;
+    *two.road.way.lock() = Way::Deaf;
+    assert_eq!(store.lock().holder(), Some("host"));
+    let one = start(&store, settings("host", None));
+    one.until_it_leads().await;
+    *two.road.way.lock() = Way::Clear;
+    secs(20).await;
+    two.stop.cancel();
+    assert_eq!(two.ended.await, Ok(Ended::NeverLed));
+    assert_eq!(store.lock().holder(), Some("host"));
+    secs(20).await;
+    assert!(one.leads());
+    assert_eq!(*one.changes.lock(), ["host became leader"]);
 }
 
 #[tokio::test(start_paused = true)]
