@@ -18,7 +18,10 @@ use std::{sync::Arc, time::Duration};
 use keeper::Keeper;
 use serde_json::{Value, json};
 use testkit::{
-    apiserver::serve::manifests,
+    apiserver::{
+        faults::{Effect, Rule},
+        serve::manifests,
+    },
     driver::{Around as _, Host},
 };
 use tokio::time::sleep;
@@ -187,6 +190,26 @@ async fn the_last_of_several_restores_frees_the_snapshot() {
     cluster.until("the second is saved", |c| c.simulation.is_saved(&second)).await;
     cluster.until("the snapshot is gone", |c| c.get("VolumeSnapshot", "snap").is_none()).await;
     assert_eq!(cluster.simulation.volumes().len(), 2);
+    cluster.kept_its_promise();
+}
+
+/// The write that frees the snapshot is carried out, and its answer lost: the next restore begins
+/// before it is tried again, and guards the snapshot anew.
+#[tokio::test(start_paused = true)]
+async fn a_restore_after_a_freeing_that_was_not_answered_is_guarded() {
+    let cluster = Cluster::new(1);
+    cluster.add_snapshot("snap");
+    cluster.simulation.start_with(&[NO_SWEEP, "--retry-interval-start=1m"]);
+    cluster.driver.backend().takes(Duration::from_secs(5));
+    cluster.add_claim("first", "VolumeSnapshot", "snap");
+    cluster.until("the call began", |c| c.calls() == 1).await;
+    let lost = Rule::on("patch", "volumesnapshots", Effect::CutAfter).times(1);
+    cluster.simulation.faults().add(lost);
+    cluster.until("the snapshot is free", |c| !c.is_guarded("snap")).await;
+    let second = cluster.add_claim("second", "VolumeSnapshot", "snap");
+    cluster.until("the second is saved", |c| c.simulation.is_saved(&second)).await;
+    sleep(2 * MINUTE).await;
+    assert!(!cluster.is_guarded("snap"));
     cluster.kept_its_promise();
 }
 

@@ -78,13 +78,18 @@ fn percent_decoded(text: &[u8]) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((&first, tail)) = rest.split_first() {
-        let hex =
-            tail.get(..2).filter(|_| first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        let byte = if first == b'%' { leading_hex(tail) } else { None };
         decoded.push(byte.unwrap_or(first));
         rest = if byte.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
     }
     String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// The byte that the first two characters spell.
+fn leading_hex(text: &[u8]) -> Option<u8> {
+    // The parser of numbers takes a sign, too.
+    let digits = text.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// The service the generated clients send one call through.
@@ -187,5 +192,26 @@ impl Body for Listening {
             None => {}
         }
         Poll::Ready(frame)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_encoded_properly_stays_as_it_is() {
+        for (text, decoded) in [
+            ("caf%C3%a9 %25", "caf\u{e9} %"),
+            ("%%41", "%A"),
+            ("100%", "100%"),
+            ("%4", "%4"),
+            ("%4g", "%4g"),
+            ("%+f", "%+f"),
+            ("%-0", "%-0"),
+            ("%\u{e9}", "%\u{e9}"),
+        ] {
+            assert_eq!(percent_decoded(text.as_bytes()), decoded, "{text}");
+        }
     }
 }

@@ -57,6 +57,8 @@ struct Held {
     by: BTreeSet<String>,
     /// The object that wears our finalizer for them.
     worn: Option<Worn>,
+    /// Whether it does for certain: a write that took it off may have been carried out unanswered.
+    certain: bool,
 }
 
 /// An object that wears our finalizer.
@@ -215,10 +217,10 @@ impl Holders {
         Some(source)
     }
 
-    /// Whether the object `uid` is known to wear the finalizer, for something that was begun here.
+    /// Whether the object `uid` wears the finalizer for certain, for something that was begun here.
     pub(super) fn is_worn(&self, source: &NamedSource, uid: &str) -> bool {
-        let worn = self.held.get(source).and_then(|held| held.worn.as_ref());
-        worn.is_some_and(|worn| worn.uid == uid)
+        let held = self.held.get(source).filter(|held| held.certain);
+        held.and_then(|held| held.worn.as_ref()).is_some_and(|worn| worn.uid == uid)
     }
 
     /// The source was seen to wear the finalizer.
@@ -226,6 +228,15 @@ impl Holders {
         if let Some(held) = self.held.get_mut(source) {
             // Where it was found once, others may need it still.
             held.worn = held.worn.take().filter(|known| known.uid == worn.uid).or(Some(worn));
+            held.certain = true;
+        }
+    }
+
+    /// The finalizer is about to be taken off. It may be gone from now on, whether or not the write
+    /// is answered; until that is known, it is due as before.
+    pub(super) fn taking_off(&mut self, source: &NamedSource) {
+        if let Some(held) = self.held.get_mut(source) {
+            held.certain = false;
         }
     }
 

@@ -300,6 +300,8 @@ impl Protection {
         uid: &str,
         still: impl Fn() -> bool,
     ) -> Result<(), ApiError> {
+        // The write may be done and its answer lost: who begins before the next try looks anew.
+        self.0.holders.lock().taking_off(source);
         self.0.writer.take_off(source, uid, still).await?;
         // Who began meanwhile waits for the key, and looks anew.
         self.0.holders.lock().taken_off(source);

@@ -3,8 +3,9 @@
 //! Owns looking for them now and then (`--snapshot-orphan-sweep-interval`): one paged list, no watch
 //! and no cache. Promises, as the original, that a snapshot is left alone that any pending claim
 //! names, whoever's; beyond the original, that a claim which has its volume does not count, that
-//! what was begun here does whatever has become of its claim, and that claims which no watch has
-//! shown yet are seen. Says nothing where there are no snapshots to list.
+//! what was begun here does whatever has become of its claim, that claims which no watch has shown
+//! yet are seen, and that a snapshot which cannot be written keeps no other waiting. Says nothing
+//! where there are no snapshots to list.
 
 use std::{
     collections::BTreeMap,
@@ -43,16 +44,19 @@ impl Protection {
         }
     }
 
+    /// Frees whatever can be freed. Of several errors the first is told.
     pub(super) async fn sweep_once(&self) -> Result<(), ApiError> {
         let orphans = self.orphans().await?;
         if orphans.is_empty() {
             return Ok(());
         }
         let named = self.named(&orphans.keys().cloned().collect()).await?;
+        let mut freed = Ok(());
         for (source, uid) in orphans.iter().filter(|(source, _)| !named.contains(source)) {
-            self.free_orphan(source, uid).await?;
+            // One that can never be written must not keep those behind it.
+            freed = freed.and(self.free_orphan(source, uid).await);
         }
-        Ok(())
+        freed
     }
 
     /// The snapshots that nobody known needs.

@@ -17,6 +17,11 @@ fn source() -> NamedSource {
 /// The snapshot `s` on a server that keeps what is written to its finalizers; the requests with
 /// these numbers are answered with 500.
 fn server(fails: Range<usize>) -> Server {
+    losing_server(fails, 0..0)
+}
+
+/// The same; requests with the numbers `lost` are carried out, and their answers lost.
+fn losing_server(fails: Range<usize>, lost: Range<usize>) -> Server {
     let finalizers = Mutex::new(Value::Null);
     Server::new(move |number, seen| {
         if fails.contains(&number) {
@@ -25,6 +30,9 @@ fn server(fails: Range<usize>) -> Server {
         let mut finalizers = finalizers.lock();
         if seen.method == "PATCH" {
             *finalizers = seen.json()["metadata"]["finalizers"].clone();
+        }
+        if lost.contains(&number) {
+            return Answer::none();
         }
         let items = json!({"metadata": {}, "items": []});
         let snapshot = json!({"metadata": {"namespace": "ns", "name": "s", "uid": "u",
@@ -138,6 +146,28 @@ async fn a_finalizer_that_could_not_be_taken_off_is_tried_again() {
     assert_eq!(server.seen()[6].json()["metadata"]["finalizers"], Value::Null);
     ended.cancel();
     work.await.unwrap();
+}
+
+/// The write that frees the snapshot is carried out, and nobody hears of it.
+#[tokio::test(start_paused = true)]
+async fn who_begins_after_a_freeing_that_was_not_answered_guards_anew() {
+    let server = losing_server(0..0, 3..4);
+    let (protection, ended, work) = working(&server);
+    protection.take("a", &source(), "u").await.unwrap();
+    protection.closed("a");
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"], "it is not tried again yet");
+    protection.take("b", &source(), "u").await.unwrap();
+    protection.take("b", &source(), "u").await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let all = ["GET", "PATCH", "GET", "PATCH", "GET", "PATCH"];
+    assert_eq!(methods(&server), all, "written once, and kept by the next try");
+    let ours = json!([SourceKind::Snapshot.finalizer()]);
+    assert_eq!(server.seen()[5].json()["metadata"]["finalizers"], ours);
+    protection.closed("b");
+    ended.cancel();
+    work.await.unwrap();
+    assert_eq!(server.seen()[7].json()["metadata"]["finalizers"], Value::Null);
 }
 
 /// Standbys are told what happens as well, and write nothing.

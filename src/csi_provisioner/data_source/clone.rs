@@ -136,10 +136,11 @@ fn check_claim(ask: &Ask<'_>, source: &CloneSource) -> Result<(), Unusable> {
 
 /// Whether the source that is being deleted stays for this claim's sake: it carries our
 /// finalizer, and the claim was there before. Otherwise the two would wait for each other for
-/// ever. A claim that came after the deletion is refused, so that the source can go at last.
+/// ever. Both times are whole seconds: a claim of the very second of the deletion may have come
+/// first, and is served. One that came later is refused, so that the source can go at last.
 fn is_held_for(claim: &Claim, source: &CloneSource) -> bool {
     let (born, deleted) = (&claim.metadata.creation_timestamp, &source.metadata.deletion_timestamp);
-    let was_before = matches!((born, deleted), (Some(born), Some(deleted)) if born.0 < deleted.0);
+    let was_before = matches!((born, deleted), (Some(born), Some(deleted)) if born.0 <= deleted.0);
     was_before && source.has_finalizer(PROTECTION)
 }
 

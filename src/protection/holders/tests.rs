@@ -112,6 +112,26 @@ fn an_origin_that_is_known_is_not_forgotten() {
     assert_eq!(holders.due(&s), Due::TakeOff("s2".into()));
 }
 
+/// Its answer may be lost: the finalizer counts for nothing then, and is due as before.
+#[test]
+fn a_finalizer_that_may_have_come_off_is_certain_only_when_it_is_seen_again() {
+    for (first, again) in [(Origin::Ours, Origin::Found), (Origin::Found, Origin::Ours)] {
+        let mut holders = restoring(first, false);
+        let s = snapshot("s");
+        holders.closed("a");
+        let due = holders.due(&s);
+        holders.taking_off(&s);
+        assert!(!holders.is_worn(&s, "s1"));
+        assert_eq!(holders.due(&s), due);
+        holders.begin("b", &s);
+        assert!(!holders.is_worn(&s, "s1"), "that it is needed again does not put it on");
+        holders.worn(&s, worn(again));
+        assert!(holders.is_worn(&s, "s1"));
+        holders.closed("b");
+        assert_eq!(holders.due(&s), due, "{first:?} is not forgotten");
+    }
+}
+
 /// What the sweep leaves alone: what is named by anybody's pending claim, or begun here.
 #[test]
 fn the_sweep_takes_what_nobody_needs() {

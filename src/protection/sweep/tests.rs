@@ -32,12 +32,24 @@ fn claim(uid: &str, snapshot: &str) -> Value {
 
 /// A server with these snapshots and claims.
 fn server(snapshots: Vec<Value>, claims: Vec<Value>) -> Server {
+    refusing_server(snapshots, claims, &[])
+}
+
+/// The same; the snapshots `refused` cannot be written.
+fn refusing_server(
+    snapshots: Vec<Value>,
+    claims: Vec<Value>,
+    refused: &'static [&'static str],
+) -> Server {
     Server::new(move |_, seen| {
         let list = |items: &[Value]| Answer::json(200, &json!({"metadata": {}, "items": items}));
         let path = seen.url.split('?').next().unwrap_or_default();
         match path.rsplit_once('/').unwrap_or_default() {
             (_, "volumesnapshots") => list(&snapshots),
             (_, "persistentvolumeclaims") => list(&claims),
+            (_, name) if seen.method == "PATCH" && refused.contains(&name) => {
+                Answer::refusal(422, "Invalid", &format!("{name} is invalid"))
+            }
             (_, name) => {
                 let found = snapshots.iter().find(|snapshot| snapshot["metadata"]["name"] == name);
                 Answer::json(200, found.unwrap_or(&Value::Null))
@@ -81,6 +93,16 @@ async fn what_nobody_needs_is_freed_and_nothing_else() {
     protection.take("of a claim that is gone", &begun, "begun").await.unwrap();
     protection.sweep_once().await.unwrap();
     assert_eq!(written(&server), ["orphan"]);
+}
+
+/// What is stored may break a rule that came later; then every write of it is refused.
+#[tokio::test]
+async fn a_snapshot_that_cannot_be_written_keeps_no_other_and_is_told() {
+    let snapshots = ["a", "b", "c", "d"].map(|name| snapshot(name, &[OURS]));
+    let server = refusing_server(snapshots.into(), vec![], &["a", "c"]);
+    let error = protection(&server).sweep_once().await.unwrap_err();
+    assert_eq!(error.to_string(), "a is invalid", "the first one");
+    assert_eq!(written(&server), ["a", "b", "c", "d"]);
 }
 
 #[tokio::test]

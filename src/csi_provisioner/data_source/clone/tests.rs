@@ -225,9 +225,11 @@ async fn a_source_that_is_being_deleted_serves_the_claims_it_is_held_for() {
     let deleted = "2026-01-01T00:00:10Z";
     let cases = [
         (PROTECTION, "2026-01-01T00:00:09Z", true),
-        (PROTECTION, "2026-01-01T00:00:10Z", false),
+        // It may have come before the deletion or after: the times are whole seconds.
+        (PROTECTION, "2026-01-01T00:00:10Z", true),
         (PROTECTION, "2026-01-01T00:00:11Z", false),
         ("kubernetes.io/pvc-protection", "2026-01-01T00:00:09Z", false),
+        ("kubernetes.io/pvc-protection", "2026-01-01T00:00:10Z", false),
     ];
     for (finalizer, born, served) in cases {
         let going = json!({"metadata": {"deletionTimestamp": deleted, "finalizers": [finalizer]}});
