@@ -7,7 +7,7 @@ use csi_provisioner::{
     csi::unix_connector,
     flags::{Flags, Refusal},
     kube_api::{self, ConfigSource, LaneSettings, Lanes, Transport},
-    leader::{self, pod_uid_from_mountinfo, pod_uid_from_token},
+    leader::{pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
     metrics::Metrics,
     release_claims::{self, Report, Request},
@@ -31,7 +31,7 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 const TRIM: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
-    if env::args().nth(1).as_deref() == Some(release_claims::NAME) {
+    if env::args_os().nth(1).is_some_and(|first| first == release_claims::NAME) {
         return release();
     }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
@@ -61,7 +61,7 @@ fn runtime() -> Result<Runtime, ExitCode> {
 
 /// `csi-provisioner release-claims`: the table goes to stdout, what failed to stderr.
 fn release() -> ExitCode {
-    let request = match Request::parse(env::args().skip(2)) {
+    let request = match Request::parse(env::args_os().skip(2)) {
         Ok(request) => request,
         Err((text, 0)) => {
             println!("{text}");
@@ -97,12 +97,21 @@ async fn report(request: &Request) -> Result<Report, String> {
     let random = Arc::new(Generator::from_entropy());
     let lanes = Lanes::new(transport, LaneSettings::default(), gate, random, &metrics);
     let host = host();
-    let namespace = leader::namespace(
+    let namespace = lease_namespace(request, &host);
+    Ok(release_claims::run(&lanes.objects, &*clock, request, namespace).await)
+}
+
+/// Where the Leases are: as the flag says, else in the pod's own namespace. Empty where neither
+/// tells, as on a workstation: a replica takes `default` then, but its pod may know what is not
+/// known here.
+fn lease_namespace<'a>(request: &'a Request, host: &'a Host) -> &'a str {
+    let told = [
         request.lease_namespace.as_deref(),
         host.pod_namespace.as_deref(),
         host.service_account_namespace.as_deref(),
-    );
-    Ok(release_claims::run(&lanes.objects, &*clock, request, &namespace).await)
+    ];
+    let mut told = told.into_iter().flatten().map(str::trim);
+    told.find(|name| !name.is_empty()).unwrap_or_default()
 }
 
 fn refuse(refusal: &Refusal) -> ExitCode {

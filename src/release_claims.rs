@@ -3,11 +3,12 @@
 //!
 //! Owns the subcommand: its arguments, its output, its exit codes. For who goes back to a
 //! provisioner that knows nothing of the records, where a claim under our finalizer would hang
-//! for ever once it is deleted. Promises that nothing is written without `--release`, and not
-//! while a replica leads without `--force`. Leaves the edit to `controller::open_calls`, and what
-//! may be left at the driver to the reader: the list names each volume.
+//! for ever once it is deleted. Promises that nothing is written without `--release`, and without
+//! `--force` only once it is known that no replica leads. Leaves the edit to
+//! `controller::open_calls`, and what may be left at the driver to the reader: the list names each
+//! volume.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{ffi::OsString, ops::ControlFlow, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
@@ -34,7 +35,7 @@ pub struct Request {
     pub master: Option<String>,
     /// `--driver`: only this driver's; all, unless told.
     pub driver: Option<String>,
-    /// `--leader-election-namespace`: where the Leases are; the pod's own, unless told.
+    /// `--leader-election-namespace`: where the Leases are; the pod's own namespace, unless told.
     pub lease_namespace: Option<String>,
     /// `--release`: let the claims go.
     pub release: bool,
@@ -56,7 +57,9 @@ impl Request {
     ///
     /// # Errors
     /// The text to print and the exit code: 2, or 0 where help was asked for.
-    pub fn parse(args: impl Iterator<Item = String>) -> Result<Self, (String, u8)> {
+    pub fn parse(
+        args: impl Iterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Self, (String, u8)> {
         let matches = command()
             .try_get_matches_from(args)
             .map_err(|error| (error.to_string(), u8::try_from(error.exit_code()).unwrap_or(2)))?;
@@ -90,7 +93,7 @@ fn command() -> Command {
         .arg(text(
             "leader-election-namespace",
             "name",
-            "Where the Leases of the replicas are [default: the pod's namespace]",
+            "Where the Leases of the replicas are; outside a pod --release needs it [default: the pod's namespace]",
         ))
         .arg(switch("release", "Take finalizer and record off the claims"))
         .arg(switch("force", "Even while a replica leads, or when that can't be told"))
@@ -108,7 +111,8 @@ struct Marked {
     since: String,
 }
 
-/// Lists, and with `--release` lets go. `namespace`: where the Leases are.
+/// Lists, and with `--release` lets go. `namespace`: where the Leases are; empty where that is not
+/// known.
 pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Report {
     let marked = match list(client, request.driver.as_deref()).await {
         Ok(marked) => marked,
@@ -217,18 +221,25 @@ async fn release(
 }
 
 /// Refuses while somebody holds the driver's Lease: such a replica would record its calls anew.
+/// Nothing is guessed: where the Lease does not belong there is none, whoever leads.
 async fn nobody_leads(
     client: &Client,
     clock: &dyn Clock,
     namespace: &str,
     driver: &str,
 ) -> Result<(), String> {
+    if driver.is_empty() {
+        return Err(cannot_tell("neither the record nor the claim names a driver"));
+    }
+    if namespace.is_empty() {
+        return Err(cannot_tell(
+            "nothing says in which namespace its Lease is: give --leader-election-namespace",
+        ));
+    }
     let name = leader::lease_name(driver);
     match leader::Leases::get(client, namespace, &name).await {
         Err(LeaseError::NotFound) => Ok(()),
-        Err(error) => Err(format!(
-            "cannot tell whether a replica leads ({error}); --force releases all the same"
-        )),
+        Err(error) => Err(cannot_tell(&error.to_string())),
         Ok(lease) => match holder(&lease, clock.wall()) {
             None => Ok(()),
             Some(holder) => Err(format!(
@@ -236,6 +247,10 @@ async fn nobody_leads(
             )),
         },
     }
+}
+
+fn cannot_tell(why: &str) -> String {
+    format!("cannot tell whether a replica leads ({why}); --force releases all the same")
 }
 
 /// Who holds the Lease at `now`; one that does not say until when is held.

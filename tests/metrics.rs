@@ -3,7 +3,7 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use csi_provisioner::metrics::{Definition, Metrics};
 
@@ -23,6 +23,24 @@ fn row(metric: &Definition) -> String {
     format!("| `{}` | {} | {} | {} |", metric.name, metric.kind, labels.join(", "), metric.help)
 }
 
+/// The sources below a directory, without files that are nothing but tests.
+fn sources(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let shipped = entries.filter(|path| path.file_stem().unwrap() != "tests");
+    shipped
+        .flat_map(|path| {
+            if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(&path).unwrap()] }
+        })
+        .collect()
+}
+
+/// The names that the sources give to work queues.
+fn queues() -> BTreeSet<String> {
+    let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let calls = sources.iter().flat_map(|source| source.split("queue(\"").skip(1));
+    calls.filter_map(|call| call.split('"').next()).map(str::to_owned).collect()
+}
+
 /// The rows of the page's tables of metrics.
 fn rows() -> impl Iterator<Item = &'static str> {
     let tables = PAGE.split("\n\n").filter(|block| block.starts_with("| metric | type |"));
@@ -37,6 +55,15 @@ fn the_page_has_each_metric_as_the_code_has_it_and_no_other() {
     let extra: Vec<_> = told.difference(&made).collect();
     assert!(missing.is_empty(), "docs/metrics.md lacks:\n{missing:#?}");
     assert!(extra.is_empty(), "docs/metrics.md has what the code has not:\n{extra:#?}");
+}
+
+#[test]
+fn the_page_names_each_work_queue_and_no_other() {
+    let told = PAGE.split("\n- ").find_map(|item| item.strip_prefix("`workqueue_…`: `name` is "));
+    let quoted = told.unwrap().split('`').skip(1).step_by(2);
+    let told: BTreeSet<String> =
+        quoted.filter(|word| !word.starts_with("--")).map(str::to_owned).collect();
+    assert_eq!(told, queues());
 }
 
 #[test]

@@ -8,7 +8,7 @@
 #[path = "walk/process.rs"]
 mod process;
 
-use std::process::Command;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, process::Command};
 
 use process::{Directory, Provisioner};
 use serde_json::{Value, json};
@@ -22,6 +22,8 @@ const OTHER_DRIVER: &str = "other.example.com";
 const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
 const HEADINGS: &str = "NAMESPACE  CLAIM";
+/// Where the Leases are: outside a pod nothing else tells.
+const LEASES: &str = "--leader-election-namespace=default";
 
 /// What a run of the subcommand came to.
 struct Ran {
@@ -31,7 +33,7 @@ struct Ran {
 }
 
 /// Runs `csi-provisioner release-claims`.
-fn run(arguments: &[&str]) -> Ran {
+fn run(arguments: &[impl AsRef<OsStr>]) -> Ran {
     let output = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
         .arg("release-claims")
         .args(arguments)
@@ -69,8 +71,19 @@ impl Cluster {
         let all =
             [self.kubeconfig(user)].into_iter().chain(arguments.iter().map(ToString::to_string));
         let all: Vec<_> = all.collect();
-        let arguments = move || run(&all.iter().map(String::as_str).collect::<Vec<_>>());
-        tokio::task::spawn_blocking(arguments).await.unwrap()
+        tokio::task::spawn_blocking(move || run(&all)).await.unwrap()
+    }
+
+    /// Nothing was released, and of each claim of our driver it is told why.
+    fn assert_all_stay(&self, ran: &Ran, why: &str) {
+        assert_eq!(ran.code, 1);
+        assert!(!ran.stdout.contains("released"), "{}", ran.stdout);
+        let told: Vec<_> = ran.stderr.lines().collect();
+        assert_eq!(told.len(), 2, "{}", ran.stderr);
+        for (line, name) in told.iter().zip(["alive", "deleted"]) {
+            assert!(line.starts_with(&format!("default/{name}: ")) && line.contains(why), "{line}");
+            assert!(self.is_marked(name));
+        }
     }
 
     fn create(&self, object: &Value) {
@@ -165,7 +178,7 @@ async fn one_drivers_claims_are_released_and_nothing_else_is_touched() {
     let cluster = some_claims().await;
     let others = ["foreign", "plain"].map(|name| cluster.claim(name));
     let alive = cluster.claim("alive");
-    let ran = cluster.run("sa", &["--release", "--driver", DRIVER]).await;
+    let ran = cluster.run("sa", &["--release", "--driver", DRIVER, LEASES]).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(
         ran.stdout.ends_with("default/alive released\ndefault/deleted released\n"),
@@ -211,21 +224,51 @@ async fn without_rights_it_says_which_are_missing_and_fails() {
 async fn with_the_right_to_list_alone_each_claim_is_told_and_stays() {
     let cluster = some_claims().await;
     cluster.grant_only(&json!([{"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["list", "get"]}]));
-    let leases = cluster.run("sa", &["--release", "--driver", DRIVER]).await;
+    let leases = cluster.run("sa", &["--release", "--driver", DRIVER, LEASES]).await;
+    cluster.assert_all_stay(&leases, "cannot tell whether a replica leads");
     let writes = cluster.run("sa", &["--release", "--force", "--driver", DRIVER]).await;
-    for (ran, why) in [
-        (&leases, "cannot tell whether a replica leads"),
-        (&writes, r#"cannot update resource "persistentvolumeclaims""#),
-    ] {
-        assert_eq!(ran.code, 1);
-        assert!(!ran.stdout.contains("released"), "{}", ran.stdout);
-        let told: Vec<_> = ran.stderr.lines().collect();
-        assert_eq!(told.len(), 2, "{}", ran.stderr);
-        for (line, name) in told.iter().zip(["alive", "deleted"]) {
-            assert!(line.starts_with(&format!("default/{name}: ")) && line.contains(why), "{line}");
-            assert!(cluster.is_marked(name));
-        }
-    }
+    cluster.assert_all_stay(&writes, r#"cannot update resource "persistentvolumeclaims""#);
+    cluster.served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_in_a_namespace_that_nobody_told_is_not_overlooked() {
+    let cluster = some_claims().await;
+    cluster.create(&json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "disk-example-com", "namespace": "kube-system"},
+        // Held: it does not say until when.
+        "spec": {"holderIdentity": "pod-1"},
+    }));
+    let release = ["--release", "--driver", DRIVER];
+    let untold = cluster.run("sa", &release).await;
+    cluster.assert_all_stay(
+        &untold,
+        "cannot tell whether a replica leads (nothing says in which namespace its Lease is: give --leader-election-namespace); --force releases all the same",
+    );
+    let there = "--leader-election-namespace=kube-system";
+    let told = cluster.run("sa", &[&release[..], &[there]].concat()).await;
+    cluster.assert_all_stay(&told, "pod-1 leads by the Lease kube-system/disk-example-com");
+
+    let forced = cluster.run("sa", &[&release[..], &["--force"]].concat()).await;
+    assert_eq!((forced.code, forced.stderr.as_str()), (0, ""));
+    assert!(!cluster.is_marked("alive") && !cluster.is_marked("deleted"));
+    cluster.served.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_whose_driver_nothing_names_is_released_by_force_alone() {
+    let cluster = Cluster::start().await;
+    cluster.create(&marked("nameless", ""));
+    let refused = cluster.run("sa", &["--release", LEASES]).await;
+    assert_eq!(refused.code, 1);
+    let why = "default/nameless: cannot tell whether a replica leads (neither the record nor the claim names a driver); --force releases all the same\n";
+    assert_eq!(refused.stderr, why);
+    assert!(cluster.is_marked("nameless"));
+
+    let forced = cluster.run("sa", &["--release", "--force"]).await;
+    assert_eq!((forced.code, forced.stderr.as_str()), (0, ""));
+    assert!(!cluster.is_marked("nameless"));
     cluster.served.stop().await;
 }
 
@@ -260,7 +303,7 @@ async fn a_leaders_open_calls_stay_unless_forced_and_are_released_once_it_has_en
     let lease = cluster.served.api().get("Lease", "default", "disk-example-com").unwrap();
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap();
 
-    let refused = cluster.run("sa", &["--release"]).await;
+    let refused = cluster.run("sa", &["--release", LEASES]).await;
     assert_eq!(refused.code, 1);
     let why = format!(
         "default/data: {holder} leads by the Lease default/disk-example-com: scale the provisioner to 0 first, or use --force\n"
@@ -274,7 +317,7 @@ async fn a_leaders_open_calls_stay_unless_forced_and_are_released_once_it_has_en
 
     assert!(leader.stop().await.success());
     assert!(cluster.is_marked("data"), "the call is still open");
-    let released = cluster.run("sa", &["--release"]).await;
+    let released = cluster.run("sa", &["--release", LEASES]).await;
     assert_eq!((released.code, released.stderr.as_str()), (0, ""));
     assert!(!cluster.is_marked("data"));
 
@@ -309,4 +352,17 @@ fn each_option_is_explained_and_others_are_refused() {
     let wrong = run(&["--relaese"]);
     assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));
     assert!(wrong.stderr.contains("--relaese"), "{}", wrong.stderr);
+}
+
+#[test]
+fn arguments_that_are_no_text_are_refused_as_others_are() {
+    let wrong = run(&[OsStr::from_bytes(b"--driver=\xff")]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));
+    assert!(wrong.stderr.starts_with("error: "), "{}", wrong.stderr);
+    // The first argument is looked at before it is known what is to be done.
+    let mut program = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"));
+    let first = program.env_clear().arg(OsStr::from_bytes(b"--nosuch\xff")).output().unwrap();
+    let stderr = String::from_utf8(first.stderr).unwrap();
+    assert_eq!(first.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("unknown flag: --nosuch"), "{stderr}");
 }

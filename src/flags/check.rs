@@ -145,8 +145,7 @@ fn logging_errors(values: &Values) -> Vec<String> {
     if format != "text" && format != "json" {
         errors.push(format!("format: Invalid value: {}: Unsupported log format", quote(&format)));
     }
-    let vmodule: Vec<(String, u32)> = values.get("vmodule");
-    if !vmodule.is_empty() && format != "text" && !format.is_empty() {
+    if !values.vmodule().is_empty() && format != "text" && !format.is_empty() {
         errors.push("vmodule: Forbidden: Only supported for text log format".to_owned());
     }
     for (flag, field) in [

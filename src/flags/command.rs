@@ -120,7 +120,7 @@ fn argument(flag: &Flag) -> Arg {
         .help_heading(flag.group)
         .value_name(kind(flag.takes));
     let arg = match flag.takes {
-        Takes::Gates | Takes::Labels => arg.action(ArgAction::Append),
+        Takes::Gates | Takes::Labels | Takes::Vmodule => arg.action(ArgAction::Append),
         _ => arg,
     };
     if flag.default.is_empty() { arg } else { arg.default_value(flag.default) }
@@ -257,6 +257,11 @@ impl Values {
     /// All `--leader-election-labels` together; later ones win.
     pub(super) fn labels(&self) -> Labels {
         self.all::<Labels>("leader-election-labels").flat_map(Clone::clone).collect()
+    }
+
+    /// All `--vmodule` together, in order.
+    pub(super) fn vmodule(&self) -> Vmodule {
+        self.all::<Vmodule>("vmodule").flatten().cloned().collect()
     }
 
     fn all<T: Clone + Send + Sync + 'static>(&self, name: &str) -> impl Iterator<Item = &T> {

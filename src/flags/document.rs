@@ -17,8 +17,9 @@ Written from the tables in `src/flags` by a test, which fails where this page sa
 
 Names, types and defaults are those of the original's v6.3.0. `--name=value` and `--name value` both
 work; a bool without a value is true, and another value needs the `=`. The only short flag is `-v`.
-Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts; `--feature-gates`
-and `--leader-election-labels` add up. What is no flag is ignored.
+Durations need a unit (`1m30s`). Of a flag that is repeated the last one counts; `--feature-gates`,
+`--leader-election-labels` and `--vmodule` add up (of patterns that fit a file the first one counts).
+What is no flag is ignored.
 ";
 
 const EXIT_CODES: &str = "\

@@ -184,7 +184,7 @@ pub struct Http {
 pub struct Logging {
     /// `-v`.
     pub verbosity: u32,
-    /// `--vmodule`: levels by file pattern.
+    /// `--vmodule`: levels by file pattern; the first that fits counts.
     pub vmodule: Vec<(String, u32)>,
     /// `--logging-format`.
     pub format: LogFormat,
@@ -296,7 +296,7 @@ impl Flags {
             http: Http::from_values(values),
             logging: Logging {
                 verbosity: values.get("v"),
-                vmodule: values.get("vmodule"),
+                vmodule: values.vmodule(),
                 format: if values.get::<String>("logging-format") == "json" {
                     LogFormat::Json
                 } else {

@@ -24,7 +24,7 @@ pub(super) enum Takes {
     Duration(Voice),
     /// A log level.
     Level,
-    /// `pattern=N,...`
+    /// `pattern=N,...`; repeats add up.
     Vmodule,
     /// A number of bytes with a suffix.
     Bytes,

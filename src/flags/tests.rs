@@ -210,6 +210,9 @@ fn of_repeated_flags_the_last_wins_and_lists_add_up() {
         "--leader-election",
         "--leader-election-labels=a:1,b:2",
         "--leader-election-labels=b:3",
+        "--vmodule=",
+        "--vmodule=a=5,b=1",
+        "--vmodule=a=6",
     ]);
     assert_eq!(set.driver.timeout, secs(2));
     assert!(!set.provisioning.strict_topology);
@@ -219,6 +222,9 @@ fn of_repeated_flags_the_last_wins_and_lists_add_up() {
         labels,
         BTreeMap::from([("a", "1"), ("b", "3")].map(|(k, v)| (k.to_owned(), v.to_owned())))
     );
+    // In order: of those that fit a file the first counts, as in klog.
+    let levels = [("a", 5), ("b", 1), ("a", 6)].map(|(file, level)| (file.to_owned(), level));
+    assert_eq!(set.logging.vmodule, levels);
 }
 
 #[test]
@@ -341,6 +347,11 @@ fn settings_that_contradict_end_with_the_originals_codes() {
         ),
         (
             &["--vmodule=a=1", "--logging-format=json"],
+            1,
+            "vmodule: Forbidden: Only supported for text log format",
+        ),
+        (
+            &["--vmodule=", "--vmodule=a=1", "--logging-format=json"],
             1,
             "vmodule: Forbidden: Only supported for text log format",
         ),

@@ -3,9 +3,11 @@
 //! Owns the registry and the typed handles that other rooms count with; passed in, never global.
 //! Names, labels and buckets without the prefix `provisioner_` are the original's, so that
 //! dashboards and alerts made for it go on working; `provisioner_` ones are our own. Promises
-//! that a scrape is the Prometheus text format 0.0.4, that label values are bounded (known words,
-//! and the names of classes), and that a scrape costs what the work in hand costs, whatever the
-//! cluster holds. Leaves serving it to `http`; docs/metrics.md describes each one.
+//! that a scrape is the Prometheus text format 0.0.4, that label values but those of `class` are
+//! known words, and that a scrape costs what the work in hand costs, whatever the cluster holds.
+//! `class` is what claims and volumes say, as in the original: whoever makes claims that name
+//! classes which do not exist makes a series of failures with each such name. Leaves serving it to
+//! `http`; docs/metrics.md describes each one.
 
 mod api;
 mod capacity;
