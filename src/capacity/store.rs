@@ -1,8 +1,9 @@
 //! The objects at the API server, in whichever version it serves them.
 //!
-//! Owns the version and the requests. Promises that a change is written only onto the version it
+//! Owns the version and the requests. Promises that a change is patched only onto the version it
 //! was made for, that a deletion hits that very object, and that a PATCH which is not granted
-//! becomes a GET and a PUT. Leaves what to write to `object`, and when to the publisher.
+//! becomes a GET and a PUT, then onto whatever version that finds. Leaves what to write to
+//! `object`, and when to the publisher.
 
 use std::sync::{
     Arc,
