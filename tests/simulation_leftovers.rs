@@ -164,6 +164,26 @@ async fn what_becomes_somebodys_before_the_first_try_stays() {
     assert_eq!(calls(&simulation), ["CreateVolume"]);
 }
 
+/// The same while all PersistentVolumes are listed, which takes long: the list is as old as its first
+/// page.
+#[tokio::test(start_paused = true)]
+async fn what_gets_its_name_during_the_look_stays() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["create_volume"][0]["volume"]["volume_id"] = json!("taken");
+    simulation.script(script);
+    simulation.start();
+    sleep(Duration::from_secs(5)).await;
+    let slow = Effect::DelayAfter(Duration::from_secs(5));
+    simulation.faults().add(Rule::on("list", "persistentvolumes", slow));
+    let uid = simulation.create_claim("data");
+    simulation.until("its volume is made", |s| s.calls("CreateVolume") == 1).await;
+    sleep(Duration::from_secs(1)).await;
+    simulation.api.create(&stranger(&uid, "nobody", "other")).unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(calls(&simulation), ["CreateVolume"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_the_secrets_of_the_create() {
     let simulation = Simulation::new(1);

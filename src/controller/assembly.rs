@@ -80,6 +80,7 @@ impl<P: Provisioner> Assembly<P> {
             client: self.parts.client.clone(),
             book: self.book.clone(),
             freshness: self.freshness.clone(),
+            classes: self.parts.classes.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
             exclusive: self.exclusive.clone(),

@@ -166,6 +166,8 @@ pub struct Standing {
     pub claim: Arc<Claim>,
     /// Whether a call is open, or what it made is neither saved nor removed.
     pub open: bool,
+    /// Whether it is not known what came of that call, or whether its volume is still there.
+    pub unknown: bool,
     /// Whether the claim is marked.
     pub marked: bool,
     /// Whether anybody still wants its volume.
@@ -245,6 +247,7 @@ impl ClaimBook {
         Some(Standing {
             claim: Arc::clone(&entry.claim),
             open: entry.state.is_open(),
+            unknown: entry.state.is_unknown(),
             marked: entry.mark.is_some(),
             demand: entry.demand(),
             order: entry.order.as_deref().cloned(),

@@ -294,14 +294,16 @@ impl ClaimState {
         }
     }
 
+    /// Whether it is not known what came of the open call, or whether its volume is still there.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Background(_) | Self::Bared(_))
+    }
+
     /// Nobody follows the open call any longer: `Background | Bared => Suspect`. What is in memory and
     /// can still be saved or removed goes on.
     #[must_use]
     pub fn given_up(self) -> Self {
-        match self {
-            Self::Background(_) | Self::Bared(_) => Self::Suspect,
-            other => other,
-        }
+        if self.is_unknown() { Self::Suspect } else { self }
     }
 
     /// The task that worked on the claim died at an unknown point: `InFlight => Background`,

@@ -12,7 +12,6 @@ mod telling;
 
 use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::PersistentVolume;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
@@ -104,15 +103,6 @@ fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
         first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
     // Never longer than the longest: a volume that is ready is not left waiting.
     grown.mul_f64(0.75 + unit / 4.0).min(retry_max)
-}
-
-/// A volume that nobody wants any more is about to be released: where the class of its claim now
-/// says Retain, it is not deleted then, whatever the class said at the call (safety rule 9).
-fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>) {
-    if class.and_then(|class| class.reclaim_policy.as_deref()) == Some("Retain") {
-        let spec = volume.spec.get_or_insert_default();
-        spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
-    }
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
@@ -375,10 +365,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Verdict {
-        if let Outcome::Provisioned(mut made) = outcome {
-            if !self.book.is_wanted(order.claim.uid()) {
-                keep_if_retained(&mut made.volume, self.classes.get(order.class.name()).as_deref());
-            }
+        if let Outcome::Provisioned(made) = outcome {
             let source = source_label(&order.claim);
             let existence = self.book.existence(order.claim.uid());
             self.store.save(Unsaved::new(order, *made, source, started, existence)).await;

@@ -1,14 +1,14 @@
 //! Removing a volume that cannot be used, without a PersistentVolume.
 //!
-//! Owns the conditions under which that is safe (safety rule 8), read live before every attempt:
-//! no PersistentVolume has the claim's name or the volume's handle or is for the claim, none that
+//! Owns the conditions under which that is safe (safety rule 8), read live before every attempt, which
+//! is several tries within two seconds: no PersistentVolume has the claim's name or the volume's handle or is for the claim, none that
 //! waits to be saved has the handle either, and the claim is unbound or gone. Promises that the
 //! claim is not asked for again before the volume is gone, that a volume which may be somebody's is
 //! left alone, counted and told (rule 14), and that its user hears what became of it. That the
 //! answer came in this process's term needs no check: what is known of a leftover ends with the
 //! process.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 use super::{
     claims::ClaimWorker,
@@ -40,14 +40,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         look: &mut Look,
     ) -> Verdict {
         let Some(permit) = look.permit(order.class.name(), false) else { return Verdict::Wait };
-        let objection = match self.objection(uid, order, leftover).await {
-            Ok(objection) => objection,
+        let (objection, looked) = match self.objection(uid, order, leftover).await {
+            Ok(found) => found,
             Err(error) => return self.not_discarded(order, leftover, &Failure::new(error)),
         };
         if let Some(objection) = objection {
             return self.suspect(uid, order, leftover, &objection);
         }
-        let looked = self.store.freshness.now();
         self.open_calls.protect(uid, order).await;
         if !self.store.freshness.is_recent(looked) {
             // What it waited for is there now: the next look is followed by its call.
@@ -65,25 +64,32 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Why the leftover must stay, where it must.
+    /// Why the leftover must stay, where it must, and since when that may be otherwise.
     async fn objection(
         &self,
         uid: &str,
         order: &Order,
         leftover: &Leftover,
-    ) -> Result<Option<String>, ApiError> {
+    ) -> Result<(Option<String>, Duration), ApiError> {
+        let looked = self.store.freshness.now();
         let unseen = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
         if unseen.into_iter().any(mutations::is_on) {
-            return Ok(None);
+            return Ok((None, looked));
         }
         let key = self.provisioner.key(&leftover.handle);
         let same = |handle: &str| self.provisioner.key(handle) == key;
         if self.store.holds(same) {
-            return Ok(Some("it is being saved for another claim".to_owned()));
+            return Ok((Some("it is being saved for another claim".to_owned()), looked));
         }
         let stands_for_it =
             |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
-        objection(&self.client, uid, order, stands_for_it).await
+        let found = objection(&self.client, uid, order, stands_for_it).await?;
+        if found.is_some() || self.store.freshness.is_recent(looked) {
+            return Ok((found, looked));
+        }
+        // To list all of them took long.
+        let looked = self.store.freshness.now();
+        Ok((objection_by_name(&self.client, uid, order).await?, looked))
     }
 
     /// Neither gone nor known to be somebody's: tried again before anything else.
@@ -114,6 +120,18 @@ async fn objection(
     order: &Order,
     stands_for_it: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
+    match objection_by_name(client, uid, order).await? {
+        None => objection_among_all(client, uid, stands_for_it).await,
+        found => Ok(found),
+    }
+}
+
+/// The same by the PersistentVolume of its name and by its claim.
+async fn objection_by_name(
+    client: &Client,
+    uid: &str,
+    order: &Order,
+) -> Result<Option<String>, ApiError> {
     // Where there is no name, or none that an object can bear, none has it.
     if let Ok(name) = &order.volume_name
         && let Ok(object) = Name::cluster(name)
@@ -123,9 +141,16 @@ async fn objection(
     }
     let claim = Name::namespaced(order.claim.namespace(), order.claim.name())?;
     let live = exists(client.get::<Claim>(claim).await)?;
-    if live.is_some_and(|live| live.uid() == uid && !live.is_unbound()) {
-        return Ok(Some("the claim is bound".to_owned()));
-    }
+    let is_bound = live.is_some_and(|live| live.uid() == uid && !live.is_unbound());
+    Ok(is_bound.then(|| "the claim is bound".to_owned()))
+}
+
+/// The same by all PersistentVolumes.
+async fn objection_among_all(
+    client: &Client,
+    uid: &str,
+    stands_for_it: impl Fn(&Volume) -> bool + Send,
+) -> Result<Option<String>, ApiError> {
     // The index of handles (`handles`) can't answer this: its watch may be behind, and a missing
     // entry would cost somebody's data; nor does it know whose a volume of another handle is. A
     // list is read page by page, nothing of it is kept, and as many run at once as may delete.

@@ -41,9 +41,10 @@ impl Mark {
 // === impl Handles ===
 
 impl Handles {
-    /// A new list begins.
+    /// A new list begins. What an unfinished one has shown counts like everything before.
     pub(super) fn restarted(&mut self) {
-        self.listing = Some(Listing::default());
+        let unfinished = self.listing.replace(Listing::default()).unwrap_or_default();
+        unfinished.shown.iter().for_each(|mark| self.known.insert(mark));
     }
 
     /// A PersistentVolume of the driver goes past, of this UID, whose handle `key` tells apart.
@@ -137,6 +138,18 @@ mod tests {
         handles.complete();
         assert!(!handles.may_share("h", "a"));
         assert_eq!(handles.len(), 1);
+    }
+
+    #[test]
+    fn what_a_list_has_shown_that_broke_off_counts_until_the_next_is_whole() {
+        let mut handles = listed(&[("a", "h")]);
+        handles.restarted();
+        handles.seen("h", "young");
+        handles.restarted();
+        assert!(handles.may_share("h", "a"), "the new list has not come to it");
+        handles.seen("h", "a");
+        handles.complete();
+        assert!(!handles.may_share("h", "a"), "it is gone");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! have been saved, that its user hears why it waits, and that nothing is deleted here: a volume
 //! whose PersistentVolume is refused as invalid and whose claim is gone goes to `discard`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume};
 use tokio::{
@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 
 use super::{
     claim_book::{ClaimBook, Existence},
+    classes::Classes,
     events::{ClaimEvents, claim_key},
     finalizers,
     freshness::Freshness,
@@ -27,7 +28,7 @@ use super::{
 use crate::{
     kube_api::{
         ApiError, Client, Name,
-        views::{Claim, View as _, Volume},
+        views::{Claim, StorageClass, View as _, Volume},
     },
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
@@ -41,6 +42,8 @@ pub struct PvStore {
     pub client: Client,
     /// Learns which claims have theirs.
     pub book: ClaimBook,
+    /// The classes as they are now.
+    pub classes: Classes,
     /// Tells users.
     pub events: ClaimEvents,
     /// Counts.
@@ -479,9 +482,22 @@ impl PvStore {
         }
     }
 
+    /// The PersistentVolume, by what its class says now where nobody wants it any more.
+    fn as_to_be_kept<'a>(&self, unsaved: &'a Unsaved) -> Cow<'a, PersistentVolume> {
+        if self.book.is_wanted(unsaved.claim.uid()) {
+            return Cow::Borrowed(&unsaved.volume);
+        }
+        let spec = unsaved.volume.spec.as_ref();
+        let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
+        let mut volume = unsaved.volume.clone();
+        keep_if_retained(&mut volume, class.and_then(|class| self.classes.get(class)).as_deref());
+        Cow::Owned(volume)
+    }
+
     async fn post(&self, unsaved: &Unsaved) -> Attempt {
+        let volume = self.as_to_be_kept(unsaved);
         let sent = self.freshness.sending();
-        match self.client.create(None, &unsaved.volume).await {
+        match self.client.create(None, &*volume).await {
             Ok(saved) => {
                 self.freshness.created(sent, &saved);
                 Attempt::Saved
@@ -513,6 +529,15 @@ impl PvStore {
             Err(error) if error.is_not_found() => None,
             Err(error) => Some(not_yet(&error)),
         }
+    }
+}
+
+/// A volume that nobody wants any more is about to be released: where the class of its claim now
+/// says Retain, it is not deleted then, whatever the class said at the call (safety rule 9).
+fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>) {
+    if class.and_then(|class| class.reclaim_policy.as_deref()) == Some("Retain") {
+        let spec = volume.spec.get_or_insert_default();
+        spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
     }
 }
 

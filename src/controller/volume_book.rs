@@ -167,7 +167,9 @@ impl VolumeBook {
                 drop(inner);
                 let mut wake = Wake::default();
                 for volume in vanished {
-                    wake.claims.extend(self.gone(&volume).claims);
+                    let woken = self.gone(&volume);
+                    wake.volumes.extend(woken.volumes);
+                    wake.claims.extend(woken.claims);
                 }
                 wake.claims.extend(self.0.claims.volumes_listed());
                 wake
@@ -193,6 +195,10 @@ impl VolumeBook {
             None => inner.sighted.remove(&name),
         };
         let mut wake = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
+            // Shown again by a new list: those that wait and back off are not woken for that.
+            Change::Updated { old, new } if at.is_none() && new.is_as_before(&old) => {
+                Wake::default()
+            }
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
                 Wake { adoption: in_reach, ..Wake::default() }
             }
@@ -207,8 +213,11 @@ impl VolumeBook {
 
     fn gone(&self, volume: &Volume) -> Wake {
         let mut inner = self.0.inner.lock();
-        inner.volumes.deleted(volume.name());
-        inner.sighted.remove(volume.name());
+        // A list may have shown its successor under this name before the watch comes to its end.
+        if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
+            inner.volumes.deleted(volume.name());
+            inner.sighted.remove(volume.name());
+        }
         inner.deletions.deleted(volume.uid());
         let freed = self.0.freed(&mut inner, volume);
         drop(inner);

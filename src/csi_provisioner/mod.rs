@@ -431,7 +431,7 @@ impl Provisioner for CsiProvisioner {
             volume_id: leftover.handle.clone(),
             secrets: leftover.credentials.expose(),
         };
-        self.remove_at_once(request).await.map_err(Failure::new)
+        self.remove_at_once(request).await.map_err(|error| errors::call_failure(&error))
     }
 
     fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {

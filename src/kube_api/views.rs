@@ -65,6 +65,12 @@ pub trait View:
         self.meta().finalizers.iter().flatten().any(|f| f == name)
     }
 
+    /// Whether this is the very object that was seen before, and nothing of it has changed since.
+    fn is_as_before(&self, before: &Self) -> bool {
+        let (new, old) = (&self.meta().resource_version, &before.meta().resource_version);
+        self.uid() == before.uid() && new.is_some() && new == old
+    }
+
     /// Whether somebody has deleted the object and it waits for its finalizers.
     fn is_terminating(&self) -> bool {
         self.meta().deletion_timestamp.is_some()
@@ -521,7 +527,6 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads of an object's metadata only what this program uses.
 type Labels = Option<BTreeMap<String, String>>;
 
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {

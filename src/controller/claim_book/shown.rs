@@ -89,7 +89,10 @@ impl ClaimBook {
         }
         let past = inner.older.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
-        let mut news = known.is_none_or(|entry| self.0.is_news(&entry.claim, &claim));
+        // Shown again by a new list: those who wait and back off are not woken for that.
+        let again = |entry: &Entry| coming == Coming::Listed && claim.is_as_before(&entry.claim);
+        let mut news =
+            known.is_none_or(|entry| !again(entry) && self.0.is_news(&entry.claim, &claim));
         let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
         let entered = !inner.entries.contains_key(&uid);
         // An event that has waited may have shown the claim before another's mark was on it. While it
@@ -165,7 +168,9 @@ impl Inner {
 
     /// The claim does not exist any more: named when it must be followed all the same.
     fn gone(&mut self, uid: &str) -> Option<String> {
-        self.entries.get(uid)?.existence.end();
+        let entry = self.entries.get_mut(uid)?;
+        entry.existence.end();
+        entry.deleted.get_or_insert_with(Instant::now);
         self.lost(uid)
     }
 

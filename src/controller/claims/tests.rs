@@ -170,22 +170,6 @@ fn the_source_label_is_bounded() {
     assert_eq!(label(json!({"dataSource": {"kind": "Anything", "name": "n"}})), "other");
 }
 
-#[test]
-fn retain_wins_for_a_volume_that_nobody_wants_any_more() {
-    let policy = |made: &str, now: Option<&str>| {
-        let volume = json!({"spec": {"persistentVolumeReclaimPolicy": made}});
-        let mut volume: PersistentVolume = serde_json::from_value(volume).unwrap();
-        let class = now.map(|policy| json!({"reclaimPolicy": policy}));
-        let class: Option<StorageClass> = class.map(|class| serde_json::from_value(class).unwrap());
-        keep_if_retained(&mut volume, class.as_ref());
-        volume.spec.unwrap().persistent_volume_reclaim_policy.unwrap()
-    };
-    assert_eq!(policy("Delete", Some("Retain")), "Retain");
-    assert_eq!(policy("Retain", Some("Delete")), "Retain");
-    assert_eq!(policy("Delete", Some("Delete")), "Delete");
-    assert_eq!(policy("Delete", None), "Delete");
-}
-
 /// A poll that finds the call still open is a failed attempt, as in the original.
 #[test]
 fn attempts_that_ended_without_a_volume_are_counted_as_failed() {

@@ -88,7 +88,7 @@ fn due(mode: Mode, standing: &Standing, overdue: bool) -> Due {
     let copies = standing.order.as_ref().is_some_and(|order| order.source.is_some());
     match (standing.open, standing.marked) {
         (true, false) if wanted && mode != Mode::Off => Due::PutOn,
-        (true, marked) if overdue && (marked || copies) => Due::GiveUp,
+        (true, marked) if overdue && (marked || copies && standing.unknown) => Due::GiveUp,
         // Until it is bound the claim may be asked for again.
         (false, true) if wanted && mode == Mode::Always => Due::Nothing,
         (false, true) => Due::TakeOff,
@@ -98,16 +98,17 @@ fn due(mode: Mode, standing: &Standing, overdue: bool) -> Due {
 
 /// Whether a claim that was deleted at `deleted` has been kept for `timeout`. However late it may
 /// be by the wall clock, which can be wrong, and however long nobody worked: this process must
-/// have `seen` it deleted for a while.
+/// have `seen` it deleted for a while. Of one whose end alone was seen nothing else tells.
 fn is_overdue(
     deleted: Option<jiff::Timestamp>,
     seen: Duration,
     now: jiff::Timestamp,
     timeout: Option<Duration>,
 ) -> bool {
-    let (Some(deleted), Some(timeout)) = (deleted, timeout) else { return false };
-    let kept = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
-    kept >= timeout && seen >= timeout.min(LEAST_SEEN)
+    let Some(timeout) = timeout else { return false };
+    let since = |deleted| Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
+    let kept = deleted.map_or(seen, since);
+    !seen.is_zero() && kept >= timeout && seen >= timeout.min(LEAST_SEEN)
 }
 
 /// Keeps the marks. Every write is made by whoever holds the claim's key.

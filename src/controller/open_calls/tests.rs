@@ -8,6 +8,7 @@ fn standing(open: bool, marked: bool, demand: Demand) -> Standing {
     Standing {
         claim: Arc::default(),
         open,
+        unknown: open,
         marked,
         demand,
         order: None,
@@ -62,12 +63,18 @@ fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
         source: Some(PinnedSource::Unclaimed(source)),
         topology: None,
     };
-    for (open, overdue, expected) in
-        [(true, true, Due::GiveUp), (true, false, Due::Nothing), (false, true, Due::Nothing)]
-    {
-        let standing = Standing { order: Some(order.clone()), ..standing(open, false, Withdrawn) };
+    for (open, unknown, overdue, expected) in [
+        (true, true, true, Due::GiveUp),
+        (true, true, false, Due::Nothing),
+        // Its volume is in hand: there is nothing to give up.
+        (true, false, true, Due::Nothing),
+        (false, false, true, Due::Nothing),
+    ] {
+        let order = Some(order.clone());
+        let standing = Standing { unknown, order, ..standing(open, false, Withdrawn) };
         for mode in [Mode::Auto, Mode::Always, Mode::Off] {
-            assert_eq!(due(mode, &standing, overdue), expected, "{mode:?} {open} {overdue}");
+            let got = due(mode, &standing, overdue);
+            assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");
         }
     }
 }
@@ -79,7 +86,11 @@ fn a_deleted_claim_is_overdue_after_the_time_out_and_never_without_one() {
     let hour = Some(secs(3600));
     let table = [
         // deleted at, seen for, now, time-out
-        (None, 9999, 9999, hour, false),
+        (None, 0, 9999, hour, false),
+        (None, 0, 9999, Some(secs(0)), false),
+        // Its end alone was seen.
+        (None, 3599, 9999, hour, false),
+        (None, 3600, 0, hour, true),
         (Some(0), 3599, 3599, hour, false),
         (Some(0), 3600, 3600, hour, true),
         (Some(0), 1_000_000, 1_000_000, None, false),

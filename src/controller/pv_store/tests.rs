@@ -111,3 +111,19 @@ async fn what_took_the_name_unseen_may_have_this_very_volume() {
     assert_eq!(shadows(Some(Attempt::NameTaken { why: "a stranger's".into() })), None);
     assert_eq!(shadows(Some(Attempt::Saved)), None);
 }
+
+#[test]
+fn retain_wins_for_a_volume_that_nobody_wants_any_more() {
+    let policy = |made: &str, now: Option<&str>| {
+        let volume = json!({"spec": {"persistentVolumeReclaimPolicy": made}});
+        let mut volume: PersistentVolume = serde_json::from_value(volume).unwrap();
+        let class = now.map(|policy| json!({"reclaimPolicy": policy}));
+        let class: Option<StorageClass> = class.map(|class| serde_json::from_value(class).unwrap());
+        keep_if_retained(&mut volume, class.as_ref());
+        volume.spec.unwrap().persistent_volume_reclaim_policy.unwrap()
+    };
+    assert_eq!(policy("Delete", Some("Retain")), "Retain");
+    assert_eq!(policy("Retain", Some("Delete")), "Retain");
+    assert_eq!(policy("Delete", Some("Delete")), "Delete");
+    assert_eq!(policy("Delete", None), "Delete");
+}

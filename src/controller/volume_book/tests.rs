@@ -118,9 +118,56 @@ async fn a_deletion_is_remembered_until_the_object_is_gone() {
     let anew = book.glance("pv").unwrap().deletion;
     assert_eq!(anew, Deletion::NotYet, "another volume under the same name");
     book.observe(Sighting::Deleted(pv.clone()));
-    assert_eq!(book.len(), (0, 0));
+    assert_eq!(book.len(), (1, 0), "the other one stays");
     book.deletion_reached(&pv, Deletion::Removed);
-    assert_eq!(book.len(), (0, 0), "its end was seen already");
+    assert_eq!(book.len(), (1, 0), "its end was seen already");
+}
+
+/// A list that was asked for later than a watch began shows the successor before the watch comes to its
+/// predecessor's end.
+#[tokio::test(start_paused = true)]
+async fn a_late_end_does_not_take_the_successor_with_it() {
+    let (book, _) = books();
+    let mut successor = released("pv");
+    successor.metadata.uid = Some("another".into());
+    book.observe(Sighting::Listed(successor.clone()));
+    book.observe(Sighting::Deleted(released("pv")));
+    assert_eq!(book.all(), ["pv"]);
+    book.observe(Sighting::Deleted(successor));
+    assert!(book.all().is_empty());
+}
+
+/// What a new list shows again as it was is no reason to try before a back-off ends.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_shows_a_volume_as_it_was_wakes_nobody() {
+    let (book, _) = books();
+    let listed = |version| book.observe(Sighting::Listed(in_version(version, released("pv"))));
+    assert_eq!(listed("5").volumes, ["pv"]);
+    book.observe(Sighting::Restarted);
+    assert_eq!(listed("5"), Wake::default());
+    assert_eq!(listed("6").volumes, ["pv"]);
+}
+
+/// Also where its end was missed.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_one_wakes_who_waits_with_the_same_handle() {
+    for is_missed in [false, true] {
+        let (book, _) = books();
+        let mut sharer = volume("sharer", "Bound", DRIVER);
+        sharer.spec.persistent_volume_reclaim_policy = "Delete".into();
+        sharer.spec.csi.as_mut().unwrap().volume_handle = "pv".into();
+        sharer.status.phase = "Released".into();
+        book.observe(Sighting::Listed(sharer.clone()));
+        book.observe(Sighting::Listed(released("pv")));
+        let woken = if is_missed {
+            book.observe(Sighting::Restarted);
+            book.observe(Sighting::Listed(released("pv")));
+            book.observe(Sighting::Complete)
+        } else {
+            book.observe(Sighting::Deleted(sharer))
+        };
+        assert_eq!(woken.volumes, ["pv"], "missed: {is_missed}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -140,6 +140,21 @@ async fn a_volume_made_by_hand_does_not_end_the_look_for_an_open_call() {
     assert!(!book.glance("u").unwrap().may_call);
 }
 
+/// What a new list shows again as it was is no reason to try before a back-off ends.
+#[test]
+fn a_list_that_shows_a_claim_as_it_was_wakes_nobody() {
+    let book = with_claim();
+    let in_version = |version: &str| {
+        let mut claim = claim("v");
+        claim.metadata.resource_version = Some(version.into());
+        claim
+    };
+    assert_eq!(book.observe(Sighting::Applied(in_version("5"))), ["v"]);
+    book.observe(Sighting::Restarted);
+    assert!(book.observe(Sighting::Listed(in_version("5"))).is_empty());
+    assert_eq!(book.observe(Sighting::Listed(in_version("6"))), ["v"]);
+}
+
 /// A book that works and knows the claim `u`, whose node was given back.
 fn working_on_a_claim_in_doubt() -> ClaimBook {
     let book = with_claim();
