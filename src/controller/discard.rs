@@ -1,12 +1,12 @@
 //! Removing a volume that cannot be used, without a PersistentVolume.
 //!
-//! Owns the conditions under which that is safe (safety rule 8), read live before every attempt, which
-//! is several tries within two seconds: no PersistentVolume has the claim's name or the volume's handle or is for the claim, none that
-//! waits to be saved has the handle either, and the claim is unbound or gone. Promises that the
-//! claim is not asked for again before the volume is gone, that a volume which may be somebody's is
-//! left alone, counted and told (rule 14), and that its user hears what became of it. That the
-//! answer came in this process's term needs no check: what is known of a leftover ends with the
-//! process.
+//! Owns the conditions under which that is safe (safety rule 8), read live before every attempt,
+//! which is several tries within two seconds: no PersistentVolume has the claim's name or the
+//! volume's handle or is for the claim, none that waits to be saved has the handle either, and the
+//! claim is unbound or gone. Promises that the claim is not asked for again before the volume is
+//! gone, that a volume which may be somebody's is left alone, counted and told (rule 14), and that
+//! its user hears what became of it. That the answer came in this process's term needs no check: what
+//! is known of a leftover ends with the process.
 
 use std::{ops::ControlFlow, time::Duration};
 

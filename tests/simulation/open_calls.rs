@@ -75,16 +75,23 @@ async fn roll_out(simulation: &Simulation, process: &Process) {
     simulation.until("the process ended", |_| process.outcome().is_some()).await;
 }
 
+/// The driver says that it is busy, whether or not it makes the volume, and the process ends: the call
+/// is open.
+async fn aborted_and_rolled_out(creates: bool) -> (Simulation, String) {
+    let simulation = Simulation::new(1);
+    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": creates});
+    simulation.script(json!({"create_volume": [aborted]}));
+    let process = simulation.start();
+    let uid = simulation.create_claim("data");
+    simulation.until("the claim is protected", is_marked).await;
+    roll_out(&simulation, &process).await;
+    (simulation, uid)
+}
+
 #[tokio::test(start_paused = true)]
 async fn auto_a_call_that_was_aborted_outlives_a_rollout() {
     for creates in [true, false] {
-        let simulation = Simulation::new(1);
-        let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": creates});
-        simulation.script(json!({"create_volume": [aborted]}));
-        let process = simulation.start();
-        let uid = simulation.create_claim("data");
-        simulation.until("the claim is protected", is_marked).await;
-        roll_out(&simulation, &process).await;
+        let (simulation, uid) = aborted_and_rolled_out(creates).await;
         simulation.delete_claim("data");
         assert!(data(&simulation).is_some(), "the finalizer holds it");
         simulation.script(json!({"create_volume": [{}]}));
@@ -323,13 +330,7 @@ async fn the_mark_does_not_hurry_the_polls() {
 
 /// Aborted, then the process ends; before the next one starts, something is `changed`.
 async fn rolled_out(changed: impl FnOnce(&Simulation)) -> (Simulation, String) {
-    let simulation = Simulation::new(1);
-    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
-    simulation.script(json!({"create_volume": [aborted]}));
-    let process = simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the claim is protected", is_marked).await;
-    roll_out(&simulation, &process).await;
+    let (simulation, uid) = aborted_and_rolled_out(true).await;
     changed(&simulation);
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start();
@@ -452,13 +453,7 @@ async fn a_standby_follows_what_the_leader_recorded() {
 /// The prefix of names was changed: the open call is asked after under the name it has.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_keeps_its_name_when_the_flags_change() {
-    let simulation = Simulation::new(1);
-    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
-    simulation.script(json!({"create_volume": [aborted]}));
-    let process = simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the claim is protected", is_marked).await;
-    roll_out(&simulation, &process).await;
+    let (simulation, uid) = aborted_and_rolled_out(true).await;
     simulation.script(json!({"create_volume": [{}]}));
     simulation.start_with(&["--volume-name-prefix=new"]);
     simulation.until("the volume is saved under its name", |s| s.is_saved(&uid)).await;
@@ -469,13 +464,7 @@ async fn an_open_call_keeps_its_name_when_the_flags_change() {
 /// the volume that the driver has made.
 #[tokio::test(start_paused = true)]
 async fn an_open_call_is_followed_though_its_claim_has_another_volume() {
-    let simulation = Simulation::new(1);
-    let aborted = json!({"error": {"code": "ABORTED", "message": "busy"}, "creates": true});
-    simulation.script(json!({"create_volume": [aborted]}));
-    let process = simulation.start();
-    let uid = simulation.create_claim("data");
-    simulation.until("the claim is protected", is_marked).await;
-    roll_out(&simulation, &process).await;
+    let (simulation, uid) = aborted_and_rolled_out(true).await;
     let claim =
         json!({"kind": "PersistentVolumeClaim", "namespace": "sc", "name": "data", "uid": uid});
     let by_hand = json!({
