@@ -529,6 +529,7 @@ where
 
 type Labels = Option<BTreeMap<String, String>>;
 
+/// Reads of an object's metadata only what this program uses.
 fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Slim::<IgnoredAny>::deserialize(deserializer).map(|slim| slim.with_labels(|_| None))
 }

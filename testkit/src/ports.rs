@@ -42,7 +42,11 @@ pub fn free_port() -> io::Result<u16> {
 
 /// Those that the kernel leaves alone.
 fn ours() -> Range<u16> {
-    let told = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    below(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default())
+}
+
+/// Those below the first that it was `told` to give out; where that leaves none, the usual ones.
+fn below(told: &str) -> Range<u16> {
     let first = told.split_whitespace().next().and_then(|first| first.parse().ok());
     LOWEST..first.filter(|first| *first > LOWEST).unwrap_or(USUAL_END)
 }
@@ -64,12 +68,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_handed_out_once_and_none_that_the_kernel_gives_out() {
+    fn each_is_handed_out_once() {
         let ports: Vec<u16> = (0..200).map(|_| free_port().unwrap()).collect();
         assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
-        let given = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let given = given.local_addr().unwrap().port();
-        assert!(ports.iter().all(|port| *port < given && ours().contains(port)), "{ports:?}");
+        assert!(ports.iter().all(|port| ours().contains(port)), "{ports:?}");
+    }
+
+    #[test]
+    fn none_is_one_that_the_kernel_gives_out() {
+        assert_eq!(below("32768\t60999\n"), LOWEST..32_768);
+        assert_eq!(below("20000 60999"), LOWEST..20_000);
+        for without_any in ["1024 65535", "15000 65535", "", "odd"] {
+            assert_eq!(below(without_any), LOWEST..USUAL_END, "{without_any}");
+        }
     }
 
     #[test]
