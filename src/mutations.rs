@@ -45,11 +45,23 @@ pub enum Mutation {
     OthersHoldNothing,
     /// The Lease is released while calls are in flight.
     ReleaseInFlight,
+    /// The source that a record names is asked for.
+    RecordedSourceBelieved,
+    /// The volume's name that a record holds is asked for.
+    RecordedNameBelieved,
+    /// A record is followed with a class that names another provisioner.
+    ForeignClassAccepted,
+    /// A record is followed on a bound claim.
+    RecordOnBoundClaim,
+    /// A call of which nothing was sent counts as open.
+    UnsentIsOpen,
+    /// A new leader deletes by the attachments that it saw as a standby.
+    StandbysAttachments,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 24] = [
         Self::MarkedLate,
         Self::LocalStatusIsFinal,
         Self::FinalClosesOpenCall,
@@ -68,6 +80,12 @@ impl Mutation {
         Self::AttachmentsByAttacher,
         Self::OthersHoldNothing,
         Self::ReleaseInFlight,
+        Self::RecordedSourceBelieved,
+        Self::RecordedNameBelieved,
+        Self::ForeignClassAccepted,
+        Self::RecordOnBoundClaim,
+        Self::UnsentIsOpen,
+        Self::StandbysAttachments,
     ];
 }
 

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 
 use crate::{
-    controller::open_calls::mark,
+    controller::open_calls::{mark, record::shown},
     kube_api::{
         ApiError, Client, Edited, Name, Scope,
         views::{Claim, View as _},
@@ -103,12 +103,14 @@ fn claim_key(claim: &Claim) -> String {
     format!("{}/{}", claim.namespace(), claim.name())
 }
 
+/// How many columns the table has.
+const COLUMNS: usize = 5;
+
 /// A claim that carries a record.
 struct Marked {
     claim: Claim,
     driver: String,
     volume: String,
-    since: String,
 }
 
 /// Lists, and with `--release` lets go. `namespace`: where the Leases are; empty where that is not
@@ -162,17 +164,17 @@ impl Marked {
         } else {
             record.driver
         };
-        Some(Self { claim, driver, volume: record.volume, since: record.since })
+        Some(Self { claim, driver, volume: record.volume })
     }
 
-    fn columns(&self) -> [String; 6] {
+    /// What a record says is its claim's user's text: only names are shown.
+    fn columns(&self) -> [String; COLUMNS] {
         let deleted = self.claim.metadata.deletion_timestamp.as_ref();
         [
             self.claim.namespace().to_owned(),
             self.claim.name().to_owned(),
-            self.driver.clone(),
-            self.volume.clone(),
-            self.since.clone(),
+            shown(&self.driver).to_owned(),
+            shown(&self.volume).to_owned(),
             deleted.map(|time| time.0.to_string()).unwrap_or_default(),
         ]
         .map(|text| if text.is_empty() { "-".to_owned() } else { text })
@@ -184,17 +186,16 @@ fn table(marked: &[Marked]) -> String {
     if marked.is_empty() {
         return "No claim carries the record of an open call.\n".to_owned();
     }
-    let headings =
-        ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "SINCE", "DELETED"].map(str::to_owned);
-    let rows: Vec<[String; 6]> =
+    let headings = ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "DELETED"].map(str::to_owned);
+    let rows: Vec<[String; COLUMNS]> =
         std::iter::once(headings).chain(marked.iter().map(Marked::columns)).collect();
-    let mut widths = [0; 6];
+    let mut widths = [0; COLUMNS];
     for row in &rows {
         for (width, text) in widths.iter_mut().zip(row) {
             *width = text.len().max(*width);
         }
     }
-    let line = |row: &[String; 6]| {
+    let line = |row: &[String; COLUMNS]| {
         let padded = row.iter().zip(widths).map(|(text, width)| format!("{text:width$}"));
         format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
     };

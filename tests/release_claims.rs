@@ -133,8 +133,7 @@ fn claim(name: &str, driver: &str) -> Value {
 /// A claim with the record of an open call of this driver.
 fn marked(name: &str, driver: &str) -> Value {
     let mut claim = claim(name, driver);
-    let record =
-        json!({"driver": driver, "volume": format!("pvc-{name}"), "since": "2026-01-01T00:00:00Z"});
+    let record = json!({"driver": driver, "volume": format!("pvc-{name}")});
     claim["metadata"]["finalizers"] = json!([FINALIZER, "kubernetes.io/pvc-protection"]);
     claim["metadata"]["annotations"][RECORD] = json!(record.to_string());
     claim
@@ -161,9 +160,9 @@ async fn what_is_marked_is_listed_and_nothing_is_written() {
     let rows: Vec<Vec<_>> =
         ran.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(ran.stdout.starts_with(HEADINGS), "{}", ran.stdout);
-    assert_eq!(rows[1], ["default", "alive", DRIVER, "pvc-alive", "2026-01-01T00:00:00Z", "-"]);
-    assert_eq!(rows[2][..5], ["default", "deleted", DRIVER, "pvc-deleted", "2026-01-01T00:00:00Z"]);
-    assert_ne!(rows[2][5], "-", "since when it is deleted");
+    assert_eq!(rows[1], ["default", "alive", DRIVER, "pvc-alive", "-"]);
+    assert_eq!(rows[2][..4], ["default", "deleted", DRIVER, "pvc-deleted"]);
+    assert_ne!(rows[2][4], "-", "since when it is deleted");
     assert_eq!(rows[3][..3], ["default", "foreign", OTHER_DRIVER]);
     assert_eq!(
         ran.stdout.lines().nth(4),

@@ -284,7 +284,8 @@ impl<'a> Program<'a> {
         self.controller.watch(move |sighting| protection.observe(sighting));
         if let Some(attachments) = &self.attachments {
             let observer = attachments.observer(self.controller.volume_waker());
-            tasks.vital("watch of VolumeAttachments", self.reflector().run(observer));
+            let reflector = self.reflector().anew_when(attachments.wants_list());
+            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
         }
         if let Some(publisher) = &self.publisher {
             publisher.watch();

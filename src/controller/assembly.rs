@@ -13,8 +13,8 @@ use super::{
     claim_book::ClaimBook,
     claims::ClaimWorker,
     events::{ClaimEvents, VolumeEvents},
-    freshness::Freshness,
-    open_calls::OpenCalls,
+    live::Live,
+    open_calls::{OpenCalls, record},
     ownership::Identity,
     pace::Pace,
     provisioner::Provisioner,
@@ -35,7 +35,7 @@ pub(super) struct Assembly<P> {
     creates: Pace,
     deletes: Pace,
     waits: Waits,
-    freshness: Freshness,
+    live: Live,
 }
 
 impl<P: Provisioner> Assembly<P> {
@@ -55,9 +55,9 @@ impl<P: Provisioner> Assembly<P> {
         let queues = Queues::new(settings, &parts.metrics);
         let pace = |kind| queues.pace(settings.workers, parts.metrics.pace.of(kind));
         let (creates, deletes) = (pace("create"), pace("delete"));
-        let freshness = Freshness::new(Arc::clone(&parts.clock));
+        let live = Live::new(Arc::clone(&parts.clock));
         let (exclusive, waits) = (Exclusive::default(), Waits::default());
-        Self { parts, queues, identity, book, exclusive, creates, deletes, waits, freshness }
+        Self { parts, queues, identity, book, exclusive, creates, deletes, waits, live }
     }
 
     /// What is in work is counted whenever somebody asks.
@@ -79,7 +79,6 @@ impl<P: Provisioner> Assembly<P> {
         PvStore {
             client: self.parts.client.clone(),
             book: self.book.clone(),
-            freshness: self.freshness.clone(),
             classes: self.parts.classes.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
@@ -100,7 +99,7 @@ impl<P: Provisioner> Assembly<P> {
             exclusive: self.exclusive.clone(),
             pace: self.deletes.clone(),
             store,
-            freshness: self.freshness.clone(),
+            live: self.live.clone(),
             waits: self.waits.clone(),
             random: Arc::clone(&self.parts.random),
         }
@@ -114,7 +113,7 @@ impl<P: Provisioner> Assembly<P> {
             classes: self.parts.classes.clone(),
             waits: self.waits.clone(),
             client: self.parts.client.clone(),
-            freshness: self.freshness.clone(),
+            live: self.live.clone(),
             store,
             open_calls: self.open_calls(),
             ending: CancellationToken::new(),
@@ -137,11 +136,11 @@ impl<P: Provisioner> Assembly<P> {
             let handle = telling_apart.handle(volume)?;
             Some(telling_apart.key(&handle).to_owned())
         };
-        let (identity, freshness) = (self.identity.clone(), self.freshness.clone());
-        VolumeBook::new(identity, self.book.clone(), freshness, in_reach, key)
+        VolumeBook::new(self.identity.clone(), self.book.clone(), in_reach, key)
     }
 
     fn open_calls(&self) -> OpenCalls {
+        let provisioner = Arc::clone(&self.parts.provisioner);
         OpenCalls {
             client: self.parts.client.clone(),
             book: self.book.clone(),
@@ -149,6 +148,7 @@ impl<P: Provisioner> Assembly<P> {
             metrics: self.metrics(),
             clock: Arc::clone(&self.parts.clock),
             identity: self.identity.clone(),
+            digest: Box::new(move |order| record::digest(&*provisioner, order)),
             settings: self.parts.settings.open_calls,
             told: AtomicBool::default(),
         }

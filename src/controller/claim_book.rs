@@ -6,11 +6,9 @@
 
 mod attempts;
 mod entry;
-mod first_lists;
-mod older;
 mod records;
 mod shown;
-mod term;
+mod stood;
 mod told;
 mod volumes;
 
@@ -22,17 +20,14 @@ use std::sync::{
 use parking_lot::Mutex;
 use tokio::time::{Duration, Instant};
 
-pub(super) use self::first_lists::usual_name;
 use self::{
     entry::{Entry, Interest},
-    first_lists::FirstLists,
-    older::Older,
-    term::Term,
+    stood::Stood,
 };
 use super::{
     claim_state::{ClaimState, Demand},
     leftover::Leftover,
-    open_calls::Record,
+    open_calls::{Mark, Record},
     ownership::Identity,
     provisioner::Order,
 };
@@ -64,16 +59,17 @@ struct Shared {
 
 struct Inner {
     closed: Closed,
-    term: Term,
-    /// When the newest list of claims was asked for.
-    claims_asked: Option<Duration>,
+    /// Whether this process works: records that others left are its to follow.
+    working: bool,
+    /// Whether claims and then PersistentVolumes were listed since it does. Until then any claim may
+    /// have a PersistentVolume that nobody here has seen (safety rule 6).
+    listed: bool,
     claims: Cache<Arc<Claim>>,
     entries: Table<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: Table<String, String>,
     /// Claims that are not ours, or not yet, or not any more, and may have a PersistentVolume.
-    older: Older,
-    first_lists: FirstLists,
+    stood: Stood,
 }
 
 /// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
@@ -91,19 +87,6 @@ impl Existence {
     }
 }
 
-/// How a claim came to be known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Coming {
-    /// The watch has shown its birth.
-    Born,
-    /// The list of all claims has shown it.
-    Listed,
-    /// Neither: it stood before it could be known, or was somebody else's.
-    Otherwise,
-    /// It was ours before, and had its PersistentVolume, of whatever name.
-    Served,
-}
-
 /// What must be read live before a claim's first call (safety rule 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Doubt {
@@ -114,24 +97,6 @@ pub enum Doubt {
     Volume,
     /// The same, and whether the claim is still unbound.
     VolumeAndClaim,
-    /// The same, and whether it has a PersistentVolume of whatever name: one has gone past that may
-    /// be its.
-    AnyVolume,
-    /// Whether it has a PersistentVolume of whatever name: what only the list of all of them tells,
-    /// which is not whole yet. There is no call before.
-    Unlisted,
-}
-
-/// What the first lists have told of a claim that they showed. Nothing of it counts any more once
-/// something else puts the claim in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FirstLook {
-    /// When the list of claims was asked for that showed it first, as it was then or later, on the clock
-    /// that counts a suspended machine.
-    pub listed: Option<Duration>,
-    /// Whether the list of PersistentVolumes has shown none that is for it or bears its name. One that
-    /// the watch has shown since would have put the claim in doubt, or ended it.
-    pub compared: bool,
 }
 
 /// One claim as a worker finds it.
@@ -145,14 +110,16 @@ pub struct Glance {
     pub may_call: bool,
     /// What must be read live first.
     pub doubt: Doubt,
-    /// What of that the first lists have told.
-    pub look: FirstLook,
     /// How often it was put in doubt before.
     pub doubted: u32,
-    /// The request of the open call.
+    /// The request of the call that this process has open.
     pub order: Option<Order>,
-    /// The record of a call that an earlier process left open, whose request is not rebuilt yet.
+    /// Whether a changed class and another node count though that is open (safety rule 3).
+    pub loosened: bool,
+    /// The record of a call that an earlier process left open and this one has not asked for yet.
     pub recorded: Option<Record>,
+    /// The record of a call of another node's process.
+    pub elsewhere: Option<Record>,
     /// The volume that it led to and that must go first.
     pub leftover: Option<Box<Leftover>>,
     /// The handle of a volume that may have gone with another's PersistentVolume.
@@ -168,8 +135,12 @@ pub struct Standing {
     pub open: bool,
     /// Whether it is not known what came of that call, or whether its volume is still there.
     pub unknown: bool,
-    /// Whether the claim is marked.
-    pub marked: bool,
+    /// What its mark means.
+    pub mark: Option<Mark>,
+    /// Whether a mark on it is known: this process has put one on it, or follows the one it found.
+    pub is_known: bool,
+    /// Whether it has its PersistentVolume.
+    pub is_served: bool,
     /// Whether anybody still wants its volume.
     pub demand: Demand,
     /// The request of the open call, where it is known.
@@ -193,19 +164,23 @@ impl ClaimBook {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// From now on this process works, and nobody else has since it began to watch: claims that appear
-    /// now were born under our eyes, and open calls that others recorded are ours to follow.
-    pub fn start_working(&self) {
-        self.0.inner.lock().term = Term::Ours;
+    /// From now on this process works, and another one may have until now. What was shown before may be
+    /// older than its last work: every claim is looked up before its first call, and a record that it
+    /// carries is of a call to follow.
+    pub fn begin_term(&self) {
+        let mut inner = self.0.inner.lock();
+        (inner.working, inner.listed) = (true, false);
+        for entry in inner.entries.values_mut() {
+            entry.doubts(Doubt::VolumeAndClaim);
+            entry.take_up_record();
+        }
     }
 
-    /// From now on this process works, and another one may have until now: what was shown may be older
-    /// than its last work. So all of it is forgotten, and nothing is taken in before claims and
-    /// PersistentVolumes are listed anew.
-    pub fn take_over(&self) {
+    /// Claims and then PersistentVolumes were listed since the term began: a claim that is first seen
+    /// from now on is born under our eyes.
+    pub fn listed(&self) {
         let mut inner = self.0.inner.lock();
-        let closed = std::mem::replace(&mut inner.closed, Box::new(|_| {}));
-        *inner = Inner { term: Term::TakenOver, ..Inner::new(closed) };
+        inner.listed = inner.working;
     }
 
     /// The key under which one actor at a time works for the claim: the name of its
@@ -225,10 +200,11 @@ impl ClaimBook {
             demand: entry.demand(),
             may_call: entry.state.may_call(),
             doubt: entry.doubt(),
-            look: entry.look,
             doubted: entry.doubted,
             order: entry.order.as_deref().cloned(),
+            loosened: entry.state.is_loosened(),
             recorded: entry.recorded(),
+            elsewhere: entry.elsewhere(),
             leftover: match &entry.state {
                 ClaimState::Unusable(leftover) => Some(leftover.clone()),
                 _ => None,
@@ -248,12 +224,20 @@ impl ClaimBook {
             claim: Arc::clone(&entry.claim),
             open: entry.state.is_open(),
             unknown: entry.state.is_unknown(),
-            marked: entry.mark.is_some(),
+            mark: entry.mark.as_deref().cloned(),
+            is_known: entry.mark_is_known,
+            is_served: entry.state == ClaimState::Done,
             demand: entry.demand(),
             order: entry.order.as_deref().cloned(),
             volume_name: entry.volume_name.clone().unwrap_or_default(),
             seen_deleted: entry.deleted.map(|at| at.elapsed()).unwrap_or_default(),
         })
+    }
+
+    /// Whether a call for the claim is open, or what it made is neither saved nor removed.
+    pub fn is_open(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| entry.state.is_open())
     }
 
     /// Whether the claim bears the mark of an open call.
@@ -266,11 +250,11 @@ impl ClaimBook {
     pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
         let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_deref());
-        mark.is_some_and(|mark| mark.is_same_request(record))
+        matches!(mark, Some(Mark::Open(mark)) if mark == record)
     }
 
-    /// The claim's mark was put on or taken off.
-    pub fn marked(&self, uid: &str, mark: Option<Record>) {
+    /// The claim's mark was written, or taken off.
+    pub fn marked(&self, uid: &str, mark: Option<Mark>) {
         self.change(uid, |entry| entry.mark = mark.map(Box::new));
     }
 
@@ -327,7 +311,9 @@ impl ClaimBook {
             let count = match entry.state {
                 ClaimState::Waiting => &mut census.waiting,
                 ClaimState::InFlight { .. } => &mut census.in_flight,
-                ClaimState::Background(_) | ClaimState::Bared(_) => &mut census.background,
+                ClaimState::Recorded | ClaimState::Background(_) | ClaimState::Bared(_) => {
+                    &mut census.background
+                }
                 ClaimState::Saving(_) => &mut census.saving,
                 ClaimState::Unusable(_) => &mut census.unusable,
                 ClaimState::Suspect => &mut census.suspect,
@@ -384,13 +370,12 @@ impl Inner {
     fn new(closed: Closed) -> Self {
         Self {
             closed,
-            term: Term::default(),
-            claims_asked: None,
+            working: false,
+            listed: false,
             claims: Cache::default(),
             entries: Table::default(),
             by_volume: Table::default(),
-            older: Older::default(),
-            first_lists: FirstLists::default(),
+            stood: Stood::default(),
         }
     }
 
@@ -401,18 +386,14 @@ impl Inner {
         Some(result)
     }
 
-    fn enter(&mut self, uid: &str, volume_name: Option<String>, coming: Coming) {
-        let doubt = match coming {
-            Coming::Served => self.first_lists.doubt(uid, false).max(Doubt::AnyVolume),
-            coming => self.first_lists.doubt(uid, coming == Coming::Born),
-        };
+    /// Takes in a claim that was not known. `is_born`: under our eyes.
+    fn enter(&mut self, uid: &str, volume_name: Option<String>, is_born: bool) {
+        let doubt = if is_born && self.listed { Doubt::None } else { Doubt::VolumeAndClaim };
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
         let since = Some(Instant::now());
-        let mut entry = Entry { volume_name, doubt, since, ..Entry::default() };
-        let listed = self.claims_asked.filter(|_| coming == Coming::Listed);
-        entry.look = FirstLook { listed, compared: entry.is_compared(uid, &self.first_lists) };
+        let entry = Entry { volume_name, doubt, since, ..Entry::default() };
         self.entries.insert(uid.to_owned(), entry);
     }
 
@@ -430,10 +411,6 @@ impl Inner {
             return;
         }
         let Some(entry) = self.entries.remove(uid) else { return };
-        let had_volume = matches!(entry.state, ClaimState::Done | ClaimState::Suspect);
-        if had_volume && self.older.was_served(uid) {
-            self.first_lists.was_served(uid);
-        }
         // Two claims share a name where UIDs are cut short: the other one keeps it.
         if let Some(name) = entry
             .volume_name

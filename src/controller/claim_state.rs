@@ -16,7 +16,7 @@ use crate::{
     mutations::{self, Mutation},
 };
 
-/// How many final answers in a row close the open call of a claim that is going away.
+/// How many final answers in a row say that an open call has left no volume.
 const CLOSING_FINALS: u32 = 3;
 /// The least time between the first and the last of them.
 const CLOSING_TIME: Duration = Duration::from_secs(120);
@@ -27,6 +27,9 @@ pub enum ClaimState {
     /// No call is open: the claim may be asked for, given up or rescheduled freely.
     #[default]
     Waiting,
+    /// The claim carries the record of a call that an earlier process left open, and this process
+    /// has not asked for it yet.
+    Recorded,
     /// A CreateVolume is under way; `earlier` is the open call it repeats, where there is one.
     InFlight {
         /// What was known of an earlier call whose end was not.
@@ -54,10 +57,21 @@ pub enum ClaimState {
 /// A call whose end is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Open {
-    /// Conclusive final answers in a row since.
+    /// The final answers in a row since, if any.
+    row: Option<Row>,
+    /// Whether enough of them came while the claim was wanted: its node may be given back, and a
+    /// changed class counts (safety rule 3).
+    loosened: bool,
+}
+
+/// Conclusive final answers in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Row {
+    /// Whether the claim was wanted: those of a claim that is being deleted are counted anew.
+    demand: Demand,
     finals: u32,
     /// When the first of them came.
-    first_final: Option<Instant>,
+    since: Instant,
 }
 
 /// Whether anybody still wants the claim's volume.
@@ -84,6 +98,8 @@ pub enum Next {
     Rest,
     /// Give the selected node back to the scheduler.
     GiveNodeBack,
+    /// The open call is closed by errors: report it, then nothing more until an event comes.
+    ClosedByErrors,
     /// Nothing more until an event comes.
     Drop,
 }
@@ -91,14 +107,15 @@ pub enum Next {
 impl ClaimState {
     /// Whether the driver may be asked now.
     pub fn may_call(&self) -> bool {
-        matches!(self, Self::Waiting | Self::Background(_) | Self::Bared(_))
+        matches!(self, Self::Waiting | Self::Recorded | Self::Background(_) | Self::Bared(_))
     }
 
     /// Whether the claim must be followed even when nobody wants it any more.
     pub fn is_open(&self) -> bool {
         matches!(
             self,
-            Self::InFlight { .. }
+            Self::Recorded
+                | Self::InFlight { .. }
                 | Self::Background(_)
                 | Self::Saving(_)
                 | Self::Bared(_)
@@ -108,17 +125,30 @@ impl ClaimState {
 
     /// Whether a call was sent whose end is not known.
     pub fn awaits_answer(&self) -> bool {
-        matches!(self, Self::InFlight { .. } | Self::Background(_))
+        matches!(self, Self::Recorded | Self::InFlight { .. } | Self::Background(_))
     }
 
-    /// A call starts: `Waiting | Background | Bared => InFlight`; other states stay, as nobody may call.
+    /// Whether enough final answers came for a wanted claim to let its node and class change.
+    pub fn is_loosened(&self) -> bool {
+        let loosened = Open::is_loosened;
+        match self {
+            Self::Background(open) => loosened(open),
+            Self::InFlight { earlier, .. } => earlier.as_ref().is_some_and(loosened),
+            _ => false,
+        }
+    }
+
+    /// A call starts: `Waiting | Recorded | Background | Bared => InFlight`; other states stay, as
+    /// nobody may call.
     #[must_use]
     pub fn called(self) -> Self {
         match self {
             Self::Waiting => Self::InFlight { earlier: None, seen: false },
             Self::Background(open) => Self::InFlight { earlier: Some(open), seen: false },
             // Where the driver still has the volume, it is that of an earlier call.
-            Self::Bared(_) => Self::InFlight { earlier: Some(Open::default()), seen: false },
+            Self::Recorded | Self::Bared(_) => {
+                Self::InFlight { earlier: Some(Open::default()), seen: false }
+            }
             other => other,
         }
     }
@@ -139,33 +169,53 @@ impl ClaimState {
             // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
             _ if seen => (Self::Done, Next::Drop),
             Outcome::Background(_) => (Self::Background(Open::default()), Next::Poll),
+            Outcome::Unsent(_) => Self::unsent(earlier, demand),
             Outcome::Final(failure) => {
                 Self::ended(earlier, demand, failure.is_inconclusive(), Next::Retry, now)
             }
             Outcome::Infeasible(failure) => {
                 Self::ended(earlier, demand, failure.is_inconclusive(), Next::Rest, now)
             }
-            // A node is given back only when no call can still make a volume for it (rule 4).
             Outcome::Reschedule(failure) => {
-                let closed = earlier.is_none() || mutations::is_on(Mutation::NodeGivenBackOpen);
-                let next = if closed { Next::GiveNodeBack } else { Next::Retry };
-                Self::ended(earlier, demand, failure.is_inconclusive(), next, now)
+                Self::ended(earlier, demand, failure.is_inconclusive(), Next::GiveNodeBack, now)
             }
+        }
+    }
+
+    /// Nothing was sent: what was open is open, and nothing else is (rule 3).
+    fn unsent(earlier: Option<Open>, demand: Demand) -> (Self, Next) {
+        match (earlier, demand) {
+            (Some(open), _) => (Self::Background(open), Next::Poll),
+            (None, Demand::Wanted) => (Self::Waiting, Next::Poll),
+            (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
         }
     }
 
     /// An attempt ended before its call, which leaves the state as it was: what to do next.
     pub fn not_asked(&self, why: &NotAsked, demand: Demand) -> Next {
+        let open = matches!(self, Self::Recorded | Self::Background(_) | Self::Bared(_));
         match (self, why, demand) {
-            (Self::Waiting, NotAsked::Failed(_), Demand::Wanted)
-            // A node is given back only when no call can still make a volume for it (rule 4).
-            | (Self::Background(_) | Self::Bared(_), NotAsked::Failed(_) | NotAsked::Reschedule(_), _) => {
-                Next::Retry
+            // What is left to others is followed only where a call is open.
+            (_, NotAsked::Ignored { .. }, _) => {
+                if open {
+                    Next::Poll
+                } else {
+                    Next::Drop
+                }
             }
             (Self::Waiting, NotAsked::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
-            // What is left to others is followed only where a call is open.
-            (Self::Background(_) | Self::Bared(_), NotAsked::Ignored { .. }, _) => Next::Poll,
-            _ => Next::Drop,
+            (state, NotAsked::Reschedule(_), Demand::Wanted) if state.is_loosened() => {
+                Next::GiveNodeBack
+            }
+            (Self::Waiting, _, Demand::Wanted) => Next::Retry,
+            // A node is given back only when no call can still make a volume for it (rule 4).
+            _ => {
+                if open {
+                    Next::Retry
+                } else {
+                    Next::Drop
+                }
+            }
         }
     }
 
@@ -178,21 +228,13 @@ impl ClaimState {
         now: Instant,
     ) -> (Self, Next) {
         let earlier = earlier.filter(|_| !mutations::is_on(Mutation::FinalClosesOpenCall));
+        // A final code after an open call says nothing about that call (safety fact 2).
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
-            // A final code after an open call says nothing about that call (safety fact 2).
-            (Some(open), Demand::Wanted) => (Self::Background(open), next),
-            (Some(open), Demand::Withdrawn) if inconclusive => {
-                (Self::Background(open), Next::Retry)
-            }
-            (Some(open), Demand::Withdrawn) => {
-                let open = open.one_more_final(now);
-                if open.is_closed(now) {
-                    (Self::Waiting, Next::Drop)
-                } else {
-                    (Self::Background(open), Next::Retry)
-                }
+            (Some(open), _) => {
+                let open = if inconclusive { open } else { open.one_more_final(demand, now) };
+                open.goes_on(demand, next, now)
             }
         }
     }
@@ -211,12 +253,12 @@ impl ClaimState {
         }
     }
 
-    /// The claim was found bound to its own volume, though that may be gone by now: `Waiting | Background
-    /// => Done`.
+    /// The claim was found bound to its own volume, though that may be gone by now: `Waiting |
+    /// Recorded | Background => Done`.
     #[must_use]
     pub fn had_volume(self) -> Self {
         match self {
-            Self::Waiting | Self::Background(_) => Self::Done,
+            Self::Waiting | Self::Recorded | Self::Background(_) => Self::Done,
             other => other,
         }
     }
@@ -282,11 +324,11 @@ impl ClaimState {
     }
 
     /// The claim carries the record of a call that an earlier process left open: `Waiting =>
-    /// Background`. A call under way repeats it.
+    /// Recorded`. A call under way repeats it.
     #[must_use]
     pub fn recorded(self) -> Self {
         match self {
-            Self::Waiting => Self::Background(Open::default()),
+            Self::Waiting => Self::Recorded,
             Self::InFlight { earlier: None, seen } => {
                 Self::InFlight { earlier: Some(Open::default()), seen }
             }
@@ -294,12 +336,22 @@ impl ClaimState {
         }
     }
 
-    /// Whether it is not known what came of the open call, or whether its volume is still there.
-    pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::Background(_) | Self::Bared(_))
+    /// The record counts no longer, or is gone: `Recorded => Waiting`. What this process has asked
+    /// for itself it follows without one.
+    #[must_use]
+    pub fn unrecorded(self) -> Self {
+        match self {
+            Self::Recorded => Self::Waiting,
+            other => other,
+        }
     }
 
-    /// Nobody follows the open call any longer: `Background | Bared => Suspect`. What is in memory and
+    /// Whether it is not known what came of the open call, or whether its volume is still there.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Recorded | Self::Background(_) | Self::Bared(_))
+    }
+
+    /// Nobody follows the open call any longer: `Recorded | Background | Bared => Suspect`. What is in memory and
     /// can still be saved or removed goes on.
     #[must_use]
     pub fn given_up(self) -> Self {
@@ -319,15 +371,40 @@ impl ClaimState {
 }
 
 impl Open {
-    fn one_more_final(self, now: Instant) -> Self {
-        Self { finals: self.finals.saturating_add(1), first_final: self.first_final.or(Some(now)) }
+    fn is_loosened(&self) -> bool {
+        self.loosened
     }
 
-    fn is_closed(self, now: Instant) -> bool {
-        self.finals >= CLOSING_FINALS
-            && self
-                .first_final
-                .is_some_and(|first| now.saturating_duration_since(first) >= CLOSING_TIME)
+    fn one_more_final(self, demand: Demand, now: Instant) -> Self {
+        let row = self.row.filter(|row| row.demand == demand);
+        let Row { finals, since, .. } = row.unwrap_or(Row { demand, finals: 0, since: now });
+        Self { row: Some(Row { demand, finals: finals.saturating_add(1), since }), ..self }
+    }
+
+    /// Whether enough final answers came in a row, over enough time.
+    fn is_answered(self, demand: Demand, now: Instant) -> bool {
+        self.row.is_some_and(|row| {
+            row.demand == demand
+                && row.finals >= CLOSING_FINALS
+                && now.saturating_duration_since(row.since) >= CLOSING_TIME
+        })
+    }
+
+    /// What follows from this row: it closes the call of a claim that nobody wants. One that is
+    /// wanted stays open, but its node may be given back (rule 3).
+    fn goes_on(self, demand: Demand, next: Next, now: Instant) -> (ClaimState, Next) {
+        let answered = self.is_answered(demand, now);
+        if demand == Demand::Withdrawn {
+            return if answered {
+                (ClaimState::Waiting, Next::ClosedByErrors)
+            } else {
+                (ClaimState::Background(self), Next::Retry)
+            };
+        }
+        let loosened = self.loosened || answered;
+        let may_give_back = loosened || mutations::is_on(Mutation::NodeGivenBackOpen);
+        let next = if next == Next::GiveNodeBack && !may_give_back { Next::Retry } else { next };
+        (ClaimState::Background(Self { loosened, ..self }), next)
     }
 }
 
@@ -346,7 +423,11 @@ mod tests {
     /// No call was open before.
     const FRESH: Option<Open> = None;
     /// One was.
-    const OPEN: Option<Open> = Some(Open { finals: 0, first_final: None });
+    const OPEN: Option<Open> = Some(Open { row: None, loosened: false });
+
+    fn finals(demand: Demand, finals: u32, since: Instant) -> ClaimState {
+        ClaimState::Background(Open { row: Some(Row { demand, finals, since }), loosened: false })
+    }
 
     fn background() -> ClaimState {
         ClaimState::Background(Open::default())
@@ -358,22 +439,27 @@ mod tests {
         let now = Instant::now();
         let waiting = || ClaimState::Waiting;
         let finished = || Outcome::Final(failure());
-        let once = || ClaimState::Background(Open { finals: 1, first_final: Some(now) });
+        let once = |demand| finals(demand, 1, now);
+        let unsent = || Outcome::Unsent(failure());
         let table = [
             (FRESH, Outcome::Background(failure()), Wanted, background(), Next::Poll),
             (FRESH, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
             (OPEN, Outcome::Background(failure()), Withdrawn, background(), Next::Poll),
             (FRESH, finished(), Wanted, waiting(), Next::Retry),
             (FRESH, finished(), Withdrawn, waiting(), Next::Drop),
-            (OPEN, finished(), Wanted, background(), Next::Retry),
-            (OPEN, finished(), Withdrawn, once(), Next::Retry),
+            (FRESH, unsent(), Wanted, waiting(), Next::Poll),
+            (FRESH, unsent(), Withdrawn, waiting(), Next::Drop),
+            (OPEN, unsent(), Wanted, background(), Next::Poll),
+            (OPEN, unsent(), Withdrawn, background(), Next::Poll),
+            (OPEN, finished(), Wanted, once(Wanted), Next::Retry),
+            (OPEN, finished(), Withdrawn, once(Withdrawn), Next::Retry),
             (OPEN, Outcome::Final(failure().inconclusive()), Withdrawn, background(), Next::Retry),
             (FRESH, Outcome::Infeasible(failure()), Wanted, waiting(), Next::Rest),
-            (OPEN, Outcome::Infeasible(failure()), Wanted, background(), Next::Rest),
-            (OPEN, Outcome::Infeasible(failure()), Withdrawn, once(), Next::Retry),
+            (OPEN, Outcome::Infeasible(failure()), Wanted, once(Wanted), Next::Rest),
+            (OPEN, Outcome::Infeasible(failure()), Withdrawn, once(Withdrawn), Next::Retry),
             (FRESH, Outcome::Reschedule(failure()), Wanted, waiting(), Next::GiveNodeBack),
             (FRESH, Outcome::Reschedule(failure()), Withdrawn, waiting(), Next::Drop),
-            (OPEN, Outcome::Reschedule(failure()), Wanted, background(), Next::Retry),
+            (OPEN, Outcome::Reschedule(failure()), Wanted, once(Wanted), Next::Retry),
         ];
         for (earlier, outcome, demand, state, next) in table {
             let got = ClaimState::InFlight { earlier, seen: false }.answered(&outcome, demand, now);
@@ -399,6 +485,11 @@ mod tests {
             (waiting(), reschedule(), Wanted, Next::GiveNodeBack),
             (waiting(), reschedule(), Withdrawn, Next::Drop),
             (background(), reschedule(), Wanted, Next::Retry),
+            (loosened(), reschedule(), Wanted, Next::GiveNodeBack),
+            (loosened(), reschedule(), Withdrawn, Next::Retry),
+            (ClaimState::Recorded, ignored(), Wanted, Next::Poll),
+            (ClaimState::Recorded, failed(), Withdrawn, Next::Retry),
+            (ClaimState::Recorded, reschedule(), Wanted, Next::Retry),
         ];
         for (state, why, demand, next) in table {
             assert_eq!(state.not_asked(&why, demand), next, "{state:?} {why:?} {demand:?}");
@@ -490,12 +581,57 @@ mod tests {
             let (state, next) = step(after);
             assert!(state.is_open() && next == Next::Retry, "after {after} s: {state:?}");
         }
-        assert_eq!(step(120), (ClaimState::Waiting, Next::Drop));
+        assert_eq!(step(120), (ClaimState::Waiting, Next::ClosedByErrors));
+    }
+
+    fn loosened() -> ClaimState {
+        ClaimState::Background(Open { row: None, loosened: true })
+    }
+
+    /// Three finals over two minutes let the node of a wanted claim go; its call stays open.
+    #[tokio::test(start_paused = true)]
+    async fn a_wanted_claims_call_stays_open_and_its_node_may_be_given_back() {
+        let start = Instant::now();
+        let mut state = background();
+        let answers = [(0, Next::Retry), (60, Next::Retry), (120, Next::GiveNodeBack)];
+        for (after, expected) in answers {
+            let now = start + Duration::from_secs(after);
+            let outcome = Outcome::Reschedule(failure());
+            let (after_answer, next) = state.called().answered(&outcome, Wanted, now);
+            assert_eq!((next, after_answer.is_loosened()), (expected, after == 120));
+            assert!(after_answer.is_open());
+            state = after_answer;
+        }
+        let interrupted = Outcome::Background(failure());
+        let (state, _) = state.called().answered(&interrupted, Wanted, start);
+        assert!(!state.is_loosened(), "the next call is open in its turn");
+    }
+
+    /// What a live claim was answered does not count once it is deleted.
+    #[tokio::test(start_paused = true)]
+    async fn finals_are_counted_from_the_deletion_on() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(3600);
+        let refused = || Outcome::Final(failure());
+        let state = finals(Wanted, 7, start);
+        let (state, next) = state.called().answered(&refused(), Withdrawn, later);
+        assert_eq!((state, next), (finals(Withdrawn, 1, later), Next::Retry));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn codes_that_say_nothing_neither_count_nor_break_a_row() {
+        let start = Instant::now();
+        let two = || finals(Withdrawn, 2, start);
+        let silent = Outcome::Final(failure().inconclusive());
+        let late = start + CLOSING_TIME;
+        assert_eq!(two().called().answered(&silent, Withdrawn, late), (two(), Next::Retry));
+        let third = two().called().answered(&Outcome::Final(failure()), Withdrawn, late);
+        assert_eq!(third, (ClaimState::Waiting, Next::ClosedByErrors));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_unknown_end_starts_the_count_of_finals_again() {
-        let counted = ClaimState::Background(Open { finals: 2, first_final: Some(Instant::now()) });
+        let counted = finals(Withdrawn, 2, Instant::now());
         let (state, _) =
             counted.called().answered(&Outcome::Background(failure()), Withdrawn, Instant::now());
         assert_eq!(state, background());
@@ -518,20 +654,25 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_record_opens_what_waits_and_giving_up_ends_what_is_only_asked_after() {
+    #[tokio::test(start_paused = true)]
+    async fn a_record_opens_what_waits_and_giving_up_ends_what_is_only_asked_after() {
         let others = || [saving("h"), unusable(), ClaimState::Suspect, ClaimState::Done];
-        assert_eq!(ClaimState::Waiting.recorded(), background());
+        let recorded = || ClaimState::Waiting.recorded();
+        assert_eq!(recorded(), ClaimState::Recorded);
+        assert!(recorded().is_open() && recorded().may_call());
+        assert_eq!(recorded().unrecorded(), ClaimState::Waiting, "the record is gone");
         assert_eq!(ClaimState::Waiting.called().recorded(), background().called());
-        assert_eq!(background().given_up(), ClaimState::Suspect);
+        assert_eq!(recorded().called(), background().called());
+        assert_eq!(background().unrecorded(), background(), "asked for by this process");
+        for state in [recorded(), background()] {
+            assert_eq!(state.given_up(), ClaimState::Suspect);
+        }
         for state in others() {
-            assert_eq!(
-                (state.clone().recorded(), state.clone().given_up()),
-                (state.clone(), state)
-            );
+            let [again, given_up] = [state.clone().recorded(), state.clone().given_up()];
+            assert_eq!((again, given_up), (state.clone(), state));
         }
         assert_eq!(ClaimState::Waiting.given_up(), ClaimState::Waiting);
-        let counted = ClaimState::Background(Open { finals: 2, first_final: None });
+        let counted = finals(Withdrawn, 2, Instant::now());
         assert_eq!(counted.clone().recorded(), counted, "its finals still count");
     }
 
@@ -573,7 +714,7 @@ mod tests {
         assert_eq!(bared().not_asked(&reschedule, Wanted), Next::Retry);
         let refused = Outcome::Final(failure());
         let ended = bared().called().answered(&refused, Wanted, Instant::now());
-        assert_eq!(ended, (background(), Next::Retry));
+        assert_eq!(ended, (finals(Wanted, 1, Instant::now()), Next::Retry));
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
 //! for whatever a claim waits for. Leaves what is known to `claim_book`, what follows from an
 //! outcome to `claim_state`, and saving to `pv_store`.
 
+mod elsewhere;
 mod node;
 mod plan;
 mod telling;
@@ -18,7 +19,7 @@ use tracing::{Instrument as _, field};
 
 pub(super) use self::telling::PATIENCE;
 use self::{
-    plan::{Plan, plan},
+    plan::{Ask, Plan, plan},
     telling::source_label,
 };
 use super::{
@@ -27,14 +28,14 @@ use super::{
     claim_state::Next,
     classes::Classes,
     events::{ClaimEvents, PANICKED, claim_key},
-    freshness::Freshness,
     item::Item,
-    open_calls::{OpenCalls, Record, Unmarked, record},
+    live::Live,
+    open_calls::{OpenCalls, Record, Unmarked},
     ownership::{self, Identity},
     pace::{Look, Pace, Permit},
     provisioner::{NotAsked, Order, Outcome, Provisioner, Turn},
     pv_store::{PvStore, Unsaved},
-    source::PinnedSource,
+    topology::Pinned,
 };
 use crate::{
     kube_api::{
@@ -63,8 +64,8 @@ pub struct ClaimWorker<P> {
     pub waits: Waits,
     /// Reads and writes claims and volumes.
     pub client: Client,
-    /// How old at most what the watch of PersistentVolumes shows is.
-    pub freshness: Freshness,
+    /// How old what was read is.
+    pub live: Live,
     /// Saves what was made.
     pub store: PvStore,
     /// Records open calls on their claims.
@@ -124,6 +125,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         );
         let work = async {
             let verdict = self.step(uid, glance, audited, Looks { create, delete }).await;
+            self.report_unfollowed(uid);
             if verdict == Verdict::Done {
                 self.waits.forget(&Item::claim(uid));
             }
@@ -152,18 +154,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         audited: bool,
         mut looks: Looks,
     ) -> Verdict {
-        match self.plan(&mut glance) {
+        match self.plan(uid, &mut glance) {
             Plan::Drop => {
                 self.provisioner.forget(uid);
                 Verdict::Done
             }
             Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
-            Plan::Provision(class) => {
-                let repeats = glance.order.is_some();
-                let order = match glance.order.clone() {
-                    Some(open) => self.open_order(uid, open),
-                    None => self.order(&glance.claim, class),
-                };
+            Plan::Provision(ask) => {
+                let repeats = glance.order.is_some() || glance.recorded.is_some();
+                let order = self.order(uid, &glance.claim, ask);
                 // An open call is for whoever made it, so nobody is asked whose turn it is.
                 if !repeats && let Some(verdict) = self.leave(&order).await {
                     return verdict;
@@ -183,6 +182,9 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.store.suspect_bared(uid, &glance.claim, &handle);
                 Verdict::Done
             }
+            Plan::Elsewhere(record) => self.elsewhere(uid, &glance, &record).await,
+            // `plan` has planned anew.
+            Plan::Void => Verdict::Retry,
         }
     }
 
@@ -208,26 +210,30 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.creates.holds(&claim) || self.deletes.holds(&claim)
     }
 
-    /// What to do now. A request that an earlier process left open is made again.
-    fn plan(&self, glance: &mut Glance) -> Plan {
+    /// What to do now. A record whose class is another provisioner's does not count any longer.
+    fn plan(&self, uid: &str, glance: &mut Glance) -> Plan {
         let class = self.classes.get(ownership::class_of_claim(&glance.claim));
-        if let Some(record) = glance.recorded.take() {
-            match self.reopen(&glance.claim, &record, class.clone()) {
-                Ok(order) => glance.order = Some(order),
-                Err(why) => return Plan::Blocked(why),
+        let fits = |record: &Record, class: &Arc<StorageClass>| {
+            let order = self.order(uid, &glance.claim, Ask::New(Arc::clone(class)));
+            record.is_of_class(&order, &self.open_calls.digest(&order))
+        };
+        match plan(&self.identity, glance, class.clone(), fits) {
+            Plan::Void => {
+                self.book.record_is_void(uid);
+                glance.recorded = None;
+                plan(&self.identity, glance, class, |_, _| false)
             }
+            planned => planned,
         }
-        plan(&self.identity, glance, class)
     }
 
-    /// The request that an earlier process left open, or why it can't be made.
-    fn reopen(
-        &self,
-        claim: &Arc<Claim>,
-        record: &Record,
-        class: Option<Arc<StorageClass>>,
-    ) -> Result<Order, String> {
-        record::reopen(record, claim, class, self.provisioner.volume_name(claim.uid()))
+    /// A record on the claim that is not followed is reported once.
+    fn report_unfollowed(&self, uid: &str) {
+        if let Some(record) = self.book.take_unfollowed(uid)
+            && let Some(standing) = self.book.standing(uid)
+        {
+            self.open_calls.report_unfollowed(uid, &standing.claim, &record);
+        }
     }
 
     /// Takes the claim in hand.
@@ -245,20 +251,29 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// The order of an open call, whose claim is as it was then: where that has gone since, the
-    /// source is asked for on nobody's behalf.
-    fn open_order(&self, uid: &str, mut open: Order) -> Order {
-        if self.book.is_leaving(uid) {
-            open.source = open.source.map(PinnedSource::unclaimed);
+    /// The order to ask for.
+    fn order(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> Order {
+        let withdrawn = self.book.is_leaving(uid);
+        let (class, record) = match ask {
+            Ask::Again(order) => return Order { withdrawn, ..*order },
+            Ask::New(class) => (class, Record::default()),
+            Ask::Recorded(class, record) => (class, *record),
+        };
+        let mut order = Order {
+            claim: Arc::clone(claim),
+            class,
+            volume_name: self.provisioner.volume_name(claim.uid()),
+            selected_node: ownership::selected_node(claim).map(str::to_owned),
+            withdrawn,
+            source: None,
+            topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
+        };
+        // With node deployment the request is for the node of this process.
+        if let (Some(_), Some(own)) = (&record.node, &self.identity.node) {
+            order.selected_node = Some(own.clone());
         }
-        open
-    }
-
-    fn order(&self, claim: &Arc<Claim>, class: Arc<StorageClass>) -> Order {
-        let volume_name = self.provisioner.volume_name(claim.uid());
-        let selected_node = ownership::selected_node(claim).map(str::to_owned);
-        let claim = Arc::clone(claim);
-        Order { claim, class, volume_name, selected_node, source: None, topology: None }
+        seeded::believe(&mut order, &record);
+        order
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
@@ -277,10 +292,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(request) => request,
             Err(why) => return self.not_asked(uid, &order, &why).await,
         };
-        match self.open_calls.before_call(uid, &order).await {
-            Ok(()) => {}
-            Err(Unmarked::Unwanted) => return Verdict::Retry,
-            Err(error) => return self.blocked(uid, &order.claim, &error.to_string()),
+        // What cannot be sent opens nothing, and so needs no record.
+        if self.provisioner.can_send(&request) {
+            match self.open_calls.before_call(uid, &order).await {
+                Ok(()) => {}
+                Err(Unmarked::Unwanted) => return Verdict::Retry,
+                Err(error) => return self.blocked(uid, &order.claim, &error.to_string()),
+            }
         }
         if !self.book.called(uid, &order) {
             // What changed since the plan was made is planned for anew.
@@ -297,12 +315,17 @@ impl<P: Provisioner> ClaimWorker<P> {
             Next::Save => self.save(order, outcome, started).await,
             Next::Discard => self.discard_made(uid, &order, &outcome, delete).await,
             Next::GiveNodeBack => self.give_node_back(&order).await,
+            Next::ClosedByErrors => {
+                self.open_calls.suspect_closed_by_errors(uid, &order);
+                Verdict::Done
+            }
             later => self.come_back(later, polls),
         }
     }
 
     /// The attempt ended before its call.
     async fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
+        self.give_up_unrepeatable(uid, order, why);
         let (next, polls) = self.book.not_asked(uid, why);
         match why {
             NotAsked::Ignored { reason } => {
@@ -311,6 +334,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             NotAsked::Failed(failure) => {
                 self.tell_failure(order, failure);
+                self.waits.wait(&Item::claim(uid), failure.awaited());
+            }
+            NotAsked::Unrepeatable(failure) => {
+                self.tell_blocked(&order.claim, &failure.to_string(), PATIENCE);
                 self.waits.wait(&Item::claim(uid), failure.awaited());
             }
             NotAsked::Reschedule(failure) => {
@@ -324,6 +351,19 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    /// What an earlier process recorded, and cannot be asked for now, is waited for as long as a deleted
+    /// claim is kept.
+    fn give_up_unrepeatable(&self, uid: &str, order: &Order, why: &NotAsked) {
+        let is_stuck = matches!(why, NotAsked::Unrepeatable(_) | NotAsked::Reschedule(_));
+        if !is_stuck || !self.book.is_recorded_alone(uid) {
+            return;
+        }
+        let waited = self.book.unrepeatable(uid);
+        if self.book.is_wanted(uid) && self.open_calls.is_too_long(waited) {
+            self.open_calls.give_up_record(uid, order);
+        }
+    }
+
     /// When the claim is worked on again, where nothing is to be done for it now.
     fn come_back(&self, next: Next, polls: u32) -> Verdict {
         match next {
@@ -332,7 +372,9 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Verdict::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max))
             }
             Next::Rest => Verdict::RetryAfter(self.retry_max),
-            Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack => Verdict::Done,
+            Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack | Next::ClosedByErrors => {
+                Verdict::Done
+            }
         }
     }
 
@@ -384,6 +426,54 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.events.failed(&glance.claim, PANICKED);
         }
     }
+}
+
+/// Defects on purpose.
+#[cfg(feature = "mutations")]
+mod seeded {
+    use super::{Order, Record};
+    use crate::{
+        controller::{
+            open_calls::RECORD,
+            source::{Source, SourceKind},
+        },
+        kube_api::views::View as _,
+        mutations::{Mutation, is_on},
+    };
+
+    /// Believes what a record must not say.
+    pub(super) fn believe(order: &mut Order, record: &Record) {
+        if is_on(Mutation::RecordedNameBelieved) && !record.volume.is_empty() {
+            order.volume_name = Ok(record.volume.clone());
+        }
+        if is_on(Mutation::RecordedSourceBelieved) && !record.volume.is_empty() {
+            order.source = source(order);
+        }
+    }
+
+    fn source(order: &Order) -> Option<Source> {
+        let text = order.claim.annotation(RECORD)?;
+        let written: serde_json::Value = serde_json::from_str(text).ok()?;
+        let source = written.get("source")?;
+        let text = |field| source.get(field)?.as_str().map(str::to_owned);
+        let kind = match text("kind")?.as_str() {
+            "snapshot" => SourceKind::Snapshot,
+            _ => SourceKind::Claim,
+        };
+        Some(Source {
+            kind,
+            namespace: text("namespace")?,
+            name: text("name")?,
+            uid: text("uid")?,
+            handle: text("handle")?,
+        })
+    }
+}
+
+/// Defects on purpose: none in a shipped build.
+#[cfg(not(feature = "mutations"))]
+mod seeded {
+    pub(super) const fn believe(_: &mut super::Order, _: &super::Record) {}
 }
 
 #[cfg(test)]

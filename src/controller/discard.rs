@@ -48,7 +48,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             return self.suspect(uid, order, leftover, &objection);
         }
         self.open_calls.protect(uid, order).await;
-        if !self.store.freshness.is_recent(looked) {
+        if !self.live.is_recent(looked) {
             // What it waited for is there now: the next look is followed by its call.
             return self.not_discarded(order, leftover, &Failure::new(LOOKED_TOO_LONG_AGO));
         }
@@ -71,7 +71,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         order: &Order,
         leftover: &Leftover,
     ) -> Result<(Option<String>, Duration), ApiError> {
-        let looked = self.store.freshness.now();
+        let looked = self.live.now();
         let unseen = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
         if unseen.into_iter().any(mutations::is_on) {
             return Ok((None, looked));
@@ -84,11 +84,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         let stands_for_it =
             |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
         let found = objection(&self.client, uid, order, stands_for_it).await?;
-        if found.is_some() || self.store.freshness.is_recent(looked) {
+        if found.is_some() || self.live.is_recent(looked) {
             return Ok((found, looked));
         }
         // To list all of them took long.
-        let looked = self.store.freshness.now();
+        let looked = self.live.now();
         Ok((objection_by_name(&self.client, uid, order).await?, looked))
     }
 
@@ -194,6 +194,7 @@ mod tests {
             class: Arc::default(),
             volume_name: Ok("pvc-u".into()),
             selected_node: None,
+            withdrawn: false,
             source: None,
             topology: None,
         }

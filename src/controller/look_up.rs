@@ -2,23 +2,19 @@
 //!
 //! Owns what is looked up, by which names, and what follows from what is found. Promises that a
 //! claim which may have its PersistentVolume is not asked for before that is known, and that its
-//! user hears what keeps it from being known. What the first lists have told of a claim counts as read
-//! live for two seconds: of the claim from when its list was asked for, of its PersistentVolume for as
-//! long as the watch that followed is proven to be no older (`freshness`). So a backlog costs at
-//! most one read a claim more than claims that are born under our eyes, and none while its list is new.
-//! Leaves what is in doubt to `claim_book`.
+//! user hears what keeps it from being known. Leaves what is in doubt to `claim_book`.
 
-use std::{ops::ControlFlow, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
-    claim_book::{Doubt, Glance, usual_name},
+    claim_book::{Doubt, Glance},
     claims::{ClaimWorker, PATIENCE},
     ownership,
     provisioner::{Order, Provisioner},
 };
 use crate::{
     kube_api::{
-        ApiError, Name, Scope,
+        ApiError, Name,
         views::{Claim, View as _, Volume},
     },
     workqueue::Verdict,
@@ -69,28 +65,27 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
-        if glance.doubt == Doubt::AnyVolume
-            && let Some(volume) = self.find_among_all(uid).await?
-        {
-            return Ok(LookUp::HasVolume(Box::new(volume)));
-        }
-        // What the watch shows from here on puts the claim in doubt anew, or ends it.
-        let is_shown = glance.look.compared && self.freshness.is_proven();
-        let named =
-            if is_shown { LookUp::Clear } else { self.look_up_by_names(uid, order).await? };
+        let named = self.look_up_by_names(uid, order).await?;
         if matches!(named, LookUp::HasVolume(_)) || glance.doubt < Doubt::VolumeAndClaim {
             return Ok(named);
         }
-        let live = self.live_claim(glance, order).await?.filter(|live| live.uid() == uid);
+        let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
+        let is_open = glance.order.is_some() || glance.recorded.is_some();
+        if is_open
+            && glance.bared.is_none()
+            && live.as_ref().is_some_and(|it| is_bound_as_asked(it, order))
+        {
+            return Ok(LookUp::WasSaved);
+        }
         if glance.order.is_some() && glance.bared.is_none() {
             // An open call is followed to its end even when nobody wants its volume any more.
-            let saved = live.is_some_and(|live| is_bound_as_asked(&live, order));
-            return Ok(if saved { LookUp::WasSaved } else { named });
+            return Ok(named);
         }
         let Some(live) = live.filter(|live| still_asks(live, glance, order)) else {
             return Ok(LookUp::Moot);
         };
-        Ok(if self.book.record_found(&live) { LookUp::Recorded } else { named })
+        let is_new = glance.recorded.is_none() && self.book.record_found(&live);
+        Ok(if is_new { LookUp::Recorded } else { named })
     }
 
     /// A PersistentVolume for the claim under its own name or the usual one.
@@ -99,7 +94,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(name) => judge(self.find(name).await?, uid),
             Err(_) => LookUp::Clear,
         };
-        let usual = usual_name(uid);
+        let usual = format!("pvc-{uid}");
         if matches!(named, LookUp::HasVolume(_)) || order.volume_name.as_ref() == Ok(&usual) {
             return Ok(named);
         }
@@ -112,22 +107,6 @@ impl<P: Provisioner> ClaimWorker<P> {
         })
     }
 
-    /// A PersistentVolume that serves the claim, of whatever name. One that went past before the claim was
-    /// known may be its, which is rare: usually look-ups by name find it.
-    async fn find_among_all(&self, uid: &str) -> Result<Option<Volume>, ApiError> {
-        let mut found = None;
-        let look = |volume: Volume| {
-            let is_its = volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid);
-            if !is_its || !self.book.is_served_by(uid, &volume) {
-                return ControlFlow::Continue(());
-            }
-            found = Some(volume);
-            ControlFlow::Break(())
-        };
-        self.client.list(&Scope::all(), look).await?;
-        Ok(found)
-    }
-
     async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
         match self.client.get::<Volume>(Name::cluster(volume)?).await {
             Err(error) if error.is_not_found() => Ok(None),
@@ -135,20 +114,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// The claim as it was at most two seconds ago. What is known of an open call is always read.
-    async fn live_claim(
-        &self,
-        glance: &Glance,
-        order: &Order,
-    ) -> Result<Option<Arc<Claim>>, ApiError> {
-        let is_listed = glance.look.listed.is_some_and(|asked| self.freshness.is_recent(asked));
-        if is_listed && glance.order.is_none() {
-            return Ok(Some(Arc::clone(&glance.claim)));
-        }
+    async fn live_claim(&self, order: &Order) -> Result<Option<Claim>, ApiError> {
         let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
         match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(|claim| Some(Arc::new(claim))),
+            found => found.map(Some),
         }
     }
 }
@@ -156,8 +126,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 /// Whether the claim, read live, is unbound and for this node; a volume that may be there already is
 /// for the node that it was asked for.
 fn still_asks(live: &Claim, glance: &Glance, order: &Order) -> bool {
-    let same_node =
-        glance.bared.is_some() || ownership::selected_node(live) == order.selected_node.as_deref();
+    let may_differ = glance.bared.is_some() || glance.recorded.is_some();
+    let same_node = may_differ || ownership::selected_node(live) == order.selected_node.as_deref();
     live.is_unbound() && same_node
 }
 

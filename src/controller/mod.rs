@@ -8,9 +8,8 @@
 //!
 //! Owns starting and stopping all of that ([`Controller`], put together by `assembly`; `watches`
 //! feeds the books, `workers` empties the queues, `upkeep` does what no change asks for). Promises
-//! that no work starts before what it needs is listed: for a claim born under our eyes the classes
-//! and what the provisioner needs, for one that stood the volumes as well (safety rule 6), for a
-//! deletion everything; and that [`Controller::work`] ends only when nothing is in hand any more and
+//! that no work starts before what it needs is listed: claims, then PersistentVolumes, and what the
+//! provisioner needs (safety rule 6); for a deletion also what a standby has seen, anew; and that [`Controller::work`] ends only when nothing is in hand any more and
 //! all that was made is saved.
 
 mod assembly;
@@ -22,10 +21,10 @@ pub mod classes;
 mod discard;
 pub mod events;
 pub mod finalizers;
-mod freshness;
 mod handles;
 pub mod item;
 pub mod leftover;
+mod live;
 mod look_up;
 mod lookout;
 mod marks;
@@ -176,6 +175,7 @@ impl<P: Provisioner> Controller<P> {
             biased;
             () = stop.cancelled() => return,
             () = self.may_create() => {}
+            () = self.report_missing_lists() => {}
         }
         self.queues.working.store(true, Ordering::Relaxed);
         self.wake_all();

@@ -60,7 +60,13 @@ impl Identity {
         provisioner(claim).is_some_and(|provisioner| !self.knows(provisioner))
     }
 
-    fn is_for_driver(&self, claim: &Claim) -> bool {
+    /// Whether this process provisions for the node of this name.
+    pub fn is_on(&self, node: &str) -> bool {
+        self.node.as_deref() == Some(node)
+    }
+
+    /// Whether the claim's annotations name us as its provisioner, for whatever node.
+    pub fn is_for_driver(&self, claim: &Claim) -> bool {
         let Some(provisioner) = provisioner(claim) else { return false };
         let for_driver =
             provisioner == self.driver || claim.annotation(MIGRATED_TO) == Some(&self.driver);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use super::{
     awaited::Awaited,
     leftover::{Credentials, Leftover},
-    source::PinnedSource,
+    source::Source,
     topology::Pinned,
 };
 use crate::kube_api::views::{Claim, StorageClass, Volume};
@@ -39,8 +39,12 @@ pub trait Provisioner: Send + Sync + 'static {
     /// once.
     fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
 
-    /// The same of what deleting volumes needs.
+    /// The same of what deleting volumes needs, listed since [`Provisioner::lead`].
     fn ready_to_delete(&self) -> impl Future<Output = ()> + Send;
+
+    /// This process leads from now on, and another one may have until now: what deletions rest on is
+    /// listed anew.
+    fn lead(&self) {}
 
     /// The one node that this process provisions for, where others do for the others.
     fn node(&self) -> Option<&str>;
@@ -50,8 +54,20 @@ pub trait Provisioner: Send + Sync + 'static {
     /// is open: it is for whoever made it.
     fn turn(&self, order: &Order) -> impl Future<Output = Turn> + Send;
 
+    /// How long this process still waits before it does for the claim with this UID what any process
+    /// may do: random, so that not all do it at once.
+    fn wait_among_peers(&self, _claim_uid: &str) -> Duration {
+        Duration::ZERO
+    }
+
     /// The claim with this UID is no longer provisioned for, so nothing need be remembered of it.
     fn forget(&self, claim_uid: &str);
+
+    /// The names of the secrets that the order's request needs, in a fixed order; they tell requests
+    /// apart ([`super::open_calls::Record`]).
+    fn secret_names(&self, _order: &Order) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Checks the order, reads what its request needs, and makes the request. Nothing is sent.
     /// What must stay the same while a call for it is open is written into the order, and
@@ -63,6 +79,11 @@ pub trait Provisioner: Send + Sync + 'static {
         &self,
         order: &mut Order,
     ) -> impl Future<Output = Result<Self::Request, NotAsked>> + Send;
+
+    /// Whether the request could be sent when it was made: the driver was connected.
+    fn can_send(&self, _request: &Self::Request) -> bool {
+        true
+    }
 
     /// Asks the driver for the claim's volume. Asking again is how one learns how an earlier
     /// call ended; the request is the same then.
@@ -117,9 +138,12 @@ pub struct Order {
     pub volume_name: Result<String, Failure>,
     /// The node the scheduler chose, where it did.
     pub selected_node: Option<String>,
-    /// What the open call asked to make the volume from; none where no call is open, or where
-    /// the volume is made empty.
-    pub source: Option<PinnedSource>,
+    /// Whether the claim is gone, or being deleted: nobody is to get the volume, and the call is made
+    /// to learn how an earlier one ended.
+    pub withdrawn: bool,
+    /// What this process asked to make the volume from in the open call; none where it has none
+    /// open, or where the volume is made empty.
+    pub source: Option<Source>,
     /// Where the volume is asked to be: what an open call asked for, else none until
     /// [`Provisioner::prepare`] says it, for drivers that know of places.
     pub topology: Option<Arc<Pinned>>,
@@ -152,6 +176,8 @@ pub enum NotAsked {
     Failed(Failure),
     /// The selected node can't have the volume; the scheduler should choose again.
     Reschedule(Failure),
+    /// What an earlier process recorded of its call can't be asked for as the cluster is now.
+    Unrepeatable(Failure),
 }
 
 impl NotAsked {
@@ -168,14 +194,16 @@ impl NotAsked {
     pub fn awaited(&self) -> &[Awaited] {
         match self {
             Self::Ignored { .. } => &[],
-            Self::Failed(failure) | Self::Reschedule(failure) => failure.awaited(),
+            Self::Failed(failure) | Self::Reschedule(failure) | Self::Unrepeatable(failure) => {
+                failure.awaited()
+            }
         }
     }
 
     /// Whether the attempt ended by it, in the original's sense: other claims may stand better now.
     pub fn is_finished(&self) -> bool {
         match self {
-            Self::Ignored { .. } | Self::Reschedule(_) => true,
+            Self::Ignored { .. } | Self::Reschedule(_) | Self::Unrepeatable(_) => true,
             Self::Failed(failure) => failure.is_finished(),
         }
     }
@@ -200,6 +228,8 @@ pub enum Outcome {
     Infeasible(Failure),
     /// A call may still be running at the driver.
     Background(Failure),
+    /// Nothing was sent to the driver.
+    Unsent(Failure),
     /// The selected node can't have the volume; the scheduler should choose again.
     Reschedule(Failure),
 }
@@ -212,6 +242,7 @@ impl Outcome {
             Self::Final(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
+            | Self::Unsent(failure)
             | Self::Reschedule(failure) => &failure.awaited,
         }
     }
@@ -234,6 +265,7 @@ impl Outcome {
             Self::Final(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
+            | Self::Unsent(failure)
             | Self::Reschedule(failure) => failure.strain,
         }
     }

@@ -20,7 +20,6 @@ use super::{
     classes::Classes,
     events::{ClaimEvents, claim_key},
     finalizers,
-    freshness::Freshness,
     leftover::{Credentials, Leftover},
     ownership::{PROVISIONED_BY, class_of_claim},
     provisioner::{Failure, Made, Order},
@@ -28,12 +27,15 @@ use super::{
 use crate::{
     kube_api::{
         ApiError, Client, Name,
-        views::{Claim, StorageClass, View as _, Volume},
+        views::{Claim, View as _, Volume},
     },
     metrics::ControllerMetrics,
     mutations::{self, Mutation},
     workqueue::{Exclusive, Queue, Verdict},
 };
+
+/// The policy of volumes that are kept.
+const RETAIN: &str = "Retain";
 
 /// Saves PersistentVolumes. Clones share what is unsaved.
 #[derive(Clone)]
@@ -48,8 +50,6 @@ pub struct PvStore {
     pub events: ClaimEvents,
     /// Counts.
     pub metrics: ControllerMetrics,
-    /// Learns from what is saved how old views are.
-    pub freshness: Freshness,
     /// One actor a volume.
     pub exclusive: Exclusive,
     /// The claims whose PersistentVolume must be tried again.
@@ -482,26 +482,29 @@ impl PvStore {
         }
     }
 
-    /// The PersistentVolume, by what its class says now where nobody wants it any more.
-    fn as_to_be_kept<'a>(&self, unsaved: &'a Unsaved) -> Cow<'a, PersistentVolume> {
-        if self.book.is_wanted(unsaved.claim.uid()) {
-            return Cow::Borrowed(&unsaved.volume);
-        }
+    /// The PersistentVolume with the policy that its class says now (safety rule 9).
+    fn with_policy<'a>(&self, unsaved: &'a Unsaved) -> Cow<'a, PersistentVolume> {
         let spec = unsaved.volume.spec.as_ref();
+        let then = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
         let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
-        let mut volume = unsaved.volume.clone();
-        keep_if_retained(&mut volume, class.and_then(|class| self.classes.get(class)).as_deref());
-        Cow::Owned(volume)
+        let class = class.and_then(|class| self.classes.get(class));
+        let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
+        let wanted = self.book.is_wanted(unsaved.claim.uid());
+        match policy(then, now, wanted) {
+            policy if policy == then => Cow::Borrowed(&unsaved.volume),
+            policy => {
+                let mut volume = unsaved.volume.clone();
+                volume.spec.get_or_insert_default().persistent_volume_reclaim_policy =
+                    policy.map(str::to_owned);
+                Cow::Owned(volume)
+            }
+        }
     }
 
     async fn post(&self, unsaved: &Unsaved) -> Attempt {
-        let volume = self.as_to_be_kept(unsaved);
-        let sent = self.freshness.sending();
-        match self.client.create(None, &*volume).await {
-            Ok(saved) => {
-                self.freshness.created(sent, &saved);
-                Attempt::Saved
-            }
+        let volume = self.with_policy(unsaved);
+        match self.client.create::<Volume>(None, &*volume).await {
+            Ok(_) => Attempt::Saved,
             Err(taken)
                 if taken.is_already_exists() && mutations::is_on(Mutation::ConflictIsSuccess) =>
             {
@@ -532,13 +535,12 @@ impl PvStore {
     }
 }
 
-/// A volume that nobody wants any more is about to be released: where the class of its claim now
-/// says Retain, it is not deleted then, whatever the class said at the call (safety rule 9).
-fn keep_if_retained(volume: &mut PersistentVolume, class: Option<&StorageClass>) {
-    if class.and_then(|class| class.reclaim_policy.as_deref()) == Some("Retain") {
-        let spec = volume.spec.get_or_insert_default();
-        spec.persistent_volume_reclaim_policy = Some("Retain".to_owned());
-    }
+/// The policy of a PersistentVolume (safety rule 9): what its class says now, or said at the call where
+/// it says nothing. Of a volume that nobody wants any more, which is about to be released, Retain wins
+/// if either says so.
+fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, wanted: bool) -> Option<&'a str> {
+    let retain = Some(RETAIN);
+    if !wanted && (then == retain || now == retain) { retain } else { now.or(then) }
 }
 
 /// What a look at the PersistentVolume that has `taken` the name means. One that was not seen may

@@ -13,7 +13,6 @@ use tokio::time::{Duration, Instant};
 use super::{
     claim_book::ClaimBook,
     finalizers::{Due, due},
-    freshness::{Freshness, Shown},
     handles::Handles,
     ownership::Identity,
 };
@@ -38,7 +37,6 @@ struct Shared {
     claims: ClaimBook,
     in_reach: InReach,
     key: Key,
-    freshness: Freshness,
     inner: Mutex<Inner>,
 }
 
@@ -114,31 +112,21 @@ impl Glance {
 }
 
 impl VolumeBook {
-    /// An empty book, which tells `claims` of the volumes that go past, and `freshness` of how far
-    /// that has come, and keeps those that are `in_reach`. Two with the same `key` are the same
-    /// volume of the driver.
+    /// An empty book, which tells `claims` of the volumes that go past and keeps those that are
+    /// `in_reach`. Two with the same `key` are the same volume of the driver.
     pub fn new(
         identity: Identity,
         claims: ClaimBook,
-        freshness: Freshness,
         in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
         key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         let (in_reach, key) = (Box::new(in_reach), Box::new(key));
         let inner = Mutex::default();
-        Self(Arc::new(Shared { identity, claims, in_reach, key, freshness, inner }))
+        Self(Arc::new(Shared { identity, claims, in_reach, key, inner }))
     }
 
     /// Takes in what the volume watch shows.
     pub fn observe(&self, sighting: Sighting<Volume>) -> Wake {
-        let shown = Shown::by(&sighting);
-        let wake = self.take_in(sighting);
-        // Afterwards: what is proven is already to be found here.
-        self.0.freshness.shown(shown);
-        wake
-    }
-
-    fn take_in(&self, sighting: Sighting<Volume>) -> Wake {
         match sighting {
             Sighting::Restarted => {
                 self.0.claims.volumes_restarted();
@@ -233,18 +221,6 @@ impl VolumeBook {
         let known = inner.deletions.get(volume.uid()).copied();
         let deletion = known.unwrap_or_default();
         Some(Glance { volume, sighted, deletion, begun: known.is_some() })
-    }
-
-    /// Whether this is how the volume was at most two seconds ago, or is now (safety rule 10).
-    pub fn is_proven(&self, volume: &Volume) -> bool {
-        // In this order: the proof is of what the book holds from then on.
-        let proven = self.0.freshness.is_proven();
-        let inner = self.0.inner.lock();
-        let version = |volume: &Volume| volume.metadata.resource_version.clone();
-        let same = |newest: &Arc<Volume>| {
-            newest.uid() == volume.uid() && version(newest) == version(volume)
-        };
-        proven && inner.volumes.get(volume.name()).is_some_and(same)
     }
 
     /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`

@@ -1,13 +1,13 @@
 //! One volume, from its queue to its end.
 //!
 //! Owns the order of things for a volume: its protection finalizer (`protection`), and its
-//! deletion, first at the driver and then of the PersistentVolume. Promises that nothing is deleted
-//! on an old view, that a driver which has deleted a volume is not asked again, and that only our
+//! deletion, first at the driver and then of the PersistentVolume. Promises that a live read right
+//! before each DeleteVolume decides (safety rule 10), that a driver which has deleted a volume is not asked again, and that only our
 //! finalizer is taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
 
 mod protection;
 
-use std::{borrow::Cow, future::pending, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 use tracing::{Instrument as _, field};
@@ -16,8 +16,8 @@ use super::{
     awaited::Waits,
     events::{PANICKED, VolumeEvents},
     finalizers::{self, Due, due},
-    freshness::Freshness,
     item::Item,
+    live::Live,
     ownership::class_of_volume,
     pace::{Look, Pace, Permit},
     provisioner::{Failure, NotDeleted, Provisioner, Strain},
@@ -44,12 +44,8 @@ const PRECEDENCE: Duration = Duration::from_secs(2);
 /// Why a volume is not deleted on what the API server took so long to say.
 const LOOKED_TOO_LONG_AGO: &str = "the volume is not deleted: how its PersistentVolume stands was more than two seconds under way from the API server, and may have changed. It is read again";
 
-/// A volume that is to be deleted, by what was so at a time.
-struct Sure {
-    volume: Arc<Volume>,
-    /// On the clock of [`Freshness::now`].
-    at: Duration,
-}
+/// So often a PersistentVolume is read whose answer was too long under way.
+const READS: usize = 3;
 
 /// Works on volumes.
 pub struct VolumeWorker<P> {
@@ -69,8 +65,8 @@ pub struct VolumeWorker<P> {
     pub pace: Pace,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
-    /// Learns from what is written how old views are.
-    pub freshness: Freshness,
+    /// How old what was read is.
+    pub live: Live,
     /// What else the volumes wait for.
     pub waits: Waits,
     /// Jitter.
@@ -163,69 +159,55 @@ impl<P: Provisioner> VolumeWorker<P> {
                 Some((permit, self.provisioner.prepare_delete(&glance.volume).await?))
             }
         };
-        // Whatever took its time comes before this look, and nothing after it.
-        let Some(Sure { mut volume, at }) = self.confirmed(glance).await? else { return Ok(None) };
-        if let Some((permit, removal)) = removal {
-            self.check_handle(&volume).await?;
-            // But where all volumes had to be listed for that, or the process stood still.
-            if !self.freshness.is_recent(at) {
-                let Some(again) = self.due_live(&volume).await? else { return Ok(None) };
-                if !self.freshness.is_recent(again.at) {
-                    return Err(NotDeleted::Failed(Failure::new(LOOKED_TOO_LONG_AGO)));
-                }
-                volume = again.volume;
+        let volume = match removal {
+            None => Arc::clone(&glance.volume),
+            Some((permit, removal)) => {
+                self.check_handle(&glance.volume).await?;
+                // Whatever took its time comes before this look, and nothing after it.
+                let Some(volume) = self.due_now(&glance.volume).await? else { return Ok(None) };
+                self.delete_at_driver(&volume, permit, removal).await?;
+                volume
             }
-            self.store.volume_goes(volume.name());
-            tracing::trace!("asking the provisioner to delete");
-            let deleted = self.provisioner.delete(&volume, removal).await;
-            permit.ended(deleted.as_ref().err().map_or(Strain::Bearable, NotDeleted::strain));
-            deleted?;
-            if !mutations::is_on(Mutation::DeleteTwice) {
-                self.book.deletion_reached(&volume, Deletion::AtDriver);
-            }
-        }
+        };
         self.remove(&volume).await?;
         Ok(Some(volume))
     }
 
-    /// The volume on a view that is proven to be new, or a live one, if it is still to be deleted
-    /// (safety rule 10). What an in-tree volume is to the driver hangs on labels and annotations,
-    /// too: always read live. A proof that comes before the answer counts, too, so that those who
-    /// come later don't overtake this one by it.
-    async fn confirmed(&self, glance: &Glance) -> Result<Option<Sure>, ApiError> {
-        let volume = &glance.volume;
-        let as_seen = || Sure { volume: Arc::clone(volume), at: self.freshness.now() };
-        if mutations::is_on(Mutation::DeleteUnseen) || self.is_proven(volume).await {
-            return Ok(Some(as_seen()));
+    async fn delete_at_driver(
+        &self,
+        volume: &Volume,
+        permit: Permit,
+        removal: P::Removal,
+    ) -> Result<(), NotDeleted> {
+        self.store.volume_goes(volume.name());
+        tracing::trace!("asking the provisioner to delete");
+        let deleted = self.provisioner.delete(volume, removal).await;
+        permit.ended(deleted.as_ref().err().map_or(Strain::Bearable, NotDeleted::strain));
+        deleted?;
+        if !mutations::is_on(Mutation::DeleteTwice) {
+            self.book.deletion_reached(volume, Deletion::AtDriver);
         }
-        let _turn = self.freshness.turn().await;
-        tokio::select! {
-            biased;
-            () = self.proven(volume) => Ok(Some(as_seen())),
-            live = self.due_live(volume) => live,
-        }
+        Ok(())
     }
 
-    /// Comes once the view of the volume is proven to be new.
-    async fn proven(&self, volume: &Volume) {
-        self.freshness.proven().await;
-        if volume.spec.in_tree.is_some() || !self.book.is_proven(volume) {
-            pending::<()>().await;
+    /// The volume by a live read that is not old (safety rule 10), if it is to be deleted.
+    ///
+    /// # Errors
+    /// It could not be read, or not in time: then nothing is deleted.
+    async fn due_now(&self, volume: &Arc<Volume>) -> Result<Option<Arc<Volume>>, NotDeleted> {
+        if mutations::is_on(Mutation::DeleteUnseen) {
+            return Ok(Some(Arc::clone(volume)));
         }
-    }
-
-    /// The volume as it is now, if it is to be deleted.
-    async fn due_live(&self, volume: &Volume) -> Result<Option<Sure>, ApiError> {
-        let live = self.live_dated(volume).await?.filter(|(live, _)| due(live) == Due::Delete);
-        Ok(live.map(|(live, at)| Sure { volume: Arc::new(live), at }))
-    }
-
-    async fn is_proven(&self, volume: &Volume) -> bool {
-        if volume.spec.in_tree.is_some() {
-            return false;
+        for _ in 0..READS {
+            let Some((live, at)) = self.live_dated(volume).await? else { return Ok(None) };
+            if due(&live) != Due::Delete {
+                return Ok(None);
+            }
+            if self.live.is_recent(at) {
+                return Ok(Some(Arc::new(live)));
+            }
         }
-        self.freshness.wait().await;
-        self.book.is_proven(volume)
+        Err(NotDeleted::Failed(Failure::new(LOOKED_TOO_LONG_AGO)))
     }
 
     /// The PersistentVolume as it is now, if it still is the one meant.
@@ -296,7 +278,6 @@ impl<P: Provisioner> VolumeWorker<P> {
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
         let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
-        self.freshness.ending(volume.uid());
         let kept_by = match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
             // The UID is a precondition; told by a live read, as other things can conflict too.
@@ -305,16 +286,12 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
             deleted => deleted?,
         };
-        self.freshness.stood(volume.uid());
         // Somebody may have put it on since the volume was seen.
         let is_kept = kept_by.iter().any(|finalizer| finalizer == finalizers::PROTECTION);
         if is_kept || volume.has_finalizer(finalizers::PROTECTION) {
-            self.freshness.ending(volume.uid());
             // Whatever has changed about it since: there is nothing left to protect.
             let patch = finalizers::unprotect(volume.uid());
-            if self.patch(volume, patch).await?.done()? {
-                self.freshness.stood(volume.uid());
-            }
+            self.patch(volume, patch).await?.done()?;
         }
         Ok(())
     }

@@ -1,11 +1,22 @@
-//! Watching what the controller works on, and how far the first lists are.
+//! Watching what the controller works on, and how far the lists are.
 //!
-//! Owns the order in which kinds are listed and what waits for that. Promises that whatever a watch
-//! shows is in the books before anybody is woken for it. Leaves what it means to the books.
+//! Owns the order in which kinds are listed, claims whole before PersistentVolumes, and what waits for
+//! that (safety rule 6). Promises that whatever a watch shows is in the books before anybody is woken
+//! for it. Leaves what it means to the books.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,18 +30,108 @@ use crate::{
     mutations::{self, Mutation},
 };
 
-/// How far the first list of each kind is.
+/// How long the lists may take before that is reported.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How far the lists of each kind are. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Lists(Arc<Shared>);
+
 #[derive(Default)]
-pub(super) struct Lists {
-    pub(super) classes: FirstList,
-    pub(super) claims: FirstList,
-    pub(super) volumes: FirstList,
-    /// Cancelled when claims and PersistentVolumes are to be listed.
-    pub(super) wanted: CancellationToken,
+struct Shared {
+    classes: FirstList,
+    claims: FirstList,
+    volumes: FirstList,
+    /// The lists that this process has asked for since it works.
+    of_term: OfTerm,
+    /// Cancelled when claims are to be listed.
+    claims_wanted: CancellationToken,
+    /// Cancelled when PersistentVolumes are to be listed.
+    volumes_wanted: CancellationToken,
     /// Asks for another list of claims.
-    pub(super) claims_anew: Arc<Notify>,
+    claims_anew: Arc<Notify>,
     /// Asks for another list of PersistentVolumes.
-    pub(super) volumes_anew: Arc<Notify>,
+    volumes_anew: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct OfTerm {
+    began: Mutex<Option<Instant>>,
+    claims: FirstList,
+    volumes: FirstList,
+    /// Whether PersistentVolumes are to be listed anew once the claims are.
+    volumes_due: AtomicBool,
+}
+
+impl Lists {
+    /// From now on this process works. What a standby was shown may be older than the last work of the
+    /// process before: claims and then PersistentVolumes are listed anew.
+    fn begin_term(&self) {
+        let Shared { of_term, claims_wanted, claims_anew, .. } = &*self.0;
+        *of_term.began.lock() = Some(Instant::now());
+        if claims_wanted.is_cancelled() {
+            of_term.claims.anew();
+            of_term.volumes.anew();
+            of_term.volumes_due.store(true, Ordering::Relaxed);
+            claims_anew.notify_one();
+        }
+        claims_wanted.cancel();
+    }
+
+    /// So much of the claims was shown and taken in.
+    fn claims_reached(&self, extent: Extent) {
+        let Shared { claims, of_term, volumes_wanted, volumes_anew, .. } = &*self.0;
+        claims.reached(extent);
+        of_term.claims.reached(extent);
+        if extent != Extent::Everything {
+            return;
+        }
+        if !volumes_wanted.is_cancelled() {
+            volumes_wanted.cancel();
+        } else if of_term.claims.is_whole() && of_term.volumes_due.swap(false, Ordering::Relaxed) {
+            of_term.volumes.anew();
+            volumes_anew.notify_one();
+        }
+    }
+
+    /// So much of the PersistentVolumes was shown and taken in: whether both kinds are whole since this
+    /// process works.
+    fn volumes_reached(&self, extent: Extent) -> bool {
+        let Shared { volumes, of_term, .. } = &*self.0;
+        volumes.reached(extent);
+        of_term.volumes.reached(extent);
+        extent == Extent::Everything && of_term.claims.is_whole() && of_term.volumes.is_whole()
+    }
+
+    /// The kind that is not listed yet.
+    fn missing(&self) -> Option<&'static str> {
+        let kinds = [
+            ("StorageClasses", &self.0.classes),
+            ("PersistentVolumeClaims", &self.0.claims),
+            ("PersistentVolumes", &self.0.volumes),
+        ];
+        kinds.into_iter().find(|(_, list)| !list.is_whole()).map(|(kind, _)| kind)
+    }
+
+    /// The kind that is not listed anew though this process has worked for long.
+    fn overdue(&self) -> Option<&'static str> {
+        let OfTerm { began, claims, volumes, .. } = &self.0.of_term;
+        let is_late = began.lock().is_some_and(|began| began.elapsed() >= PATIENCE);
+        let kinds = [("PersistentVolumeClaims", claims), ("PersistentVolumes", volumes)];
+        let late = kinds.into_iter().find(|(_, list)| is_late && !list.is_whole());
+        late.map(|(kind, _)| kind)
+    }
+
+    /// A check of whether everything is listed; an error names what is not.
+    fn check(&self) -> Result<(), String> {
+        if let Some(kind) = self.missing() {
+            return Err(format!("{kind} are not listed yet"));
+        }
+        match self.overdue() {
+            Some(kind) => Err(format!("{kind} are not listed since this process works")),
+            None => Ok(()),
+        }
+    }
 }
 
 impl<P: Provisioner> Controller<P> {
@@ -56,19 +157,15 @@ impl<P: Provisioner> Controller<P> {
     fn watch_classes(&self) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let wake = move |class: &str| queues.wake_claims(book.of_class(class));
-        let observer = self.classes.observer(self.lists.classes.clone(), Box::new(wake));
+        let observer = self.classes.observer(self.lists.0.classes.clone(), Box::new(wake));
         self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
     }
 
     fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
-        let (first_list, waits) = (self.lists.claims.clone(), self.claims.waits.clone());
-        let freshness = self.claims.freshness.clone();
+        let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
         let observer = move |sighting: Sighting<Claim>| {
             also(&sighting);
-            if matches!(sighting, Sighting::Restarted) {
-                book.claims_asked(freshness.now());
-            }
             let extent = Extent::of(&sighting);
             // Whoever is gone unnoticed ceases to wait when its back-off ends.
             if let Sighting::Deleted(claim) = &sighting {
@@ -82,23 +179,25 @@ impl<P: Provisioner> Controller<P> {
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
-            first_list.reached(extent);
+            lists.claims_reached(extent);
         };
-        // New claims are served while the old ones are listed, however many these are.
-        let reflector = self.reflector_of_many::<Claim>().anew_when(self.lists.claims_anew.clone());
-        let (volumes, wanted) = (self.lists.volumes.clone(), self.lists.wanted.clone());
+        let lists = self.lists.clone();
+        let anew = Arc::clone(&lists.0.claims_anew);
+        let reflector = self.reflector_of_many::<Claim>().anew_when(anew);
         self.tasks.vital("watch of PersistentVolumeClaims", async move {
-            wanted.cancelled().await;
+            lists.0.claims_wanted.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
-                volumes.whole().await;
+                lists.0.volumes_wanted.cancel();
+                lists.0.volumes.whole().await;
             }
-            reflector.run_overlapped(observer).await;
+            reflector.run_listed(observer).await;
         });
     }
 
     fn watch_volumes(&self) {
         let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
-        let (first_list, waits) = (self.lists.volumes.clone(), self.claims.waits.clone());
+        let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
+        let claims_book = self.claims.book.clone();
         let observer = move |sighting: Sighting<Volume>| {
             let extent = Extent::of(&sighting);
             if let Sighting::Deleted(volume) = &sighting {
@@ -111,14 +210,16 @@ impl<P: Provisioner> Controller<P> {
             }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
-            first_list.reached(extent);
+            if lists.volumes_reached(extent) {
+                claims_book.listed();
+            }
         };
-        let reflector =
-            self.reflector_of_many::<Volume>().anew_when(self.lists.volumes_anew.clone());
-        let wanted = self.lists.wanted.clone();
+        let lists = self.lists.clone();
+        let anew = Arc::clone(&lists.0.volumes_anew);
+        let reflector = self.reflector_of_many::<Volume>().anew_when(anew);
         self.tasks.vital("watch of PersistentVolumes", async move {
-            wanted.cancelled().await;
-            reflector.run_overlapped(observer).await;
+            lists.0.volumes_wanted.cancelled().await;
+            reflector.run_listed(observer).await;
         });
     }
 
@@ -139,54 +240,116 @@ impl<P: Provisioner> Controller<P> {
     /// Another process works: claims and PersistentVolumes are followed meanwhile. Nothing is written
     /// and the driver is not called.
     pub fn stand_by(&self) {
-        self.lists.wanted.cancel();
+        self.lists.0.claims_wanted.cancel();
     }
 
-    /// From now on this process works. What a standby was shown may be older than the last work of the
-    /// process before: all that tells who has a volume is listed anew.
+    /// From now on this process works. Until claims and PersistentVolumes are listed since, each claim is
+    /// looked up before its first call, and nothing is deleted.
     pub(super) fn begin_term(&self) {
-        if self.lists.wanted.is_cancelled() {
-            self.claims.book.take_over();
-            self.lists.claims_anew.notify_one();
-            self.lists.volumes_anew.notify_one();
-        } else {
-            self.claims.book.start_working();
-            self.lists.wanted.cancel();
-        }
+        self.claims.book.begin_term();
+        self.claims.provisioner.lead();
+        self.lists.begin_term();
     }
 
-    /// Waits until volumes can be made for claims that nothing else keeps waiting. As in the original
-    /// that is never where we may not list the volumes; but nobody waits for the end of their list.
+    /// Waits until volumes can be made: everything has been listed, be it by a standby.
     pub(super) async fn may_create(&self) {
-        self.lists.classes.whole().await;
-        self.lists.volumes.begun().await;
+        let Shared { classes, claims, volumes, .. } = &*self.lists.0;
+        for list in [classes, claims, volumes] {
+            list.whole().await;
+        }
         self.claims.provisioner.ready_to_create().await;
     }
 
-    /// Waits until everything has been listed once: nothing is deleted before.
+    /// Waits until everything has been listed since this process works: nothing is deleted before.
     pub(super) async fn may_delete(&self) {
-        for list in [&self.lists.classes, &self.lists.claims, &self.lists.volumes] {
+        let Shared { classes, of_term, .. } = &*self.lists.0;
+        for list in [classes, &of_term.claims, &of_term.volumes] {
             list.whole().await;
         }
         self.claims.provisioner.ready_to_delete().await;
     }
 
+    /// Tells the users of claims that wait for a list which takes long; never returns.
+    pub(super) async fn report_missing_lists(&self) {
+        loop {
+            sleep(PATIENCE).await;
+            let Some(kind) = self.lists.missing() else { continue };
+            let why = format!(
+                "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
+            );
+            for uid in self.claims.book.all() {
+                self.claims.report_waiting(&uid, &why);
+            }
+        }
+    }
+
     /// Waits until all classes have been listed once.
     pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
-        let classes = self.lists.classes.clone();
+        let classes = self.lists.0.classes.clone();
         async move { classes.whole().await }
     }
 
-    /// A check of whether everything has been listed once; an error names what has not.
+    /// A check of whether everything has been listed; an error names what has not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
-        let kinds = [
-            ("StorageClasses", self.lists.classes.clone()),
-            ("PersistentVolumeClaims", self.lists.claims.clone()),
-            ("PersistentVolumes", self.lists.volumes.clone()),
-        ];
-        move || match kinds.iter().find(|(_, list)| !list.is_whole()) {
-            None => Ok(()),
-            Some((kind, _)) => Err(format!("{kind} are not listed yet")),
-        }
+        let lists = self.lists.clone();
+        move || lists.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use Extent::{Everything, Nothing, Something};
+
+    fn begins_and_ends(mut reached: impl FnMut(Extent)) {
+        [Nothing, Something, Everything].into_iter().for_each(&mut reached);
+    }
+
+    #[test]
+    fn at_a_cold_start_volumes_are_listed_after_the_claims() {
+        let lists = Lists::default();
+        lists.begin_term();
+        assert!(lists.0.claims_wanted.is_cancelled() && !lists.0.volumes_wanted.is_cancelled());
+        begins_and_ends(|extent| lists.claims_reached(extent));
+        assert!(lists.0.volumes_wanted.is_cancelled());
+        assert!(!lists.volumes_reached(Nothing) && !lists.volumes_reached(Something));
+        assert!(lists.volumes_reached(Everything));
+    }
+
+    #[test]
+    fn a_new_leader_lists_both_anew_and_in_order() {
+        let lists = Lists::default();
+        lists.0.classes.reached(Everything);
+        lists.0.claims_wanted.cancel();
+        begins_and_ends(|extent| lists.claims_reached(extent));
+        begins_and_ends(|extent| {
+            lists.volumes_reached(extent);
+        });
+        lists.begin_term();
+        assert_eq!(lists.missing(), None, "a standby has listed both");
+        // What had begun before the term does not count, nor do volumes before the claims.
+        lists.claims_reached(Everything);
+        begins_and_ends(|extent| assert!(!lists.volumes_reached(extent)));
+        begins_and_ends(|extent| lists.claims_reached(extent));
+        assert!(!lists.volumes_reached(Everything), "it began before the claims were whole");
+        let mut whole = false;
+        begins_and_ends(|extent| whole = lists.volumes_reached(extent));
+        assert!(whole);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_not_whole_after_two_minutes_is_reported() {
+        let lists = Lists::default();
+        lists.0.classes.reached(Everything);
+        lists.0.claims_wanted.cancel();
+        begins_and_ends(|extent| lists.claims_reached(extent));
+        begins_and_ends(|extent| {
+            lists.volumes_reached(extent);
+        });
+        lists.begin_term();
+        assert_eq!(lists.check(), Ok(()));
+        sleep(PATIENCE).await;
+        assert!(lists.check().unwrap_err().starts_with("PersistentVolumeClaims"));
     }
 }

@@ -86,11 +86,12 @@ impl Calls {
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
         // A call that is not begun is neither logged nor counted.
-        self.gate.check().map_err(shut)?;
+        self.gate.check().map_err(|error| shut(error, &Heard::default()))?;
         self.observed(method, request, |request| async {
+            let heard = Heard::default();
             // Boxed: a call's future is large, and would be moved twice on its way in.
-            let exchange = Box::pin(self.exchange(link, request, send));
-            self.gate.through(exchange).await.map_err(shut)?
+            let exchange = Box::pin(self.exchange(link, heard.clone(), request, send));
+            self.gate.through(exchange).await.map_err(|error| shut(error, &heard))?
         })
         .await
     }
@@ -108,7 +109,8 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
-        self.observed(method, request, |request| self.exchange(link, request, send)).await
+        let exchange = |request| self.exchange(link, Heard::default(), request, send);
+        self.observed(method, request, exchange).await
     }
 
     /// Logs and counts what `exchange` does with the request.
@@ -140,26 +142,32 @@ impl Calls {
     async fn exchange<Q, A, F>(
         &self,
         link: Result<Link, CallError>,
+        heard: Heard,
         request: Q,
         send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
-        let heard = Heard::default();
         let wire = Wire { link: link?, heard: heard.clone() };
         let mut request = tonic::Request::new(request);
         // Tells the driver; this side keeps its own time.
         request.set_timeout(self.timeout);
-        match timeout(self.timeout, send(wire, request)).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(CallError::judged(&status, heard.end())),
-            Err(_) => Err(CallError::deadline()),
-        }
+        let error = match timeout(self.timeout, send(wire, request)).await {
+            Ok(Ok(response)) => return Ok(response.into_inner()),
+            Ok(Err(status)) => CallError::judged(&status, heard.end()),
+            Err(_) => CallError::deadline(),
+        };
+        Err(unless_sent(error, &heard))
     }
 }
 
+/// The error, which tells whether the request was sent.
+fn unless_sent(error: CallError, heard: &Heard) -> CallError {
+    if heard.was_sent() { error } else { error.unsent() }
+}
+
 /// A call was not made, or not to its end, for want of the Lease.
-fn shut(error: GateShut) -> CallError {
-    CallError::local(Code::Unavailable, error.to_string())
+fn shut(error: GateShut, heard: &Heard) -> CallError {
+    unless_sent(CallError::local(Code::Unavailable, error.to_string()), heard)
 }

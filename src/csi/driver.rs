@@ -1,6 +1,6 @@
 //! The driver as the rest of the program sees it: found once, then called.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -127,6 +127,23 @@ pub enum ConnectionEnded {
 #[derive(Clone)]
 pub struct Driver(Arc<Shared>);
 
+/// The connection to the driver at one moment, or the lack of one. It is not renewed.
+#[derive(Clone)]
+pub struct Connection(Result<Link, CallError>);
+
+impl Connection {
+    /// Whether a call could be sent over it.
+    pub fn is_up(&self) -> bool {
+        self.0.as_ref().is_ok_and(|link| !link.is_lost())
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("is_up", &self.is_up()).finish()
+    }
+}
+
 struct Shared {
     identity: Identity,
     calls: Calls,
@@ -211,13 +228,20 @@ impl Driver {
         self.0.calls.unsendable(method)
     }
 
-    /// Asks for a volume; `migrated`: one that becomes an in-tree volume. Sent only while the
-    /// gate is open.
+    /// The connection as it is now.
+    pub fn connection(&self) -> Connection {
+        Connection(self.link())
+    }
+
+    /// Asks for a volume over `connection`; `migrated`: one that becomes an in-tree volume. Sent
+    /// only while the gate is open.
     ///
     /// # Errors
-    /// What the driver said, or why nothing is known of it; see [`CallError::is_final`].
+    /// What the driver said, or why nothing is known of it; see [`CallError::is_final`] and
+    /// [`CallError::is_unsent`].
     pub async fn create_volume(
         &self,
+        connection: Connection,
         request: CreateVolumeRequest,
         migrated: bool,
     ) -> Result<CreateVolumeResponse, CallError> {
@@ -225,7 +249,7 @@ impl Driver {
             ControllerClient::with_origin(wire, origin()).create_volume(request).await
         };
         let calls = self.0.calls.migrated(migrated);
-        calls.gated(CREATE_VOLUME, self.link(), request, send).await
+        calls.gated(CREATE_VOLUME, connection.0, request, send).await
     }
 
     /// Asks for a volume's removal; `migrated`: of an in-tree one. Sent only while the gate is
@@ -323,7 +347,7 @@ impl Driver {
     fn link(&self) -> Result<Link, CallError> {
         match &*self.0.state.lock() {
             State::Up(link) => Ok(link.clone()),
-            State::Down => Err(CallError::unavailable("not connected to the CSI driver")),
+            State::Down => Err(CallError::unavailable("not connected to the CSI driver").unsent()),
         }
     }
 }

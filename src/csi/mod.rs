@@ -26,7 +26,10 @@ pub use self::{
     address::{Address, AddressError},
     calls::Migrates,
     connector::{BoxedIo, Connector, Io, unix_connector},
-    driver::{CREATE_VOLUME, ConnectError, ConnectionEnded, DELETE_VOLUME, Driver, DriverSettings},
+    driver::{
+        CREATE_VOLUME, ConnectError, Connection, ConnectionEnded, DELETE_VOLUME, Driver,
+        DriverSettings,
+    },
     identity::{Capabilities, NodeInfo},
     status::{CallError, Code, Word, created_volume},
 };

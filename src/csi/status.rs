@@ -18,6 +18,8 @@ pub enum Word {
     /// This side: no status came, or none that can be relied upon. The driver may have done, or
     /// may still be doing, what it was asked.
     Local,
+    /// This side, before the request reached the connection: the driver knows nothing of it.
+    Unsent,
 }
 
 /// A call failed.
@@ -39,6 +41,12 @@ impl CallError {
         Self { code, message: message.into(), word: Word::Local }
     }
 
+    /// The same of a call of which nothing was sent.
+    #[must_use]
+    pub fn unsent(self) -> Self {
+        Self { word: Word::Unsent, ..self }
+    }
+
     /// The deadline passed.
     pub(super) fn deadline() -> Self {
         Self::local(Code::DeadlineExceeded, "context deadline exceeded")
@@ -47,7 +55,7 @@ impl CallError {
     /// The request holds text that is no UTF-8, in grpc-go's words.
     pub(super) fn not_text() -> Self {
         let text = "grpc: error while marshaling: string field contains invalid UTF-8";
-        Self::local(Code::Internal, text)
+        Self::local(Code::Internal, text).unsent()
     }
 
     /// The connection is down, broke, or was refused.
@@ -95,6 +103,11 @@ impl CallError {
     /// Whose word this is.
     pub fn word(&self) -> Word {
         self.word
+    }
+
+    /// Whether nothing of the call was sent, so that it opens nothing (safety rule 3).
+    pub fn is_unsent(&self) -> bool {
+        self.word == Word::Unsent && !mutations::is_on(Mutation::UnsentIsOpen)
     }
 
     /// Whether the driver itself says that the call is over and did nothing (safety rule 2).

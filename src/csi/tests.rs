@@ -74,7 +74,7 @@ fn volume() -> CreateVolumeResponse {
 
 async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
     let request = CreateVolumeRequest { name: "pvc-1".into(), ..CreateVolumeRequest::default() };
-    driver.create_volume(request, false).await
+    driver.create_volume(driver.connection(), request, false).await
 }
 
 /// The end of a `CreateVolume` that is played so.
@@ -280,8 +280,8 @@ async fn calls_to_a_driver_that_took_over_a_plugin_are_counted_by_whether_they_a
     }
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
     let request = CreateVolumeRequest::default();
-    driver.create_volume(request.clone(), true).await.unwrap();
-    driver.create_volume(request, false).await.unwrap();
+    driver.create_volume(driver.connection(), request.clone(), true).await.unwrap();
+    driver.create_volume(driver.connection(), request, false).await.unwrap();
     let text = metrics.text();
     let count = |method: &str, migrated: &str| {
         let labels = format!(
@@ -350,7 +350,7 @@ async fn calls_are_logged_without_their_secrets() {
     let secrets = [("userKey".to_owned(), "hush-hush".to_owned())].into();
     let request =
         CreateVolumeRequest { name: "pvc-1".into(), secrets, ..CreateVolumeRequest::default() };
-    driver.create_volume(request, false).await.unwrap();
+    driver.create_volume(driver.connection(), request, false).await.unwrap();
     drop(guard);
     let text = log.text();
     assert!(text.contains("GRPC call method=\"/csi.v1.Controller/CreateVolume\" request=CreateVolumeRequest { name: \"pvc-1\""));
@@ -375,7 +375,7 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
     ] {
         assert_eq!(
             (error.word(), error.code(), error.is_final()),
-            (Word::Local, Code::Unavailable, false)
+            (Word::Unsent, Code::Unavailable, false)
         );
     }
     assert_eq!(fake.paths().len(), before);

@@ -43,17 +43,33 @@ pub(super) enum End {
 
 /// What was noted of one call; clones share the note.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard(Arc<Mutex<Option<End>>>);
+pub(super) struct Heard(Arc<Mutex<Note>>);
+
+#[derive(Debug, Default)]
+struct Note {
+    /// Whether the request was handed to the connection, which has not given it back.
+    sent: bool,
+    end: Option<End>,
+}
 
 impl Heard {
     /// The note, once the call is over.
     pub(super) fn end(&self) -> Option<End> {
-        self.0.lock().clone()
+        self.0.lock().end.clone()
+    }
+
+    /// Whether the request may have reached the driver.
+    pub(super) fn was_sent(&self) -> bool {
+        self.0.lock().sent
+    }
+
+    fn sent(&self, sent: bool) {
+        self.0.lock().sent = sent;
     }
 
     /// Notes an end. The first counts: what follows it is its echo.
     fn note(&self, end: End) {
-        self.0.lock().get_or_insert(end);
+        self.0.lock().end.get_or_insert(end);
     }
 
     /// Notes the status among headers or trailers, if there is one.
@@ -111,10 +127,19 @@ impl tower::Service<Request<tonic::body::Body>> for Wire {
 
     fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
         let heard = self.heard.clone();
-        let answer = self.link.sender.send_request(request);
+        heard.sent(true);
+        let answer = self.link.sender.try_send_request(request);
         async move {
-            let answer = answer.await.inspect_err(|error| heard.note(End::Broken(told(error))))?;
-            Ok(listen(answer, heard))
+            match answer.await {
+                Ok(answer) => Ok(listen(answer, heard)),
+                Err(mut refused) => {
+                    // What the connection gives back it has not begun to write.
+                    heard.sent(refused.take_message().is_none());
+                    let error = refused.into_error();
+                    heard.note(End::Broken(told(&error)));
+                    Err(error)
+                }
+            }
         }
         .boxed()
     }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use crate::{
     controller::provisioner::Failure,
@@ -32,6 +33,8 @@ pub struct Attachments(Arc<Shared>);
 struct Shared {
     index: Mutex<Index>,
     first_list: FirstList,
+    /// Asks for another list.
+    anew: Arc<Notify>,
 }
 
 /// A cluster has as many attachments as volumes in use: little is kept of each.
@@ -63,6 +66,19 @@ impl Attachments {
     /// Waits until the attachments are being listed: we may.
     pub async fn begun(&self) {
         self.0.first_list.begun().await;
+    }
+
+    /// Asks for another list. What was listed before counts no longer.
+    pub fn list_anew(&self) {
+        if !mutations::is_on(Mutation::StandbysAttachments) {
+            self.0.first_list.anew();
+            self.0.anew.notify_one();
+        }
+    }
+
+    /// Told when another list is wanted, for whoever lists.
+    pub fn wants_list(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.anew)
     }
 
     /// Waits until all attachments have been listed once; what is said before means nothing.

@@ -28,12 +28,17 @@ pub(super) enum Defect {
     },
     /// It should be made from a source, and the driver does not say that it is.
     SourceMissing,
+    /// The claim has lost the right to its source, which is in another namespace.
+    Forfeited,
     /// Its class is an in-tree plugin's, and it can't be told as a volume of that plugin.
     Untranslatable(Untranslatable),
 }
 
 /// What is wrong with `volume`, which the driver made when it was asked for `prepared`.
 pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
+    if prepared.is_forfeited {
+        return Some(Defect::Forfeited);
+    }
     let capacity = volume.capacity_bytes;
     // Zero means that the driver does not know (CSI spec, CreateVolume).
     if capacity != 0 && Quantity::from_bytes(capacity) < prepared.size {
@@ -71,7 +76,7 @@ impl Defect {
     /// The original's word for removing it, which begins small in one of the two texts.
     fn cleanup(&self) -> &'static str {
         match self {
-            Self::TooSmall { .. } | Self::Untranslatable(_) => "Cleanup",
+            Self::TooSmall { .. } | Self::Forfeited | Self::Untranslatable(_) => "Cleanup",
             Self::SourceMissing => "cleanup",
         }
     }
@@ -87,6 +92,9 @@ impl fmt::Display for Defect {
                 )
             }
             Self::SourceMissing => f.write_str("volume content source missing"),
+            Self::Forfeited => {
+                f.write_str("the claim may no longer use its source, which is in another namespace")
+            }
             Self::Untranslatable(why) => why.fmt(f),
         }
     }
@@ -98,7 +106,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        controller::source::PinnedSource,
         csi::proto::VolumeContentSource,
         csi_provisioner::{
             request::draft,
@@ -158,7 +165,7 @@ mod tests {
         let filled =
             Volume { content_source: Some(VolumeContentSource::default()), ..Volume::default() };
         let empty = prepared(&json!({}));
-        let copied = Prepared { source: Some(PinnedSource::Asked(source())), ..empty.clone() };
+        let copied = Prepared { source: Some(source()), ..empty.clone() };
         assert_eq!(found(&copied, &bare).as_deref(), Some("volume content source missing"));
         assert_eq!(found(&copied, &filled), None);
         assert_eq!(found(&empty, &bare), None);

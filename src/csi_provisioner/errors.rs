@@ -14,6 +14,9 @@ use crate::{
 /// driver has topology, so another node could help.
 pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome {
     let failure = call_failure(error);
+    if error.is_unsent() {
+        return Outcome::Unsent(failure);
+    }
     if !error.is_final() {
         return Outcome::Background(failure);
     }

@@ -59,10 +59,10 @@ use crate::{
         leftover::{Credentials, Leftover},
         ownership::class_of_volume,
         provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
-        source::{PinnedSource, Source, SourceKind},
+        source::{Source, SourceKind},
     },
     csi::{
-        CREATE_VOLUME, CallError, Capabilities, DELETE_VOLUME, Driver, created_volume,
+        CREATE_VOLUME, CallError, Capabilities, Connection, DELETE_VOLUME, Driver, created_volume,
         proto::{self, CreateVolumeRequest, DeleteVolumeRequest},
     },
     kube_api::{
@@ -158,6 +158,8 @@ pub struct Request {
     credentials: Credentials,
     /// For a class of the in-tree plugin: makes the PersistentVolume one, too.
     migration: Option<Migration>,
+    /// How it is sent.
+    connection: Connection,
 }
 
 /// What a `DeleteVolume` needs beside the volume.
@@ -201,12 +203,15 @@ impl CsiProvisioner {
         let prepared = prepared?;
         let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
         let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
-        Ok(Request { prepared, credentials, migration })
+        let connection = self.0.driver.connection();
+        Ok(Request { prepared, credentials, migration, connection })
     }
 
-    /// Guards the request's source, last of all: what is refused or waits holds none.
+    /// Guards the request's source, last of all: what is refused or waits holds none. A claim that has
+    /// lost the right to its source holds no more of it than before.
     async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotAsked> {
-        if let Some(source) = &request.prepared.source {
+        let source = request.prepared.source.as_ref();
+        if let Some(source) = source.filter(|_| !request.prepared.is_forfeited) {
             match self.guard(order, source).await {
                 Err(went @ (Unprotected::Gone(_) | Unprotected::Leaving(_))) => {
                     // Right after it was looked at. Another look says so in the usual words.
@@ -217,7 +222,7 @@ impl CsiProvisioner {
             }
         }
         order.source.clone_from(&request.prepared.source);
-        Ok(request)
+        Ok(Request { connection: self.0.driver.connection(), ..request })
     }
 
     /// Asks for the volume and judges the answer.
@@ -230,7 +235,7 @@ impl CsiProvisioner {
                 return outcome.awaiting(&request.prepared.read);
             }
         };
-        let Request { prepared, credentials, migration } = request;
+        let Request { prepared, credentials, migration, .. } = request;
         match self.persistent_volume(order, &prepared, migration, &volume) {
             Ok(made) => {
                 let handle = volume.volume_id;
@@ -247,8 +252,10 @@ impl CsiProvisioner {
     async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
         let secrets = request.credentials.expose();
         let migrated = request.migration.is_some();
+        let connection = request.connection.clone();
         let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
-        self.0.driver.create_volume(request, migrated).await.and_then(created_volume)
+        let answer = self.0.driver.create_volume(connection, request, migrated).await;
+        answer.and_then(created_volume)
     }
 
     /// The PersistentVolume for what the driver made, or why there can be none.
@@ -288,15 +295,9 @@ impl CsiProvisioner {
 
     /// Guards the source of a call that is about to begin. One that is open is followed also where
     /// its source is gone by now: the driver may have made the volume.
-    async fn guard(&self, order: &Order, source: &PinnedSource) -> Result<(), Unprotected> {
-        let (uid, named) = (order.claim.uid(), named_source(source.source()));
-        let source_uid = &source.source().uid;
-        let guarded = match source {
-            // Nothing is put on whatever the claim's user may have written into the record.
-            PinnedSource::Unclaimed(_) => self.0.protection.hold(uid, &named, source_uid).await,
-            _ => self.0.protection.take(uid, &named, source_uid).await,
-        };
-        match guarded {
+    async fn guard(&self, order: &Order, source: &Source) -> Result<(), Unprotected> {
+        let (uid, named) = (order.claim.uid(), named_source(source));
+        match self.0.protection.take(uid, &named, &source.uid).await {
             Err(Unprotected::Gone(_) | Unprotected::Leaving(_)) if order.source.is_some() => Ok(()),
             guarded => guarded,
         }
@@ -393,6 +394,27 @@ impl Provisioner for CsiProvisioner {
             None => Turn::Ours,
             Some(node) => node.turn(self, order).await,
         }
+    }
+
+    fn lead(&self) {
+        if let Some(attachments) = &self.0.attachments {
+            attachments.list_anew();
+        }
+    }
+
+    fn wait_among_peers(&self, claim_uid: &str) -> Duration {
+        self.0.node.as_ref().map(|node| node.wait_among_peers(claim_uid)).unwrap_or_default()
+    }
+
+    fn secret_names(&self, order: &Order) -> Vec<String> {
+        match self.0.settings.order_for_driver(order) {
+            Ok((order, _)) => request::secret_names(&self.0.settings, &order),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    fn can_send(&self, request: &Request) -> bool {
+        request.connection.is_up()
     }
 
     fn forget(&self, claim_uid: &str) {

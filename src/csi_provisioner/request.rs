@@ -10,7 +10,7 @@ use crate::{
     controller::{
         awaited::Awaited,
         provisioner::{Failure, NotAsked, Order},
-        source::{PinnedSource, SourceKind},
+        source::{Source, SourceKind},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube_api::{
@@ -45,7 +45,9 @@ pub(super) struct Prepared {
     /// What was read for it, beside claim and class: where the driver refuses, a change may help.
     pub(super) read: Vec<Awaited>,
     /// What the volume is made from, where it is not made empty.
-    pub(super) source: Option<PinnedSource>,
+    pub(super) source: Option<Source>,
+    /// Whether the claim has lost the right to that: the volume goes at once.
+    pub(super) is_forfeited: bool,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -74,8 +76,9 @@ pub(super) async fn prepare(
     if let Some(named) = named {
         let source =
             data_source::resolve(&reads.client, settings, order, &prepared.size, named).await?;
-        prepared.request.volume_content_source = Some(data_source::content_source(source.source()));
+        prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
+        prepared.is_forfeited = named.is_forfeited;
     }
     if let Some(topology) = topology {
         prepared.request.accessibility_requirements = topology.decide(order).await?;
@@ -141,6 +144,7 @@ pub(super) fn draft(
         secrets: SecretReferences::default(),
         read: Vec::new(),
         source: None,
+        is_forfeited: false,
     })
 }
 
@@ -177,6 +181,22 @@ async fn resolve_secrets(
         controller_modify: reference(SecretKind::ControllerModify)?,
     };
     Ok((references, secret))
+}
+
+/// The names of the secrets that the order's class names for its claim, as far as they resolve.
+pub(super) fn secret_names(settings: &Settings, order: &Order) -> Vec<String> {
+    let volume_name = order.volume_name.as_deref().unwrap_or_default();
+    let context = TemplateContext::of_claim(&order.claim, volume_name);
+    let parameters = &order.class.parameters;
+    let deletion = settings.ceph_rbd.deletion_secret(parameters, &context);
+    let kinds =
+        SecretKind::ALL.into_iter().map(|kind| secrets::reference(kind, parameters, &context));
+    let named = kinds.chain([deletion]);
+    let text = |named: Result<Option<SecretReference>, Failure>| match named {
+        Ok(Some(SecretReference { namespace, name })) => format!("{namespace}/{name}"),
+        Ok(None) | Err(_) => String::new(),
+    };
+    named.map(text).collect()
 }
 
 /// The claim's VolumeAttributesClass.

@@ -67,6 +67,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        withdrawn: false,
         source: None,
         topology: None,
     }

@@ -5,8 +5,9 @@
 //! gate on. Owns the decision for an order ([`Topology`]), made of one file a concept: `requirement`
 //! (the algorithm), `terms`, `spreading` (which place a StatefulSet's replica prefers), `affinity`
 //! (of the PersistentVolume). Promises that it is decided anew for every attempt as long as no call
-//! is open, that a call that may be open is repeated as it was (safety rule 4), and that a claim
-//! that waits for a node is tried again once the node changes. Leaves to `nodes` what is known of
+//! is open, that a call that this process has open is repeated as it was (safety rule 4), a
+//! recorded one only with what would be asked for now, and that a claim that waits for a node is
+//! tried again once the node changes. Leaves to `nodes` what is known of
 //! them, and to the controller giving a node back.
 
 mod affinity;
@@ -19,12 +20,12 @@ mod tests;
 use std::sync::Arc;
 
 pub(super) use self::affinity::affinity;
-use self::requirement::{Ask, Refusal, decide, is_allowed};
+use self::requirement::{Ask, Refusal, decide};
 use crate::{
     controller::{
         awaited::Awaited,
         provisioner::{Failure, NotAsked, Order},
-        topology::{Pinned, Requirement, Segments},
+        topology::{Pinned, Recorded, Requirement, Segments},
     },
     csi::proto,
     kube_api::{
@@ -74,11 +75,9 @@ impl Topology {
         &self,
         order: &mut Order,
     ) -> Result<Option<proto::TopologyRequirement>, NotAsked> {
-        let asked = match believed(order) {
+        let asked = match order.topology.as_deref() {
             Some(Pinned::Asked(asked)) => asked.clone(),
-            Some(pinned @ Pinned::Shortened { best, .. }) => {
-                self.reconstruct(order, pinned, best).await
-            }
+            Some(Pinned::Recorded(recorded)) => self.repeat(order, recorded).await?,
             None => self.ask(order).await.map_err(Undecided::not_asked)?,
         };
         let told = asked.as_ref().map(told);
@@ -86,26 +85,21 @@ impl Topology {
         Ok(told)
     }
 
-    /// Makes again what an earlier process asked for and could not record: the same as long as
-    /// the nodes are the same. Where they are not, it comes as close as it can.
-    async fn reconstruct(
+    /// What a recorded call may be repeated with, by what would be asked for now.
+    async fn repeat(
         &self,
         order: &Order,
-        pinned: &Pinned,
-        best: &Segments,
-    ) -> Option<Requirement> {
-        match self.ask(order).await {
-            Ok(asked) => {
-                if !pinned.holds(asked.as_ref()) {
-                    tracing::info!("the nodes have changed since this call was first made");
-                }
-                asked
-            }
-            Err(Undecided { refusal, .. }) => {
-                tracing::info!(%refusal, "asking again for the place that this call preferred");
-                Requirement::new(vec![best.clone()], 0)
-            }
-        }
+        recorded: &Recorded,
+    ) -> Result<Option<Requirement>, NotAsked> {
+        let now = self.ask(order).await.map_err(|undecided| {
+            let why =
+                format!("where it asked for its volume is not known now: {}", undecided.refusal);
+            unrepeatable(&why, awaited(&undecided.refusal))
+        })?;
+        recorded.restrict(now.as_ref()).map_err(|gone| {
+            let any_node = vec![Awaited::any::<CsiNode>(), Awaited::any::<Node>()];
+            unrepeatable(&gone.to_string(), any_node)
+        })
     }
 
     async fn ask(&self, order: &Order) -> Result<Option<Requirement>, Undecided> {
@@ -145,15 +139,10 @@ impl Topology {
     }
 }
 
-/// What the order's call asked for, where one may be open. What an earlier process recorded stands
-/// on the claim, where its user can write: no more is believed than the class allows.
-fn believed(order: &Order) -> Option<&Pinned> {
-    let allowed = &order.class.allowed_topologies;
-    order.topology.as_deref().filter(|pinned| match pinned {
-        Pinned::Asked(None) => allowed.is_empty(),
-        Pinned::Asked(Some(asked)) => asked.requisite().all(|place| is_allowed(allowed, place)),
-        Pinned::Shortened { best, .. } => is_allowed(allowed, best),
-    })
+/// The recorded call can't be repeated until one of `awaited` changes.
+fn unrepeatable(why: &str, awaited: Vec<Awaited>) -> NotAsked {
+    let why = format!("an earlier CreateVolume for this claim may still run, and {why}");
+    NotAsked::Unrepeatable(Failure::new(why).awaiting(awaited))
 }
 
 fn told(requirement: &Requirement) -> proto::TopologyRequirement {

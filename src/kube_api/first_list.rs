@@ -1,8 +1,8 @@
 //! How far the first list of a kind is.
 //!
 //! Owns what work waits for before it begins: that the server has begun to answer, which says that we
-//! may list at all, or that it has told everything. Promises to go on only: a later list changes
-//! nothing. Whoever observes a kind says what it was shown, after having taken that in.
+//! may list at all, or that it has told everything. Promises to go on only, a later list changing
+//! nothing, unless it is told that only a new list counts ([`FirstList::anew`]). Whoever observes a kind says what it was shown, after having taken that in.
 
 use std::sync::Arc;
 
@@ -12,7 +12,15 @@ use super::reflector::Sighting;
 
 /// The first list of one kind. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct FirstList(Arc<watch::Sender<Extent>>);
+pub struct FirstList(Arc<watch::Sender<Reached>>);
+
+/// How far a list is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reached {
+    extent: Extent,
+    /// Whether nothing counts before another list begins.
+    awaits_new: bool,
+}
 
 /// How much of a kind was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -45,10 +53,19 @@ impl FirstList {
     /// So much was shown and taken in.
     pub fn reached(&self, extent: Extent) {
         self.0.send_if_modified(|reached| {
-            let more = *reached < extent;
-            *reached = extent.max(*reached);
+            // Only a list that begins shows nothing.
+            reached.awaits_new &= extent != Extent::Nothing;
+            let more = !reached.awaits_new && reached.extent < extent;
+            if more {
+                reached.extent = extent;
+            }
             more
         });
+    }
+
+    /// From now on only a list counts that begins after this.
+    pub fn anew(&self) {
+        self.0.send_replace(Reached { extent: Extent::Nothing, awaits_new: true });
     }
 
     /// Waits until the server lists the kind for us.
@@ -63,12 +80,12 @@ impl FirstList {
 
     /// Whether everything was listed.
     pub fn is_whole(&self) -> bool {
-        *self.0.borrow() == Extent::Everything
+        self.0.borrow().extent == Extent::Everything
     }
 
     async fn until(&self, extent: Extent) {
         // The sender lives as long as `self`.
-        let _ = self.0.subscribe().wait_for(|reached| *reached >= extent).await;
+        let _ = self.0.subscribe().wait_for(|reached| reached.extent >= extent).await;
     }
 }
 
@@ -99,5 +116,21 @@ mod tests {
         }
         assert_eq!(reached[..3], [(false, false), (true, false), (true, true)]);
         assert_eq!(reached[3..], [(true, true); 2]);
+    }
+
+    #[test]
+    fn only_a_list_that_begins_afterwards_counts_anew() {
+        let list = FirstList::default();
+        list.reached(Extent::Everything);
+        list.anew();
+        for (extent, whole) in [
+            (Extent::Everything, false),
+            (Extent::Nothing, false),
+            (Extent::Something, false),
+            (Extent::Everything, true),
+        ] {
+            list.reached(extent);
+            assert_eq!(list.is_whole(), whole, "{extent:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Shows all objects of a kind and every change to them, for ever.
 //!
-//! Owns what kube's watcher lacks: streamed lists with a fall-back to paged ones, paged ones that
-//! changes do not wait for (`overlapped`, `pages`), recovery from a
+//! Owns what kube's watcher lacks: streamed lists with a fall-back to paged ones, long ones that are
+//! read while they come (`listed`, `pages`), recovery from a
 //! version the server has forgotten, waits after errors, and objects that cannot be read. Promises
 //! that sightings come in the server's order, that a list is either told whole
 //! ([`Sighting::Complete`]) or begun anew, that a broken connection is resumed where it broke and
@@ -9,8 +9,8 @@
 //! [`super::cache`] tells what vanished between two lists.
 
 mod backoff;
+mod listed;
 mod listing;
-mod overlapped;
 mod pages;
 mod teller;
 mod tolerant;
@@ -34,8 +34,8 @@ use tokio::{
 
 use self::{
     backoff::Backoff,
+    listed::list_and_watch,
     listing::{Progress, Step, Strategy},
-    overlapped::overlapped,
     teller::Teller,
     tolerant::Tolerant,
 };
@@ -56,8 +56,7 @@ pub enum Sighting<V> {
     Listed(V),
     /// The list is whole: what was kept and not seen since [`Sighting::Restarted`] has vanished.
     Complete,
-    /// An object is new or has changed. Before the list is whole ([`Reflector::run_overlapped`]) it
-    /// was born since that began.
+    /// An object is new or has changed.
     Applied(V),
     /// An object was deleted; this is its last state.
     Deleted(V),
@@ -106,7 +105,7 @@ pub struct Settings {
     /// Objects in a page of a list.
     pub page_size: u32,
     /// Objects on the first page of a list of which the rest is asked for at once
-    /// ([`Reflector::run_overlapped`]); none where all of it comes in pages.
+    /// ([`Reflector::run_listed`]); none where all of it comes in pages.
     pub first_page: Option<u32>,
     /// The server ends a watch after this time; one that has been silent a little longer is dead.
     pub watch_timeout: Duration,
@@ -130,7 +129,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// For kinds of which there may be very many, and [`Reflector::run_overlapped`], which holds one
+    /// For kinds of which there may be very many, and [`Reflector::run_listed`], which holds one
     /// object of a page at a time: 500 objects on the first page, and the rest at once; where that
     /// fails, 5,000 objects a page.
     pub fn of_many() -> Self {
@@ -190,11 +189,10 @@ impl<V: View> Reflector<V> {
         self.run_by(Self::watched, strategy, observer).await;
     }
 
-    /// The same, but changes are shown while the list runs, which is read while it comes. Only for
-    /// scopes without selectors.
-    pub async fn run_overlapped(self, observer: impl Observer<V>) {
-        let open = |reflector: &Self, api, _| overlapped(api, reflector.settings).boxed();
-        self.run_by(open, Strategy::Overlapped, observer).await;
+    /// The same; the list is read while it comes. Only for scopes without selectors.
+    pub async fn run_listed(self, observer: impl Observer<V>) {
+        let open = |reflector: &Self, api, _| list_and_watch(api, reflector.settings).boxed();
+        self.run_by(open, Strategy::Listed, observer).await;
     }
 
     async fn run_by(self, open: Open<V>, mut strategy: Strategy, observer: impl Observer<V>) {
@@ -233,7 +231,7 @@ impl<V: View> Reflector<V> {
         config.field_selector.clone_from(&self.scope.fields);
         match strategy {
             Strategy::Streamed => config.streaming_lists(),
-            Strategy::Paged | Strategy::Overlapped => config,
+            Strategy::Paged | Strategy::Listed => config,
         }
     }
 }

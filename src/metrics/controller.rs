@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use prometheus::{Error, Gauge, HistogramVec, IntCounterVec, IntGaugeVec};
+use prometheus::{Error, Gauge, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
 
 use super::families::Families;
 
@@ -28,6 +28,7 @@ pub struct ControllerMetrics {
     awaited: IntGaugeVec,
     audit_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
+    unfollowed_records: IntCounter,
     panics: IntCounterVec,
 }
 
@@ -120,6 +121,14 @@ impl ControllerMetrics {
                 "Volumes that may exist at the driver without a PersistentVolume, by why they are suspected.",
                 &["reason"],
             )?,
+            unfollowed_records: {
+                let counter = IntCounter::new(
+                    "provisioner_unfollowed_records_total",
+                    "Records of open calls on claims that do not fit their claim, its class and the flags, and are not followed. Whoever may write a claim can raise it.",
+                )?;
+                families.register("counter", &counter)?;
+                counter
+            },
             panics: families.counter(
                 "provisioner_panics_total",
                 "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
@@ -179,6 +188,11 @@ impl ControllerMetrics {
     /// A volume may exist that no PersistentVolume names (safety rule 14).
     pub fn suspected_leak(&self, reason: &str) {
         self.suspected_leaks.with_label_values(&[reason]).inc();
+    }
+
+    /// A claim carries the record of an open call that is not followed.
+    pub fn unfollowed_record(&self) {
+        self.unfollowed_records.inc();
     }
 
     /// Sets how many objects of each resource are waited for now.

@@ -8,7 +8,7 @@ fn marked(name: &str, driver: &str) -> Value {
         "metadata": {
             "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
             "finalizers": [mark::FINALIZER, "kubernetes.io/pvc-protection"],
-            "annotations": {mark::RECORD: json!({"driver": driver, "volume": "pvc-1", "since": "2026-01-01T00:00:00Z"}).to_string()},
+            "annotations": {mark::RECORD: json!({"driver": driver, "volume": "pvc-1"}).to_string()},
         },
         "spec": {},
     })
@@ -47,12 +47,24 @@ async fn claims_are_listed_and_nothing_is_changed_unless_told() {
     let report = report(&server, &[]).await;
     assert_eq!(
         report.text,
-        "NAMESPACE  CLAIM  DRIVER  VOLUME  SINCE                 DELETED\n\
-         shop       a      d       pvc-1   2026-01-01T00:00:00Z  -\n\
-         shop       b      other   pvc-1   2026-01-01T00:00:00Z  -\n\
+        "NAMESPACE  CLAIM  DRIVER  VOLUME  DELETED\n\
+         shop       a      d       pvc-1   -\n\
+         shop       b      other   pvc-1   -\n\
          Nothing was changed; --release takes finalizer and record off.\n"
     );
     assert!(report.failures.is_empty() && put(&server).is_empty());
+}
+
+/// A record is its claim's user's text.
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_record_but_names_is_printed() {
+    let mut claim = marked("a", "d");
+    let record = json!({"driver": "\u{1b}[31md", "volume": "$(reboot)\nshop  b"});
+    claim["metadata"]["annotations"][mark::RECORD] = json!(record.to_string());
+    let list = json!({"metadata": {}, "items": [claim]});
+    let server = Server::new(move |_, _| Answer::json(200, &list));
+    let text = report(&server, &[]).await.text;
+    assert!(text.contains("shop       a      -       -       -\n"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

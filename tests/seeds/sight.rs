@@ -136,7 +136,7 @@ pub(crate) fn is_recorded(claim: &Value) -> bool {
 /// The volume that the record of an open call on the claim names; empty where it names none.
 pub(crate) fn recorded_volume(claim: &Value) -> Option<String> {
     let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str().unwrap_or_default();
-    is_recorded(claim).then(|| open_calls::Record::decode(record).volume)
+    is_recorded(claim).then(|| open_calls::Record::decode(record).unwrap_or_default().volume)
 }
 
 /// A key in a path.

@@ -23,6 +23,7 @@ impl ClaimBook {
             let may_call = entry.may_call();
             if may_call {
                 entry.advance(ClaimState::called);
+                entry.unrepeatable = None;
                 entry.order = Some(Box::new(order.clone()));
             }
             may_call
@@ -42,9 +43,13 @@ impl ClaimBook {
     pub fn answered(&self, uid: &str, outcome: &Outcome) -> (Next, u32) {
         let answered = |entry: &mut Entry| {
             let demand = entry.demand();
+            let was_loosened = entry.state.is_loosened();
             let (state, next) =
                 std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
+            if entry.state.is_loosened() && !was_loosened {
+                tracing::info!("the driver keeps refusing: another node and a changed class count");
+            }
             entry.goes_on(next)
         };
         self.change(uid, answered).unwrap_or((Next::Drop, 0))

@@ -7,12 +7,11 @@ use tokio::time::{Duration, Instant};
 use super::{
     super::{
         claim_state::{ClaimState, Demand, Next},
-        open_calls::Record,
+        open_calls::{Mark, Record},
         ownership::PROVISIONED_BY,
         provisioner::Order,
     },
-    Doubt, Existence, FirstLook,
-    first_lists::FirstLists,
+    Doubt, Existence,
 };
 use crate::{
     kube_api::views::{Claim, View as _, Volume},
@@ -30,11 +29,17 @@ pub(super) struct Entry {
     pub(super) claim: Arc<Claim>,
     /// Whether the claim is still of interest.
     pub(super) interest: Interest,
-    /// The record of an open call that it carries; boxed, as most carry none.
-    pub(super) mark: Option<Box<Record>>,
+    /// The mark of an open call that it carries; boxed, as most carry none.
+    pub(super) mark: Option<Box<Mark>>,
     /// Whether a mark that is seen on it is known: this process has put one on it, or tried to, or has
     /// taken up the record of another's call.
     pub(super) mark_is_known: bool,
+    /// The node that is gone, whose call for it is followed here.
+    pub(super) adopted: Option<Box<str>>,
+    /// Whether it was reported that its record is not followed.
+    pub(super) void_is_reported: bool,
+    /// Since when what its record says cannot be asked for.
+    pub(super) unrepeatable: Option<Instant>,
     /// When it was first seen to be deleted.
     pub(super) deleted: Option<Instant>,
     pub(super) state: ClaimState,
@@ -42,8 +47,6 @@ pub(super) struct Entry {
     pub(super) volume_name: Option<String>,
     /// What is to be read live, beside what its name asks for.
     pub(super) doubt: Doubt,
-    /// What the first lists have told of that.
-    pub(super) look: FirstLook,
     /// How often something has put it in doubt: what was looked up before tells nothing of that.
     pub(super) doubted: u32,
     /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
@@ -127,26 +130,15 @@ impl Entry {
     /// another claim's as well, which may have got its volume since the last attempt: it is looked
     /// up before each, but not before it is asked how an open call ended.
     pub(super) fn doubt(&self) -> Doubt {
-        let shared = !self.is_name_unique(self.claim.uid()) && self.state == ClaimState::Waiting;
-        if shared { self.doubt.max(Doubt::Volume) } else { self.doubt }
+        let whole = self.volume_name.as_ref().is_some_and(|name| name.contains(self.claim.uid()));
+        let is_first = matches!(self.state, ClaimState::Waiting | ClaimState::Recorded);
+        if is_first && !whole { self.doubt.max(Doubt::Volume) } else { self.doubt }
     }
 
     /// Something has put this in doubt, of which no earlier look tells.
     pub(super) fn doubts(&mut self, doubt: Doubt) {
-        (self.doubt, self.look) = (self.doubt.max(doubt), FirstLook::default());
+        self.doubt = self.doubt.max(doubt);
         self.doubted = self.doubted.wrapping_add(1);
-    }
-
-    /// Whether the claim `uid`, which is this one, is compared with all PersistentVolumes listed so far. A
-    /// name that another claim may have as well must be looked up.
-    pub(super) fn is_compared(&self, uid: &str, lists: &FirstLists) -> bool {
-        let name = self.volume_name.as_deref().unwrap_or_default();
-        self.is_name_unique(uid) && lists.has_compared(uid, name)
-    }
-
-    /// Whether the name of its PersistentVolume holds the whole UID.
-    fn is_name_unique(&self, uid: &str) -> bool {
-        self.volume_name.as_ref().is_some_and(|name| name.contains(uid))
     }
 
     /// An attempt ended: what comes next, and how often the open call was asked after in a row.
@@ -169,35 +161,56 @@ impl Entry {
     }
 
     /// Whether what the volume is made from is still needed: a call is open or will be made, or
-    /// what it made could still be lost. A mark is of an open call, also before that is followed.
+    /// what it made could still be lost. A record is of an open call, also before that is followed.
     pub(super) fn needs_source(&self) -> bool {
+        let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_) | Mark::Elsewhere(_)));
         match self.state {
-            ClaimState::Waiting => self.demand() == Demand::Wanted || self.mark.is_some(),
+            ClaimState::Waiting => self.demand() == Demand::Wanted || is_recorded,
             ClaimState::Suspect | ClaimState::Done => false,
             _ => true,
         }
     }
 
-    /// The record of the open call, while nothing else is known of it; an empty one where even
-    /// that was taken off.
+    /// The record of an earlier process's call that this one is to follow.
     pub(super) fn recorded(&self) -> Option<Record> {
-        let unknown = self.order.is_none() && self.state.is_open();
-        unknown.then(|| self.mark.as_deref().cloned().unwrap_or_default())
-    }
-
-    /// Whether this mark is of a call that another process made and nobody here follows yet.
-    pub(super) fn is_anothers(&self, mark: Option<&Record>) -> bool {
-        mark.is_some() && !self.mark_is_known
-    }
-
-    /// The call that an earlier process recorded is open, unless the claim is bound to that very
-    /// volume: then it was saved, even if it is gone by now (safety rule 6).
-    pub(super) fn take_up_record(&mut self) {
-        let saved = !self.claim.is_unbound() && self.claim.spec.volume_name == self.volume_name;
-        self.mark_is_known |= self.mark.is_some();
-        if self.mark.is_some() && !saved {
-            self.advance(ClaimState::recorded);
+        match (&self.state, self.mark.as_deref()) {
+            (ClaimState::Recorded, Some(Mark::Open(record))) => Some(record.clone()),
+            _ => None,
         }
+    }
+
+    /// The record of another node's call, while this process has none open itself.
+    pub(super) fn elsewhere(&self) -> Option<Record> {
+        match self.mark.as_deref() {
+            Some(Mark::Elsewhere(record)) if !self.state.is_open() => Some(record.clone()),
+            _ => None,
+        }
+    }
+
+    /// Follows the call that a record is of, unless it is known; and follows none any more that no
+    /// record is of. Whether that changes anything.
+    pub(super) fn take_up_record(&mut self) -> bool {
+        let before = self.state.clone();
+        match self.mark.as_deref() {
+            Some(Mark::Open(_)) if !self.mark_is_known => {
+                self.mark_is_known = true;
+                self.doubts(Doubt::VolumeAndClaim);
+                self.advance(ClaimState::recorded);
+            }
+            Some(Mark::Open(_)) => {}
+            _ => self.advance(ClaimState::unrecorded),
+        }
+        self.state != before
+    }
+
+    /// The record does not count, and that is to be reported once.
+    pub(super) fn take_unfollowed(&mut self) -> Option<Record> {
+        let Some(Mark::Void(record)) = self.mark.as_deref() else { return None };
+        // What this process has put there it knows, and a volume that is saved closes the call.
+        let is_news =
+            !self.mark_is_known && !self.void_is_reported && self.state != ClaimState::Done;
+        self.void_is_reported |= is_news;
+        is_news.then(|| record.clone())
     }
 
     pub(super) fn advance(&mut self, transition: impl FnOnce(ClaimState) -> ClaimState) {
@@ -216,7 +229,8 @@ impl Entry {
     pub(super) fn is_served_by(&self, volume: &Volume) -> bool {
         let made = volume.annotation(PROVISIONED_BY).is_some()
             || self.volume_name.as_deref() == Some(volume.name());
-        let may_be_open = self.state.awaits_answer() || self.mark.is_some();
+        let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_)));
+        let may_be_open = self.state.awaits_answer() || is_recorded;
         made || !may_be_open
     }
 

@@ -1,51 +1,100 @@
-//! Records of another process's calls, which are heard of after their claims.
+//! Records of open calls that other processes have left on claims.
 //!
-//! Owns telling them from this process's own, and taking them up: what they name is looked up before
-//! any call (safety rules 4 and 6).
+//! Owns when such a record is followed, and when not any longer. Leaves what a record means to
+//! `open_calls::mark`.
 
-use super::{ClaimBook, Doubt, Inner, shown::mark_of};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    super::{
+        claim_state::ClaimState,
+        open_calls::{
+            Mark, Record,
+            mark::{self, Standpoint},
+        },
+    },
+    ClaimBook, Shared,
+    entry::Entry,
+};
 use crate::kube_api::views::{Claim, View as _};
 
 impl ClaimBook {
     /// A live read has shown the claim: whether it bears a record of another's call that no event has
     /// shown yet. That call is followed from now on.
     pub fn record_found(&self, live: &Claim) -> bool {
-        let (uid, mark) = (live.uid(), mark_of(&self.0.identity, live));
-        let mut inner = self.0.inner.lock();
-        if !inner.entries.get(uid).is_some_and(|entry| entry.is_anothers(mark.as_ref())) {
-            return false;
-        }
-        let recorded = mark.as_ref().and_then(|mark| mark.volume_of(uid)).map(str::to_owned);
-        inner.rename(uid, recorded);
-        inner.change(uid, |entry| {
-            entry.mark = mark.map(Box::new);
-            entry.take_up_record();
-        });
-        true
+        let found = |entry: &mut Entry| {
+            let mark = self.0.mark(live, entry.adopted.as_deref());
+            let is_new = matches!(mark, Some(Mark::Open(_))) && !entry.mark_is_known;
+            if is_new {
+                entry.mark = mark.map(Box::new);
+                entry.take_up_record();
+            }
+            is_new
+        };
+        self.change(live.uid(), found).unwrap_or(false)
     }
 
     /// The claim's mark is about to be put on: one that is seen from now on is ours.
     pub fn marking(&self, uid: &str) {
         self.change(uid, |entry| entry.mark_is_known = true);
     }
+
+    /// The record on the claim that is not followed, where that is still to be reported.
+    pub fn take_unfollowed(&self, uid: &str) -> Option<Record> {
+        self.change(uid, Entry::take_unfollowed).flatten()
+    }
+
+    /// The claim's class does not fit its record, which is not followed.
+    pub fn record_is_void(&self, uid: &str) {
+        self.change(uid, |entry| {
+            entry.mark = entry.mark.take().map(|mark| match *mark {
+                Mark::Open(record) => Box::new(Mark::Void(record)),
+                _ => mark,
+            });
+            entry.mark_is_known = false;
+            entry.advance(ClaimState::unrecorded);
+        });
+    }
+
+    /// Whether all that is known of an open call for the claim is its record.
+    pub fn is_recorded_alone(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(|entry| entry.state == ClaimState::Recorded)
+    }
+
+    /// What the claim's record says cannot be asked for now: for how long it could not.
+    pub fn unrepeatable(&self, uid: &str) -> Duration {
+        let since =
+            |entry: &mut Entry| entry.unrepeatable.get_or_insert_with(Instant::now).elapsed();
+        self.change(uid, since).unwrap_or_default()
+    }
+
+    /// The record is not followed any longer: the claim is asked for as a new one is.
+    pub fn record_given_up(&self, uid: &str) {
+        self.change(uid, |entry| entry.advance(ClaimState::unrecorded));
+    }
+
+    /// The node whose process has left a call for the claim is gone: the call is followed here.
+    pub fn adopt(&self, uid: &str, node: &str) {
+        self.change(uid, |entry| {
+            entry.adopted = Some(node.into());
+            entry.mark = self.0.mark(&entry.claim, Some(node)).map(Box::new);
+            entry.mark_is_known = false;
+            entry.take_up_record();
+        });
+    }
+
+    /// The node that is gone, whose call for the claim is followed here.
+    pub fn adopted(&self, uid: &str) -> Option<String> {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid)?.adopted.as_deref().map(str::to_owned)
+    }
 }
 
-impl Inner {
-    /// Another's record was found on a claim that waits: what it names is looked up before any call.
-    pub(super) fn rename(&mut self, uid: &str, recorded: Option<String>) {
-        let Some(entry) = self.entries.get_mut(uid) else { return };
-        entry.doubts(Doubt::Volume);
-        if recorded.is_none() || recorded == entry.volume_name || !entry.state.may_call() {
-            return;
-        }
-        let before = std::mem::replace(&mut entry.volume_name, recorded.clone());
-        if let Some(name) =
-            before.filter(|name| self.by_volume.get(name).is_some_and(|it| it == uid))
-        {
-            self.by_volume.remove(&name);
-        }
-        if let Some(name) = recorded {
-            self.by_volume.insert(name, uid.to_owned());
-        }
+impl Shared {
+    /// What the mark on the claim means; `adopted`: for whoever follows that node's call.
+    pub(super) fn mark(&self, claim: &Claim, adopted: Option<&str>) -> Option<Mark> {
+        let standpoint = Standpoint { identity: &self.identity, adopted };
+        mark::judge(claim, standpoint, (self.volume_name)(claim.uid()).as_deref())
     }
 }

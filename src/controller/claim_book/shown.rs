@@ -6,17 +6,15 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
 use super::{
     super::{
-        open_calls::{Record, mark},
+        open_calls::{Mark, mark},
         ownership::Identity,
     },
-    ClaimBook, Coming, Doubt, Inner, Shared,
+    ClaimBook, Inner,
     entry::{Entry, Interest},
-    older::Past,
-    term::Term,
 };
 use crate::kube_api::{
     cache::Change,
@@ -25,52 +23,40 @@ use crate::kube_api::{
 };
 
 impl ClaimBook {
-    /// A list of all claims is asked for at this moment or later, on the clock that counts a suspended
-    /// machine; told before its beginning is shown.
-    pub fn claims_asked(&self, at: Duration) {
-        self.0.inner.lock().claims_asked = Some(at);
-    }
-
     /// Takes in what the claim watch shows, and names the claims to look at now.
     pub fn observe(&self, sighting: Sighting<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         match sighting {
             Sighting::Restarted => {
-                inner.term.claims_restarted();
-                inner.first_lists.claims_restarted();
                 inner.claims.restarted();
-                inner.older.restarted();
+                inner.stood.restarted();
                 Vec::new()
             }
-            _ if inner.term == Term::TakenOver => Vec::new(),
-            Sighting::Listed(claim) => self.seen(&mut inner, claim, Coming::Listed),
-            Sighting::Applied(claim) => {
-                let ours = inner.term == Term::Ours;
-                self.seen(&mut inner, claim, if ours { Coming::Born } else { Coming::Otherwise })
-            }
+            Sighting::Listed(claim) => self.seen(&mut inner, claim, true),
+            Sighting::Applied(claim) => self.seen(&mut inner, claim, false),
             Sighting::Deleted(claim) => {
                 inner.claims.deleted(claim.uid());
-                inner.older.remove(claim.uid());
+                inner.stood.remove(claim.uid());
                 inner.gone(claim.uid()).into_iter().collect()
             }
             Sighting::Unreadable { uid, .. } => {
                 inner.claims.unreadable(&uid);
-                inner.older.insert(&uid);
+                inner.stood.insert(&uid);
                 Vec::new()
             }
             Sighting::Complete => {
                 let vanished = inner.claims.complete();
-                inner.older.complete();
-                inner.first_lists.claims_whole();
+                inner.stood.complete();
                 vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
             }
         }
     }
 
-    fn seen(&self, inner: &mut Inner, claim: Claim, coming: Coming) -> Vec<String> {
+    fn seen(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
-        let mark = mark_of(&self.0.identity, &claim);
+        let adopted = inner.entries.get(&uid).and_then(|entry| entry.adopted.as_deref());
+        let mark = self.0.mark(&claim, adopted);
         let interest = interest(&self.0.identity, &claim, mark.as_ref());
         let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
         match inner.claims.seen(&uid, kept) {
@@ -83,78 +69,66 @@ impl ClaimBook {
                 // What becomes of it elsewhere is not under our eyes.
                 let identity = &self.0.identity;
                 let elsewhere = identity.is_elsewhere(&claim) || identity.is_for_another(&claim);
-                inner.not_ours(&claim, coming == Coming::Born && !elsewhere);
+                let is_born = !is_listed && inner.listed && !elsewhere;
+                inner.not_ours(&claim, is_born);
                 return Vec::new();
             }
         }
-        let past = inner.older.remove(&uid);
+        let stood = inner.stood.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
         // Shown again by a new list: those who wait and back off are not woken for that.
-        let again = |entry: &Entry| coming == Coming::Listed && claim.is_as_before(&entry.claim);
-        let mut news =
-            known.is_none_or(|entry| !again(entry) && self.0.is_news(&entry.claim, &claim));
-        let recorded = mark.as_ref().and_then(|mark| mark.volume_of(&uid)).map(str::to_owned);
-        let entered = !inner.entries.contains_key(&uid);
-        // An event that has waited may have shown the claim before another's mark was on it. While it
-        // is wanted a live read finds that mark ([`ClaimBook::record_found`]).
-        let is_anothers =
-            |entry: &Entry| entry.is_anothers(mark.as_ref()) && claim.is_terminating();
-        let anothers = entered || inner.entries.get(&uid).is_some_and(is_anothers);
-        if entered {
-            let name = recorded.or_else(|| (self.0.volume_name)(&uid));
-            let coming = coming.of(past, mark.as_ref());
-            inner.enter(&uid, name, coming);
-        } else if anothers {
-            news = true;
-            inner.rename(&uid, recorded);
+        let again = |entry: &Entry| is_listed && claim.is_as_before(&entry.claim);
+        let is_news = known.is_none_or(|entry| !again(entry) && entry.is_news(&claim));
+        if !inner.entries.contains_key(&uid) {
+            let is_born = !is_listed && !stood && mark.is_none();
+            inner.enter(&uid, (self.0.volume_name)(&uid), is_born);
         }
-        let working = inner.term == Term::Ours;
-        let changed = inner.change(&uid, |entry| {
-            if claim.is_terminating() {
-                entry.deleted.get_or_insert_with(Instant::now);
-            }
-            if mark::is_all_that_holds(&claim) {
-                entry.existence.end();
-            }
-            (entry.claim, entry.interest, entry.mark) = (claim, interest, mark.map(Box::new));
-            if anothers && working {
-                entry.take_up_record();
-            }
-            entry.doubt
-        });
+        let working = inner.working;
+        let is_followed =
+            inner.change(&uid, |entry| entry.is_shown(claim, interest, mark, working));
         // What we write ourselves is no reason to ask a driver sooner than we would.
-        let waits = changed == Some(Doubt::Unlisted);
-        if news && !waits { vec![uid] } else { Vec::new() }
+        if is_news || is_followed.unwrap_or(false) { vec![uid] } else { Vec::new() }
     }
 }
 
-impl Coming {
-    /// How a claim with this past and this mark comes to be known that is shown so.
-    fn of(self, past: Option<Past>, mark: Option<&Record>) -> Self {
-        match (self, past) {
-            (_, Some(Past::Served)) => Self::Served,
-            (Self::Born, Some(Past::Stood)) => Self::Otherwise,
-            (Self::Born, None) if mark.is_some() => Self::Otherwise,
-            (shown, _) => shown,
+impl Entry {
+    /// Whether the claim has changed in more than our own mark. Another node's may be what it waits
+    /// for, and what does not count is reported.
+    fn is_news(&self, new: &Claim) -> bool {
+        let anothers = matches!(self.mark.as_deref(), Some(Mark::Elsewhere(_) | Mark::Void(_)));
+        anothers && mark::is_changed(&self.claim, new)
+            || !mark::is_all_that_differs(&self.claim, new)
+    }
+
+    /// Takes in the claim as it is shown. Whether a record on it is followed from now on, or not any
+    /// longer.
+    fn is_shown(
+        &mut self,
+        claim: Arc<Claim>,
+        interest: Interest,
+        mark: Option<Mark>,
+        working: bool,
+    ) -> bool {
+        if claim.is_terminating() {
+            self.deleted.get_or_insert_with(Instant::now);
         }
-    }
-}
-
-impl Shared {
-    /// Whether the claim has changed in more than our own mark. Another's may be what it waits for.
-    fn is_news(&self, old: &Claim, new: &Claim) -> bool {
-        let anothers = mark::read(old).is_some_and(|record| record.is_anothers(&self.identity));
-        anothers || !mark::is_all_that_differs(old, new)
+        if mark::is_all_that_holds(&claim) {
+            self.existence.end();
+        }
+        let becomes_void =
+            matches!(mark, Some(Mark::Void(_))) && !self.void_is_reported && !self.mark_is_known;
+        (self.claim, self.interest, self.mark) = (claim, interest, mark.map(Box::new));
+        working && (self.take_up_record() || becomes_void)
     }
 }
 
 impl Inner {
     /// A claim of somebody else's, or of nobody's yet, goes past.
-    fn not_ours(&mut self, claim: &Claim, born_under_our_eyes: bool) {
+    fn not_ours(&mut self, claim: &Claim, is_born: bool) {
         if !claim.is_unbound() {
-            self.older.remove(claim.uid());
-        } else if !born_under_our_eyes {
-            self.older.insert(claim.uid());
+            self.stood.remove(claim.uid());
+        } else if !is_born {
+            self.stood.insert(claim.uid());
         }
     }
 
@@ -178,27 +152,19 @@ impl Inner {
     fn lost(&mut self, uid: &str) -> Option<String> {
         let entry = self.entries.get_mut(uid)?;
         (entry.interest, entry.mark) = (Interest::None, None);
+        entry.take_up_record();
         self.tidy(uid);
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
 }
 
 /// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
-fn interest(identity: &Identity, claim: &Claim, mark: Option<&Record>) -> Interest {
+fn interest(identity: &Identity, claim: &Claim, mark: Option<&Mark>) -> Interest {
     match mark {
         _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
+        // Its node's process follows it, as long as somebody wants its volume.
+        Some(Mark::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
         Some(_) => Interest::Marked,
         None => Interest::None,
     }
-}
-
-/// The mark on the claim, where it is ours: each driver's provisioner follows its own calls, and
-/// that of a node those of its node. A record that does not say whose it is belongs to the claim's
-/// provisioner.
-pub(super) fn mark_of(identity: &Identity, claim: &Claim) -> Option<Record> {
-    let is_ours = |record: &Record| {
-        let told = !record.driver.is_empty() && (identity.node.is_none() || record.node.is_some());
-        !record.is_anothers(identity) && (told || identity.is_provisioner_of(claim))
-    };
-    mark::read(claim).filter(is_ours)
 }

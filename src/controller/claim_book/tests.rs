@@ -1,4 +1,3 @@
-mod first_lists;
 mod records;
 mod returns;
 
@@ -24,8 +23,19 @@ fn book() -> ClaimBook {
 fn book_of(node: Option<&str>) -> ClaimBook {
     let node = node.map(str::to_owned);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
-    let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
+    ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
+}
+
+/// A book of a process that works, and has listed everything since.
+fn working() -> ClaimBook {
+    works(book())
+}
+
+fn works(book: ClaimBook) -> ClaimBook {
+    book.begin_term();
+    book.observe(Sighting::Complete);
     list_volumes(&book);
+    book.listed();
     book
 }
 
@@ -33,12 +43,6 @@ fn book_of(node: Option<&str>) -> ClaimBook {
 fn list_volumes(book: &ClaimBook) -> Vec<String> {
     book.volumes_restarted();
     book.volumes_listed()
-}
-
-/// Claims to look at, whose order is of no account.
-fn sorted(mut uids: Vec<String>) -> Vec<String> {
-    uids.sort();
-    uids
 }
 
 /// What was in this doubt about the claim is settled.
@@ -77,45 +81,35 @@ fn order(uid: &str) -> Order {
         class: Arc::default(),
         volume_name: Ok(format!("pvc-{uid}")),
         selected_node: None,
+        withdrawn: false,
         source: None,
         topology: None,
     }
 }
 
-/// The event of its birth may have waited in a watch that stood still while another process worked, and
-/// so may that of its PersistentVolume: only lists that begin afterwards say what there is.
+/// What a standby was shown may be older than the last work of the process before.
 #[test]
-fn after_another_process_only_new_lists_and_watches_are_believed() {
+fn a_new_leader_looks_every_claim_up_until_both_kinds_are_listed_anew() {
     let book = book();
     book.observe(Sighting::Complete);
     book.observe(Sighting::Applied(claim("standby")));
-    book.volumes_restarted();
-    book.take_over();
-    assert!(book.observe(Sighting::Applied(claim("late"))).is_empty() && book.is_empty());
-    book.observe(Sighting::Restarted);
-    for uid in ["standby", "late"] {
-        assert!(book.observe(Sighting::Listed(claim(uid))).is_empty());
-    }
-    assert!(book.volumes_listed().is_empty(), "a list that began before");
+    list_volumes(&book);
+    book.listed();
+    book.begin_term();
+    assert_eq!(book.observe(Sighting::Applied(claim("late"))), ["late"]);
     let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(["standby", "late"].map(doubt), [Doubt::Unlisted; 2]);
-    assert_eq!(book.observe(Sighting::Applied(claim("young"))), ["young"]);
-    assert_eq!(doubt("young"), Doubt::Volume);
-    book.observe(Sighting::Complete);
-    book.volumes_restarted();
-    book.volume_passes(&volume("tank-late", "late"));
-    assert_eq!(sorted(book.volumes_listed()), ["late", "standby"]);
-    assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
-    assert!(!book.glance("late").unwrap().may_call);
+    assert_eq!(["standby", "late"].map(doubt), [Doubt::VolumeAndClaim; 2]);
+    looked_up(&book, "standby", Doubt::VolumeAndClaim);
+    assert!(book.called("standby", &order("standby")), "it need not wait for the lists");
+    book.listed();
     book.observe(Sighting::Applied(claim("born")));
     assert_eq!(doubt("born"), Doubt::None);
+    assert_eq!(doubt("late"), Doubt::VolumeAndClaim, "it was not born under our eyes");
 }
 
 /// A working book that knows the claim `u`, seen as it was born.
 fn with_claim() -> ClaimBook {
-    let book = book();
-    book.observe(Sighting::Complete);
-    book.start_working();
+    let book = working();
     assert_eq!(book.observe(Sighting::Applied(claim("u"))), ["u"]);
     book
 }
@@ -137,14 +131,15 @@ fn claims_of_others_and_bound_ones_are_not_kept() {
 #[test]
 fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
     let book = book();
+    book.begin_term();
     book.observe(Sighting::Listed(claim("listed")));
     book.observe(Sighting::Complete);
-    book.observe(Sighting::Applied(claim("standby")));
-    book.start_working();
+    book.observe(Sighting::Applied(claim("early")));
+    book.listed();
     book.observe(Sighting::Applied(claim("born")));
     let doubt = |uid| book.glance(uid).unwrap().doubt;
     assert_eq!(doubt("listed"), Doubt::VolumeAndClaim);
-    assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
+    assert_eq!(doubt("early"), Doubt::VolumeAndClaim);
     assert_eq!(doubt("born"), Doubt::None);
     looked_up(&book, "listed", Doubt::VolumeAndClaim);
     assert_eq!(doubt("listed"), Doubt::None);
@@ -160,69 +155,39 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
     book.observe(Sighting::Listed(unmarked("gone")));
     book.observe(Sighting::Complete);
     book.observe(Sighting::Applied(unmarked("standby")));
-    book.start_working();
+    book.begin_term();
+    book.observe(Sighting::Applied(unmarked("early")));
+    book.listed();
     book.observe(Sighting::Applied(unmarked("born")));
-    for uid in ["listed", "standby", "born"] {
+    for uid in ["listed", "standby", "early", "born"] {
         book.observe(Sighting::Applied(claim(uid)));
     }
     let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(doubt("listed"), Doubt::VolumeAndClaim);
-    assert_eq!(doubt("standby"), Doubt::VolumeAndClaim);
+    assert_eq!(["listed", "standby", "early"].map(doubt), [Doubt::VolumeAndClaim; 3]);
     assert_eq!(doubt("born"), Doubt::None);
     book.observe(Sighting::Deleted(unmarked("gone")));
-    assert!(book.0.inner.lock().older.is_empty(), "nothing is kept of who is ours or gone");
+    assert!(book.0.inner.lock().stood.is_empty(), "nothing is kept of who is ours or gone");
 }
 
-/// Before all PersistentVolumes are listed, one of another name may be any standing claim's.
+/// Claims are listed before PersistentVolumes, each of which is compared with them.
 #[test]
-fn until_the_volumes_are_listed_new_claims_are_looked_up_and_old_ones_wait() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
-    book.observe(Sighting::Restarted);
-    assert!(book.observe(Sighting::Listed(claim("standby"))).is_empty(), "nobody looks at it yet");
-    book.start_working();
-    assert!(book.observe(Sighting::Listed(claim("listed"))).is_empty());
-    assert_eq!(book.observe(Sighting::Applied(claim("born"))), ["born"]);
+fn a_volume_that_passes_after_its_claim_was_listed_ends_it_whatever_its_name() {
+    let book = book();
+    book.begin_term();
+    book.observe(Sighting::Listed(claim("served")));
+    book.observe(Sighting::Listed(claim("free")));
     book.volumes_restarted();
-    book.volume_passes(&volume("of-any-name", "listed"));
-    let known = |uid| book.glance(uid).map(|glance| (glance.doubt, glance.may_call)).unwrap();
-    assert_eq!(known("standby"), (Doubt::Unlisted, true));
-    assert_eq!(known("born"), (Doubt::Volume, true));
-    assert_eq!(sorted(book.volumes_listed()), ["listed", "standby"]);
-    assert_eq!(known("standby"), (Doubt::VolumeAndClaim, true));
-    assert_eq!(known("listed"), (Doubt::VolumeAndClaim, false));
-    book.observe(Sighting::Applied(claim("later")));
-    assert_eq!(known("later"), (Doubt::None, true));
-    assert!(book.volumes_listed().is_empty(), "and no later list wakes anybody");
-}
-
-/// Look-ups try the claim's name and the usual one; only what bears another is looked for anywhere.
-#[test]
-fn a_volume_that_passes_before_its_claim_is_looked_for_under_its_name() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let book = ClaimBook::new(identity, |uid| Some(format!("own-{uid}")), |_| {});
-    for (name, owner) in [("odd", "a"), ("own-b", "b"), ("pvc-c", "c"), ("nobodys", "")] {
-        book.volume_passes(&volume(name, owner));
-    }
-    list_volumes(&book);
-    for uid in ["a", "b", "c"] {
-        book.observe(Sighting::Listed(claim(uid)));
-    }
-    let doubt = |uid| book.glance(uid).unwrap().doubt;
-    let named = Doubt::VolumeAndClaim;
-    assert_eq!(["a", "b", "c"].map(doubt), [Doubt::AnyVolume, named, named]);
-    looked_up(&book, "a", named);
-    assert_eq!(doubt("a"), Doubt::AnyVolume, "a look by name does not settle it");
-    looked_up(&book, "a", Doubt::AnyVolume);
-    assert_eq!(doubt("a"), Doubt::None);
+    book.volume_passes(&volume("of-any-name", "served"));
+    assert!(book.volumes_listed().is_empty());
+    let may_call = |uid| book.glance(uid).unwrap().may_call;
+    assert!(!may_call("served") && may_call("free"));
 }
 
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    list_volumes(&book);
-    book.start_working();
+    let book = works(book);
     book.observe(Sighting::Applied(claim("0a1b")));
     assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);
 }
@@ -231,8 +196,7 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
 async fn a_name_without_the_whole_uid_is_looked_up_before_each_attempt_but_of_an_open_call() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimBook::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    list_volumes(&book);
-    book.start_working();
+    let book = works(book);
     book.observe(Sighting::Applied(claim("0a1b")));
     let doubt = || book.glance("0a1b").unwrap().doubt;
     let attempt = |outcome: &Outcome| {
@@ -535,8 +499,7 @@ fn on_node(uid: &str, selected: Option<&str>, asked: Option<&str>) -> Claim {
 
 #[tokio::test]
 async fn a_node_keeps_no_claims_of_others() {
-    let book = book_of(Some("n1"));
-    book.start_working();
+    let book = works(book_of(Some("n1")));
     book.observe(Sighting::Applied(on_node("others", Some("n2"), None)));
     assert!(book.is_empty());
     book.observe(Sighting::Applied(on_node("free", None, None)));
@@ -548,8 +511,7 @@ async fn a_node_keeps_no_claims_of_others() {
 
 #[tokio::test]
 async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
-    let book = book_of(Some("n1"));
-    book.start_working();
+    let book = works(book_of(Some("n1")));
     for uid in ["first-here", "first-there"] {
         if uid == "first-here" {
             book.observe(Sighting::Applied(on_node(uid, None, None)));
@@ -562,8 +524,7 @@ async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
 
 #[tokio::test]
 async fn a_node_follows_its_own_open_calls_and_no_others() {
-    let book = book_of(Some("n1"));
-    book.start_working();
+    let book = works(book_of(Some("n1")));
     // Whatever was chosen since: the call is where it was made.
     book.observe(Sighting::Applied(on_node("made-here", Some("n2"), Some("n1"))));
     book.observe(Sighting::Applied(on_node("made-there", Some("n1"), Some("n2"))));
@@ -574,15 +535,41 @@ async fn a_node_follows_its_own_open_calls_and_no_others() {
     assert_eq!(woken, ["made-there"], "the other node's call is over");
 }
 
+/// The process of a node that is gone will not free its claims.
 #[tokio::test]
-async fn a_mark_without_a_node_is_the_selected_nodes() {
-    let book = book_of(Some("n1"));
-    book.start_working();
-    for (uid, selected, followed) in [("ours", Some("n1"), true), ("free", None, false)] {
+async fn a_deleted_claim_that_another_node_has_marked_is_everybodys() {
+    let book = works(book_of(Some("n1")));
+    let mut claim = on_node("u", Some("n2"), Some("n2"));
+    assert!(book.observe(Sighting::Applied(claim.clone())).is_empty() && book.is_empty());
+    claim.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(book.observe(Sighting::Applied(claim)), ["u"]);
+    let glance = book.glance("u").unwrap();
+    assert_eq!(glance.elsewhere.unwrap().node.as_deref(), Some("n2"));
+    assert!(!book.standing("u").unwrap().open);
+}
+
+#[tokio::test]
+async fn the_call_of_a_node_that_is_gone_is_followed_where_its_claim_was_selected_to() {
+    let book = works(book_of(Some("n1")));
+    book.observe(Sighting::Applied(on_node("u", Some("n1"), Some("n2"))));
+    book.adopt("u", "n2");
+    let glance = book.glance("u").unwrap();
+    assert!(glance.recorded.is_some() && glance.elsewhere.is_none());
+    assert_eq!(book.adopted("u").as_deref(), Some("n2"));
+    let changed = on_node("u", Some("n1"), Some("n2"));
+    book.observe(Sighting::Applied(changed));
+    assert!(book.standing("u").unwrap().open, "its next event changes nothing of that");
+}
+
+#[tokio::test]
+async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
+    let book = works(book_of(Some("n1")));
+    for (uid, selected) in [("ours", Some("n1")), ("free", None)] {
         let mut claim = on_node(uid, selected, None);
         claim.metadata.finalizers = Some(vec![mark::FINALIZER.to_owned()]);
         book.observe(Sighting::Applied(claim));
-        assert_eq!(book.standing(uid).unwrap().open, followed, "{uid}");
+        assert!(!book.standing(uid).unwrap().open, "{uid}");
     }
 }
 
@@ -592,10 +579,7 @@ fn with_closings() -> (ClaimBook, Arc<Mutex<Vec<String>>>) {
     let told = Arc::clone(&closed);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
-    let book = ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
-    list_volumes(&book);
-    book.observe(Sighting::Complete);
-    book.start_working();
+    let book = works(ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned())));
     book.observe(Sighting::Applied(claim("u")));
     (book, closed)
 }
@@ -662,12 +646,13 @@ fn a_marked_claim_needs_its_source_from_the_start_until_the_mark_is_taken_off() 
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&closed);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let book = ClaimBook::new(identity, |_| None, move |uid| told.lock().push(uid.to_owned()));
+    let name = |uid: &str| Some(format!("pvc-{uid}"));
+    let book = ClaimBook::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
     let mut deleted = marked("u", DRIVER);
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     book.observe(Sighting::Listed(deleted.clone()));
-    book.start_working();
+    book.begin_term();
     book.observe(Sighting::Applied(deleted));
     assert!(closed.lock().is_empty());
     book.given_up("u");

@@ -5,9 +5,8 @@
 
 use super::{
     super::claim_state::ClaimState,
-    ClaimBook, Doubt, Glance, Inner,
+    ClaimBook, Doubt, Glance,
     entry::{Entry, OnceGone},
-    first_lists::Passing,
 };
 use crate::{
     kube_api::views::{View as _, Volume},
@@ -30,12 +29,6 @@ impl ClaimBook {
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
         let closed = inner.change(for_uid, take_in);
-        inner.first_lists.passes(Passing {
-            name: volume.name(),
-            claim: for_uid,
-            is_known: closed.is_some(),
-            is_usual: self.is_usual_name(for_uid, volume.name()),
-        });
         // The name is taken by a stranger: found out live, with an event, before any call.
         let stranger = named.as_ref().filter(|uid| *uid != for_uid);
         if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
@@ -44,17 +37,9 @@ impl ClaimBook {
         closed.unwrap_or_default().then(|| for_uid.to_owned())
     }
 
-    /// Whether a PersistentVolume of the claim `uid` is looked up under this name.
-    fn is_usual_name(&self, uid: &str, name: &str) -> bool {
-        let default = || name.strip_prefix("pvc-").is_some_and(|named| named == uid);
-        let own = || (self.0.volume_name)(uid).is_some_and(|own| own == name);
-        !uid.is_empty() && (default() || own())
-    }
-
     /// A PersistentVolume goes past that cannot be read: the claim that waits for its name is in doubt.
     pub fn unreadable_volume_passes(&self, name: &str) {
         let mut inner = self.0.inner.lock();
-        inner.first_lists.passes_unread(name);
         if let Some(uid) = inner.by_volume.get(name).cloned() {
             inner.change(&uid, |entry| entry.doubts(Doubt::Volume));
         }
@@ -92,33 +77,18 @@ impl ClaimBook {
     /// A list of all PersistentVolumes begins.
     pub fn volumes_restarted(&self) {
         let mut inner = self.0.inner.lock();
-        inner.first_lists.volumes_restarted();
         inner.entries.values_mut().for_each(|entry| entry.shown = false);
     }
 
     /// The list of all PersistentVolumes is whole: a claim is not done with a volume that it does
-    /// not show, whose end was missed. Names the claims to look at for that, and those that have
-    /// waited for the list.
+    /// not show, whose end was missed. Names the claims to look at for that.
     pub fn volumes_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        let Inner { entries, first_lists, .. } = &mut *inner;
-        first_lists.volumes_whole();
-        let looked_at = entries.iter_mut().filter_map(|(uid, entry)| {
-            let mut waited = entry.doubt == Doubt::Unlisted;
-            if waited {
-                entry.doubt = first_lists.doubt(uid, false);
-                entry.look.compared = entry.is_compared(uid, first_lists);
-                entry.doubted = entry.doubted.wrapping_add(1);
-                // A list that began before our term tells nothing.
-                waited = entry.doubt != Doubt::Unlisted;
-            }
+        let looked_at = inner.entries.iter_mut().filter_map(|(uid, entry)| {
             let missing = !entry.shown && entry.state == ClaimState::Done;
-            let returns = missing && entry.volume_gone();
-            (waited || returns).then(|| uid.clone())
+            (missing && entry.volume_gone()).then(|| uid.clone())
         });
-        let looked_at = looked_at.collect();
-        first_lists.tidy();
-        looked_at
+        looked_at.collect()
     }
 
     /// A live read has found the claim bound to the volume of its open call.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     super::{
-        open_calls,
+        open_calls::mark,
         ownership::SELECTED_NODE,
         provisioner::{Order, Provisioner},
     },
@@ -31,7 +31,18 @@ impl<P: Provisioner> ClaimWorker<P> {
             self.count_failure(claim);
             return Verdict::Retry;
         }
-        let remove = |object: &mut Value| remove_node(object, refused);
+        let is_open = self.book.is_open(claim.uid());
+        let standpoint = self.open_calls.standpoint(None);
+        let remove = |object: &mut Value| {
+            let edit = remove_node(object, refused);
+            match edit {
+                // The next request may be for another node.
+                Edit::Write if is_open => mark::forget_place(object, standpoint),
+                Edit::Write => drop(mark::take_off_own(object, standpoint)),
+                Edit::Nothing => {}
+            }
+            edit
+        };
         let edited = match Name::namespaced(claim.namespace(), claim.name()) {
             Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
             Err(error) => Err(error.into()),
@@ -40,6 +51,11 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(_) => {
                 // Until the watch shows it, what is known of the claim still names the node.
                 self.book.node_given_back(claim.uid());
+                // Another node's process serves the claim from now on, with a driver of its own.
+                if is_open && self.identity.node.is_some() {
+                    self.open_calls.suspect_node_given_back(claim.uid(), order);
+                    self.book.given_up(claim.uid());
+                }
                 Verdict::Done
             }
             Err(error) => {
@@ -60,8 +76,6 @@ pub(super) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
     match annotations.get(SELECTED_NODE).and_then(Value::as_str) {
         Some(node) if Some(node) == refused => {
             annotations.remove(SELECTED_NODE);
-            // No call is open, and the next may be for another node.
-            open_calls::unmark(claim);
             Edit::Write
         }
         _ => Edit::Nothing,

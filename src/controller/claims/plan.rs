@@ -1,19 +1,24 @@
 //! What to do about a claim now.
 //!
-//! Owns that decision, by what is known of the claim and its class. Promises that an open call is
-//! followed to its end, whatever has become of either.
+//! Owns that decision, by what is known of the claim and its class. Promises that a call which this
+//! process has open is followed to its end, whatever has become of claim and class, and that a record
+//! of an earlier process's call is followed only with a class that is ours and the one that it was
+//! made with.
 
 use std::sync::Arc;
 
 use super::super::{
-    claim_book::{Doubt, Glance},
+    claim_book::Glance,
     claim_state::Demand,
     leftover::Leftover,
-    open_calls::mark,
+    open_calls::Record,
     ownership::{self, Identity, SELECTED_NODE},
     provisioner::Order,
 };
-use crate::kube_api::views::{Claim, StorageClass, View as _};
+use crate::{
+    kube_api::views::{Claim, StorageClass, View as _},
+    mutations::{self, Mutation},
+};
 
 /// What to do about a claim now.
 #[derive(Debug, Clone)]
@@ -23,44 +28,128 @@ pub(super) enum Plan {
     /// Its class keeps it waiting, for this reason.
     Blocked(String),
     /// Ask the provisioner.
-    Provision(Arc<StorageClass>),
+    Provision(Ask),
     /// Remove what the last call for this order left.
     Discard(Box<Order>, Box<Leftover>),
     /// The volume with this handle may be left, and nobody wants it.
     Suspect(String),
+    /// Its record is of a class that another provisioner serves: it does not count.
+    Void,
+    /// The process of another node has a call open for it.
+    Elsewhere(Record),
 }
 
-/// Decides what to do about a claim, whose class is `class` where that exists.
-pub(super) fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> Plan {
+/// For what the provisioner is asked.
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    /// For the claim as it is, with this class.
+    New(Arc<StorageClass>),
+    /// For what this process has asked for before, and whose end is not known.
+    Again(Box<Order>),
+    /// For what an earlier process has recorded, with this class.
+    Recorded(Arc<StorageClass>, Box<Record>),
+}
+
+/// Decides what to do about a claim, whose class is `class` where that exists. `fits`: whether that is
+/// the class that the record was made with.
+pub(super) fn plan(
+    identity: &Identity,
+    glance: &Glance,
+    class: Option<Arc<StorageClass>>,
+    fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
+) -> Plan {
     if let (Some(order), Some(leftover)) = (&glance.order, &glance.leftover) {
         return Plan::Discard(Box::new(order.clone()), leftover.clone());
     }
     if let (Some(handle), Demand::Withdrawn) = (&glance.bared, glance.demand) {
         return Plan::Suspect(handle.clone());
     }
-    // Once all PersistentVolumes are listed it comes back.
-    if !glance.may_call || glance.doubt == Doubt::Unlisted {
+    if !glance.may_call {
         return Plan::Drop;
     }
-    // An open call is followed to its end, whatever has become of claim and class.
     if let Some(order) = &glance.order {
-        return Plan::Provision(Arc::clone(&order.class));
+        return again(identity, glance, order, class);
+    }
+    if let Some(record) = &glance.recorded {
+        return recorded(identity, &glance.claim, record, class, fits);
+    }
+    if let Some(record) = followed_elsewhere(glance) {
+        return Plan::Elsewhere(record.clone());
     }
     if glance.demand == Demand::Withdrawn || !identity.owns_claim(&glance.claim) {
         return Plan::Drop;
     }
-    if let Some(node) = followed_on(identity, &glance.claim) {
-        return Plan::Blocked(format!(
-            "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
-        ));
+    new(identity, &glance.claim, class)
+}
+
+/// What this process has open is asked for again, whatever has become of claim and class; only after
+/// enough refusals the claim's new node and a changed class count (safety rule 3).
+fn again(
+    identity: &Identity,
+    glance: &Glance,
+    order: &Order,
+    class: Option<Arc<StorageClass>>,
+) -> Plan {
+    let again = || Plan::Provision(Ask::Again(Box::new(order.clone())));
+    if !glance.loosened || glance.demand == Demand::Withdrawn {
+        return again();
     }
+    match new(identity, &glance.claim, class) {
+        Plan::Provision(Ask::New(class)) => {
+            let same_node =
+                ownership::selected_node(&glance.claim) == order.selected_node.as_deref();
+            let same = same_node && class.uid() == order.class.uid();
+            if same { again() } else { Plan::Provision(Ask::New(class)) }
+        }
+        Plan::Blocked(_) => again(),
+        other => other,
+    }
+}
+
+/// What an earlier process has recorded is asked for as the claim and its class are now.
+fn recorded(
+    identity: &Identity,
+    claim: &Claim,
+    record: &Record,
+    class: Option<Arc<StorageClass>>,
+    fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
+) -> Plan {
+    let gone = |what: &str| {
+        let named = ownership::class_of_claim(claim);
+        Plan::Blocked(format!(
+            "an earlier CreateVolume for this claim may still run, and its storage class {named:?} {what}: restore the class, and the call is followed to its end; or delete the claim, and look for its volume at the driver by hand"
+        ))
+    };
+    let Some(class) = class else { return gone("is gone") };
+    if !identity.knows(&class.provisioner) && !mutations::is_on(Mutation::ForeignClassAccepted) {
+        return Plan::Void;
+    }
+    if !fits(record, &class) {
+        return gone("was replaced by another");
+    }
+    if record.node.is_none() && waits_for_a_node(claim, &class) {
+        return Plan::Drop;
+    }
+    Plan::Provision(Ask::Recorded(class, Box::new(record.clone())))
+}
+
+/// The record that the process of another node follows, or may have to be freed of. One that names no
+/// node is followed by whichever is selected.
+fn followed_elsewhere(glance: &Glance) -> Option<&Record> {
+    let record = glance.elsewhere.as_ref()?;
+    let is_waited_for = glance.demand == Demand::Wanted && record.node.is_some();
+    (is_waited_for || glance.claim.is_terminating()).then_some(record)
+}
+
+/// A claim for which nothing is open.
+fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
     let Some(class) = class else {
-        return Plan::Blocked(match ownership::class_of_claim(&glance.claim) {
+        return Plan::Blocked(match ownership::class_of_claim(claim) {
             "" => "the claim names no storage class".to_owned(),
             name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
         });
     };
-    if waits_for_a_node(&glance.claim, &class) {
+    if waits_for_a_node(claim, &class) {
         return Plan::Drop;
     }
     if !identity.knows(&class.provisioner) {
@@ -71,14 +160,7 @@ pub(super) fn plan(identity: &Identity, glance: &Glance, class: Option<Arc<Stora
             identity.driver
         ));
     }
-    Plan::Provision(class)
-}
-
-/// The node on which another process follows an open call for the claim, which is ours by now.
-fn followed_on(identity: &Identity, claim: &Claim) -> Option<String> {
-    let own = identity.node.as_ref()?;
-    let record = mark::read(claim).filter(|record| record.driver == identity.driver)?;
-    record.node.filter(|node| node != own)
+    Plan::Provision(Ask::New(class))
 }
 
 /// Whether the class binds late and the scheduler has not chosen a node yet.

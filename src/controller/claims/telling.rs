@@ -42,6 +42,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
+    /// The claim waits for something that keeps all claims waiting.
+    pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
+        if let Some(glance) = self.book.glance(uid).filter(|_| self.book.is_wanted(uid)) {
+            self.tell_blocked(&glance.claim, why, Duration::ZERO);
+        }
+    }
+
     /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
     /// the next try takes to come.
     pub(super) fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
@@ -52,7 +59,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.tasks.passing("telling of a claim that waits", async move {
             sleep(PATIENCE).await;
             let Some(mut glance) = worker.book.glance(&uid) else { return };
-            if matches!(worker.plan(&mut glance), Plan::Blocked(still) if still == why) {
+            if matches!(worker.plan(&uid, &mut glance), Plan::Blocked(still) if still == why) {
                 worker.tell_blocked(&glance.claim, &why, PATIENCE);
             }
         });
@@ -70,11 +77,14 @@ impl<P: Provisioner> ClaimWorker<P> {
                 tracing::info!(error = %failure, "provisioning failed");
                 self.events.infeasible(&order.claim, &failure.to_string());
             }
-            Outcome::Background(failure) if !self.book.warns(order.claim.uid(), failure.kind()) => {
+            Outcome::Background(failure) | Outcome::Unsent(failure)
+                if !self.book.warns(order.claim.uid(), failure.kind()) =>
+            {
                 self.tell_still_open(order, failure);
             }
             Outcome::Final(failure)
             | Outcome::Background(failure)
+            | Outcome::Unsent(failure)
             | Outcome::Reschedule(failure) => self.warn(order, failure),
         }
     }
@@ -122,7 +132,10 @@ impl<P: Provisioner> ClaimWorker<P> {
 /// what comes of a volume that was made is counted where it is known.
 pub(super) fn is_failed_attempt(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Final(_) | Outcome::Infeasible(_) | Outcome::Background(_) => true,
+        Outcome::Final(_)
+        | Outcome::Infeasible(_)
+        | Outcome::Background(_)
+        | Outcome::Unsent(_) => true,
         Outcome::Provisioned(_) | Outcome::Unusable(_) | Outcome::Reschedule(_) => false,
     }
 }

@@ -3,10 +3,9 @@ use serde_json::json;
 use super::{node::remove_node, telling::is_failed_attempt, *};
 use crate::{
     controller::{
-        claim_book::{Doubt, FirstLook},
+        claim_book::Doubt,
         claim_state::Demand,
         leftover::Leftover,
-        open_calls::mark,
         ownership::SELECTED_NODE,
         provisioner::{Failure, Strain},
     },
@@ -40,10 +39,11 @@ fn glance(claim: Arc<Claim>) -> Glance {
         demand: Demand::Wanted,
         may_call: true,
         doubt: Doubt::None,
-        look: FirstLook::default(),
         doubted: 0,
         order: None,
+        loosened: false,
         recorded: None,
+        elsewhere: None,
         leftover: None,
         bared: None,
     }
@@ -51,20 +51,21 @@ fn glance(claim: Arc<Claim>) -> Glance {
 
 /// What is planned: `provision`, `drop`, or the words its user reads.
 fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
-    match plan(&identity(), glance, class) {
-        Plan::Provision(_) => "provision".into(),
+    planned_by(&identity(), glance, class)
+}
+
+fn planned_by(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
+    match plan(identity, glance, class, |record, class| record.class_uid == class.uid()) {
+        Plan::Provision(Ask::New(_)) => "provision".into(),
+        Plan::Provision(Ask::Again(_)) => "again".into(),
+        Plan::Provision(Ask::Recorded(..)) => "as recorded".into(),
+        Plan::Void => "void".into(),
+        Plan::Elsewhere(record) => format!("elsewhere {:?}", record.node),
         Plan::Drop => "drop".into(),
         Plan::Blocked(why) => why,
         Plan::Discard(_, leftover) => format!("discard {}", leftover.handle),
         Plan::Suspect(handle) => format!("suspect {handle}"),
     }
-}
-
-#[test]
-fn while_a_volume_of_any_name_may_turn_up_nothing_is_done() {
-    let waits = Glance { doubt: Doubt::Unlisted, ..glance(claim(None)) };
-    assert_eq!(planned(&waits, Some(class(DRIVER, "Immediate"))), "drop");
-    assert_eq!(planned(&waits, None), "drop");
 }
 
 #[test]
@@ -94,41 +95,108 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     assert_eq!(planned(&glance(Arc::new(handed_on)), Some(immediate)), "drop");
 }
 
-#[test]
-fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
-    let order = Order {
+fn order() -> Order {
+    Order {
         claim: claim(Some("n")),
         class: class(DRIVER, "Immediate"),
         volume_name: Ok("pvc-u".into()),
         selected_node: Some("n".into()),
+        withdrawn: false,
         source: None,
         topology: None,
-    };
-    let open = Glance { demand: Demand::Withdrawn, order: Some(order), ..glance(claim(None)) };
+    }
+}
+
+#[test]
+fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
+    let open = Glance { demand: Demand::Withdrawn, order: Some(order()), ..glance(claim(None)) };
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
-        assert_eq!(planned(&open, class), "provision");
+        assert_eq!(planned(&open, class), "again");
     }
     let bared = Glance { bared: Some("h".into()), ..open };
     assert_eq!(planned(&bared, None), "suspect h", "it may be gone, and nobody wants it");
     let wanted = Glance { demand: Demand::Wanted, ..bared };
-    assert_eq!(planned(&wanted, None), "provision");
+    assert_eq!(planned(&wanted, None), "again");
 }
 
 #[test]
-fn a_claim_whose_call_is_open_on_another_node_waits_for_its_end() {
+fn after_enough_refusals_another_node_and_a_changed_class_count() {
+    let later = |uid: &str, mode: &str| {
+        let mut class = (*class(DRIVER, mode)).clone();
+        class.metadata.uid = Some(uid.into());
+        Some(Arc::new(class))
+    };
+    let open = |node: Option<&str>, loosened| Glance {
+        order: Some(order()),
+        loosened,
+        ..glance(claim(node))
+    };
+    let same = || Some(class(DRIVER, "Immediate"));
+    for (node, class, firm, loosened) in [
+        (Some("n"), same(), "again", "again"),
+        (Some("m"), same(), "again", "provision"),
+        (Some("n"), later("2", "Immediate"), "again", "provision"),
+        (None, later("2", "WaitForFirstConsumer"), "again", "drop"),
+        (Some("n"), None, "again", "again"),
+        (Some("n"), Some(super::tests::class("other", "Immediate")), "again", "again"),
+    ] {
+        assert_eq!(planned(&open(node, false), class.clone()), firm, "{node:?}");
+        assert_eq!(planned(&open(node, true), class.clone()), loosened, "{node:?}");
+        let withdrawn = Glance { demand: Demand::Withdrawn, ..open(node, true) };
+        assert_eq!(planned(&withdrawn, class), "again", "{node:?}");
+    }
+}
+
+#[test]
+fn a_recorded_call_is_made_only_with_the_class_that_it_was_made_with() {
+    let record = Record { class_uid: "1".into(), ..Record::default() };
+    let of = |uid: &str, provisioner: &str, mode: &str| {
+        let mut class = (*class(provisioner, mode)).clone();
+        class.metadata.uid = Some(uid.into());
+        Some(Arc::new(class))
+    };
+    let recorded = |node| Glance { recorded: Some(record.clone()), ..glance(claim(node)) };
+    let late = "WaitForFirstConsumer";
+    for (node, class, expected) in [
+        (None, of("1", DRIVER, "Immediate"), "as recorded"),
+        (Some("n"), of("1", DRIVER, late), "as recorded"),
+        (None, of("1", DRIVER, late), "drop"),
+        (None, of("1", "other", "Immediate"), "void"),
+        (None, of("2", DRIVER, "Immediate"), "was replaced by another"),
+        (None, None, "is gone"),
+    ] {
+        for demand in [Demand::Wanted, Demand::Withdrawn] {
+            let glance = Glance { demand, ..recorded(node) };
+            let planned = planned(&glance, class.clone());
+            let restore = "restore the class, and the call is followed to its end";
+            assert!(
+                planned == expected || planned.contains(expected) && planned.contains(restore),
+                "{planned}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
     let on_node = Identity { node: Some("n1".into()), ..identity() };
-    for (asked, driver, waits) in
-        [("n2", DRIVER, true), ("n1", DRIVER, false), ("n2", "other.example.com", false)]
-    {
-        let mut marked = (*claim(Some("n1"))).clone();
-        marked.metadata.finalizers = Some(vec![mark::FINALIZER.to_owned()]);
-        let record = json!({"driver": driver, "node": asked}).to_string();
-        marked.metadata.annotations.get_or_insert_default().insert(mark::RECORD.to_owned(), record);
-        let here = glance(Arc::new(marked));
-        let class = class(DRIVER, "Immediate");
-        let plan = plan(&on_node, &here, Some(class.clone()));
-        assert_eq!(matches!(plan, Plan::Blocked(_)), waits, "{asked} {driver}: {plan:?}");
-        assert_eq!(planned(&here, Some(class)), "provision", "a central provisioner has no nodes");
+    let class = || Some(class(DRIVER, "Immediate"));
+    let record =
+        |node: Option<&str>| Some(Record { node: node.map(str::to_owned), ..Record::default() });
+    let live = |node| Glance { elsewhere: record(node), ..glance(claim(Some("n1"))) };
+    assert_eq!(planned_by(&on_node, &live(Some("n2")), class()), "elsewhere Some(\"n2\")");
+    assert_eq!(planned_by(&on_node, &live(None), class()), "provision", "nobody else follows it");
+    let mut deleted = (*claim(Some("n2"))).clone();
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    for node in [Some("n2"), None] {
+        let deleted = Glance {
+            elsewhere: record(node),
+            demand: Demand::Withdrawn,
+            ..glance(Arc::new(deleted.clone()))
+        };
+        let planned = planned_by(&on_node, &deleted, class());
+        assert_eq!(planned, format!("elsewhere {node:?}"), "{node:?}");
     }
 }
 
@@ -184,6 +252,7 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         (Outcome::Final(failure()), true),
         (Outcome::Infeasible(failure()), true),
         (Outcome::Background(failure()), true),
+        (Outcome::Unsent(failure()), true),
         (Outcome::Background(failure().with_strain(Strain::Locked)), true),
         (Outcome::Reschedule(failure()), false),
         (Outcome::Unusable(Box::new(leftover)), false),

@@ -1,12 +1,12 @@
 //! The durable record of an open call: a finalizer and an annotation on the claim itself.
 //!
-//! Owns when a claim is marked and when its mark goes (`due`, a pure function), writing both,
-//! and the end of patience with a driver that does not answer (`--claim-protection-timeout`). The
-//! claim is the record: what one process leaves open, the next finds on the claim, which cannot
-//! vanish meanwhile. Promises that nothing is written for a claim whose calls all end, but with
-//! `always`, and that a mark which cannot be written is told and never in the way of work, but
-//! with `always`. Leaves the record's form to `record`, the edits to `mark`, and where a claim
-//! stands to `claim_state`.
+//! Owns when a claim is marked and when its mark goes (`due`, a pure function), writing both, the end
+//! of patience with a driver that does not answer (`--claim-protection-timeout`), and reporting calls
+//! that are not followed any longer. What one process leaves open, the next finds on the claim, which
+//! cannot vanish meanwhile. Promises that nothing is written for a claim whose calls all end, but with
+//! `always`, and that a mark which cannot be written is reported and never in the way of work, but
+//! with `always`. Leaves the record's form to `record`, what a mark means and the edits to `mark`, and
+//! where a claim stands to `claim_state`.
 
 pub mod mark;
 pub mod record;
@@ -19,8 +19,9 @@ use std::sync::{
 use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
+use self::{mark::Standpoint, record::Recorder};
 pub use self::{
-    mark::{FINALIZER, RECORD},
+    mark::{FINALIZER, Mark, RECORD},
     record::Record,
 };
 use super::{
@@ -65,9 +66,11 @@ pub struct Settings {
 enum Due {
     /// Nothing.
     Nothing,
-    /// The claim is to be marked.
+    /// The claim is to be marked with its open request.
     PutOn,
-    /// The call is closed: the mark goes.
+    /// The claim is to say that nothing is open, and stays marked.
+    Close,
+    /// The mark goes.
     TakeOff,
     /// The claim, or what its call copies, was kept for long enough: it goes although the call is open.
     GiveUp,
@@ -80,20 +83,41 @@ const LAST_WAIT: Duration = Duration::from_millis(200);
 /// For so long at least a process follows the call of a deleted claim.
 const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
-/// Decides what is due for the mark of a claim that stands so. `overdue`: it has been deleted
-/// for longer than it is kept.
-fn due(mode: Mode, standing: &Standing, overdue: bool) -> Due {
+/// Decides what is due for the mark of a claim that stands so. `overdue`: it has been deleted for
+/// longer than it is kept. `current`: its mark records the request that is open.
+fn due(mode: Mode, standing: &Standing, overdue: bool, current: bool) -> Due {
     let wanted = standing.demand == Demand::Wanted;
+    let marked = standing.mark.is_some();
     // An open call keeps what it copies, and so the namespace of that, as a mark does.
     let copies = standing.order.as_ref().is_some_and(|order| order.source.is_some());
-    match (standing.open, standing.marked) {
-        (true, false) if wanted && mode != Mode::Off => Due::PutOn,
-        (true, marked) if overdue && (marked || copies && standing.unknown) => Due::GiveUp,
-        // Until it is bound the claim may be asked for again.
-        (false, true) if wanted && mode == Mode::Always => Due::Nothing,
-        (false, true) => Due::TakeOff,
-        _ => Due::Nothing,
+    if standing.open {
+        let lacks = standing.order.is_some() && !current;
+        return match overdue && (marked || copies && standing.unknown) {
+            true => Due::GiveUp,
+            false if wanted && mode != Mode::Off && lacks => Due::PutOn,
+            false => Due::Nothing,
+        };
     }
+    match &standing.mark {
+        None | Some(Mark::Elsewhere(_)) => Due::Nothing,
+        // What somebody else wrote is cleared away with the claim.
+        Some(Mark::Void(_)) if !standing.is_known && !is_over(&standing.claim) => Due::Nothing,
+        // Until it is bound the claim may be asked for again.
+        Some(Mark::Closed) if wanted && mode == Mode::Always => Due::Nothing,
+        Some(_) if wanted && mode == Mode::Always => {
+            if standing.is_served {
+                Due::Nothing
+            } else {
+                Due::Close
+            }
+        }
+        Some(_) => Due::TakeOff,
+    }
+}
+
+/// Whether nobody will provision for the claim any more: it is bound, or being deleted.
+fn is_over(claim: &Claim) -> bool {
+    claim.is_terminating() || !claim.is_unbound()
 }
 
 /// Whether a claim that was deleted at `deleted` has been kept for `timeout`. However late it may
@@ -125,11 +149,16 @@ pub struct OpenCalls {
     pub clock: Arc<dyn Clock>,
     /// Whose calls these are.
     pub identity: Identity,
+    /// Tells requests apart.
+    pub digest: Digest,
     /// How calls are recorded.
     pub settings: Settings,
     /// Whether it was told that marks cannot be written.
     pub told: AtomicBool,
 }
+
+/// Gives the digest of an order's request ([`record::digest`]).
+pub type Digest = Box<dyn Fn(&Order) -> String + Send + Sync>;
 
 /// A claim is not marked.
 #[derive(Debug, thiserror::Error)]
@@ -160,7 +189,14 @@ impl OpenCalls {
         if mutations::is_on(Mutation::MarkedLate) {
             return Ok(());
         }
-        self.put_on(uid, order).await
+        match self.put_on(uid, order).await {
+            // Another's record is no obstacle, and there is room for one alone.
+            Err(Unmarked::Taken) => {
+                self.warn_unprotected(&Unmarked::Taken);
+                Ok(())
+            }
+            marked => marked,
+        }
     }
 
     /// Marks the claim because its call will outlast the process: the claim does not come again, so
@@ -187,116 +223,265 @@ impl OpenCalls {
         match written {
             Ok(()) => {}
             Err(Unmarked::Unwanted) => tracing::debug!("too late to protect the claim"),
-            Err(error) if self.told.swap(true, Ordering::Relaxed) => {
-                tracing::debug!(%error, "an open call is not protected");
-            }
-            Err(error) => tracing::warn!(
-                %error,
-                "An open call is not protected: if its claim is deleted while no replica runs, its volume may be left at the driver. Told once"
-            ),
+            Err(error) => self.warn_unprotected(&error),
         }
         over
+    }
+
+    fn warn_unprotected(&self, error: &Unmarked) {
+        if self.told.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%error, "an open call is not protected");
+        } else {
+            tracing::warn!(
+                %error,
+                "An open call is not protected: if its claim is deleted while no replica runs, its volume may be left at the driver. Told once"
+            );
+        }
     }
 
     /// Does what is due for the claim's mark; false when that must be tried again. The caller
     /// holds the claim's key.
     pub async fn settle(&self, uid: &str) -> bool {
         let Some(standing) = self.book.standing(uid) else { return true };
-        match due(self.settings.mode, &standing, self.is_overdue(&standing)) {
+        let current = self.is_current(&standing);
+        match due(self.settings.mode, &standing, self.is_overdue(&standing), current) {
             Due::Nothing => true,
             Due::PutOn => {
-                // An open call always has its order; where its answer is unknown, polls come back.
+                // Where its answer is unknown, polls come back.
                 if let Some(order) = &standing.order {
                     self.protect(uid, order).await;
                 }
                 true
             }
-            Due::TakeOff => self.take_off(uid, &standing.claim).await,
+            Due::Close => self.close(uid, &standing.claim).await,
+            Due::TakeOff => self.take_off(uid, &standing.claim).await.is_some(),
             Due::GiveUp => self.give_up(uid, &standing).await,
         }
     }
 
-    fn is_overdue(&self, standing: &Standing) -> bool {
+    fn is_current(&self, standing: &Standing) -> bool {
+        match (&standing.mark, &standing.order) {
+            (Some(Mark::Open(mark)), Some(order)) => *mark == self.record(order),
+            _ => false,
+        }
+    }
+
+    /// Whether the claim has been deleted for longer than it is kept.
+    pub fn is_overdue(&self, standing: &Standing) -> bool {
         let deleted = standing.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         is_overdue(deleted, standing.seen_deleted, self.clock.wall(), self.settings.timeout)
     }
 
+    /// Whether something that keeps a recorded call from being repeated has done so for longer than
+    /// a deleted claim is kept.
+    pub fn is_too_long(&self, waited: Duration) -> bool {
+        self.settings.timeout.is_some_and(|timeout| waited >= timeout)
+    }
+
+    /// The digest of the order's request.
+    pub fn digest(&self, order: &Order) -> String {
+        (self.digest)(order)
+    }
+
+    fn record(&self, order: &Order) -> Record {
+        let recorder =
+            Recorder { driver: &self.identity.driver, node: self.identity.node.as_deref() };
+        Record::of(order, recorder, self.digest(order))
+    }
+
     async fn put_on(&self, uid: &str, order: &Order) -> Result<(), Unmarked> {
-        let record = Record::of(order, &self.identity.driver, self.clock.wall());
+        let record = self.record(order);
         if self.book.is_recorded(uid, &record) {
             return Ok(());
         }
         let text = record.encode().ok_or(Unmarked::TooLong)?;
-        let claim = &order.claim;
-        let name = Name::namespaced(claim.namespace(), claim.name()).map_err(ApiError::from)?;
+        let adopted = self.book.adopted(uid);
+        let standpoint = self.standpoint(adopted.as_deref());
         let put_on = |object: &mut Value| {
-            let edit = mark::put_on(object, &self.identity, &text);
+            let edit = mark::put_on(object, standpoint, &text);
             if edit == Edit::Write {
                 self.book.marking(uid);
             }
             edit
         };
-        let live = match self.client.edit::<Claim>(name, uid, put_on).await? {
+        let live = match self.edit(uid, &order.claim, put_on).await? {
             Edited::Written(live) | Edited::Unchanged(live) => live,
             Edited::Gone => return Err(Unmarked::Unwanted),
         };
         match mark::read(&live) {
-            _ if live.is_terminating() || !live.is_unbound() => Err(Unmarked::Unwanted),
-            Some(written)
-                if written.driver == self.identity.driver
-                    && !written.is_anothers(&self.identity) =>
-            {
-                self.book.marked(uid, Some(written));
+            _ if is_over(&live) => Err(Unmarked::Unwanted),
+            Some(written) if written == record => {
+                self.book.marked(uid, Some(Mark::Open(record)));
                 Ok(())
             }
             _ => Err(Unmarked::Taken),
         }
     }
 
-    async fn take_off(&self, uid: &str, claim: &Claim) -> bool {
-        let written = match Name::namespaced(claim.namespace(), claim.name()) {
-            Ok(name) => {
-                let take_off = |object: &mut Value| mark::take_off_own(object, &self.identity);
-                self.client.edit::<Claim>(name, uid, take_off).await
-            }
-            Err(error) => Err(error.into()),
-        };
-        match written {
+    /// Whose process this is, as the edits of marks need it.
+    pub fn standpoint<'a>(&'a self, adopted: Option<&'a str>) -> Standpoint<'a> {
+        Standpoint { identity: &self.identity, adopted }
+    }
+
+    async fn edit(
+        &self,
+        uid: &str,
+        claim: &Claim,
+        edit: impl Fn(&mut Value) -> Edit,
+    ) -> Result<Edited<Claim>, ApiError> {
+        let name = Name::namespaced(claim.namespace(), claim.name())?;
+        self.client.edit::<Claim>(name, uid, edit).await
+    }
+
+    /// Says on the claim that nothing is open; false when that must be tried again.
+    async fn close(&self, uid: &str, claim: &Claim) -> bool {
+        let adopted = self.book.adopted(uid);
+        let standpoint = self.standpoint(adopted.as_deref());
+        let closed = self.edit(uid, claim, |object| mark::close(object, standpoint)).await;
+        match closed {
             Ok(_) => {
-                self.book.marked(uid, None);
+                self.book.marked(uid, Some(Mark::Closed));
                 true
             }
             Err(error) => {
-                let why = format!("cannot take the finalizer {FINALIZER} off the claim: {error}");
-                tracing::warn!("{why}");
-                if self.book.tells(uid, &why, Duration::ZERO) {
-                    self.events.blocked(claim, &why);
-                }
+                self.report_unwritten(uid, claim, "take the record of a closed call off", &error);
                 false
             }
         }
     }
 
+    /// Takes the mark off: whether this write did; `None` when that must be tried again.
+    async fn take_off(&self, uid: &str, claim: &Claim) -> Option<bool> {
+        let adopted = self.book.adopted(uid);
+        let standpoint = self.standpoint(adopted.as_deref());
+        let written = self.edit(uid, claim, |object| mark::take_off_own(object, standpoint)).await;
+        self.taken_off(uid, claim, written)
+    }
+
+    fn taken_off(
+        &self,
+        uid: &str,
+        claim: &Claim,
+        written: Result<Edited<Claim>, ApiError>,
+    ) -> Option<bool> {
+        match written {
+            Ok(edited) => {
+                self.book.marked(uid, None);
+                Some(matches!(edited, Edited::Written(_)))
+            }
+            Err(error) => {
+                let what = format!("take the finalizer {FINALIZER} off");
+                self.report_unwritten(uid, claim, &what, &error);
+                None
+            }
+        }
+    }
+
+    fn report_unwritten(&self, uid: &str, claim: &Claim, what: &str, error: &ApiError) {
+        let why = format!("cannot {what} the claim: {error}");
+        tracing::warn!("{why}");
+        if self.book.tells(uid, &why, Duration::ZERO) {
+            self.events.blocked(claim, &why);
+        }
+    }
+
     /// Lets a deleted claim go although its call is open.
     async fn give_up(&self, uid: &str, standing: &Standing) -> bool {
-        if !self.take_off(uid, &standing.claim).await {
+        if self.take_off(uid, &standing.claim).await.is_none() {
             return false;
         }
-        let why = format!(
-            "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {:?} may be left at the driver",
-            standing.volume_name
-        );
-        tracing::error!(claim = %claim_key(&standing.claim), uid, error = why, "suspected leak");
-        self.metrics.suspected_leak("protection_timeout");
-        self.events.blocked(&standing.claim, &why);
+        self.suspect_timeout(uid, &standing.claim, &standing.volume_name);
         self.book.given_up(uid);
         true
     }
-}
 
-/// Takes the mark off whatever is put back anyway.
-pub(super) fn unmark(claim: &mut Value) -> Edit {
-    mark::take_off(claim)
+    /// Lets a deleted claim go which another node's process has marked; false when that must be tried
+    /// again. Only whose write does it reports the call.
+    pub async fn give_up_for_node(
+        &self,
+        uid: &str,
+        claim: &Claim,
+        volume: &str,
+        node_is_gone: bool,
+    ) -> bool {
+        let written = self.edit(uid, claim, mark::take_off).await;
+        let Some(written) = self.taken_off(uid, claim, written) else { return false };
+        match (written, node_is_gone) {
+            (false, _) => {}
+            (true, true) => self.suspect_node(uid, claim, volume),
+            (true, false) => self.suspect_timeout(uid, claim, volume),
+        }
+        true
+    }
+
+    fn suspect_timeout(&self, uid: &str, claim: &Claim, volume: &str) {
+        let why = format!(
+            "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
+        );
+        self.suspect(uid, claim, "protection_timeout", &why);
+    }
+
+    /// The node whose process has a call open for the claim is gone.
+    pub fn suspect_node(&self, uid: &str, claim: &Claim, volume: &str) {
+        let why = format!(
+            "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
+        );
+        self.suspect(uid, claim, "node_gone", &why);
+    }
+
+    /// The call of a deleted claim is closed by errors alone.
+    pub fn suspect_closed_by_errors(&self, uid: &str, order: &Order) {
+        let volume = order.volume_name.as_deref().unwrap_or_default();
+        let why = format!(
+            "the claim was deleted, and the driver refused to make its volume again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
+        );
+        self.suspect(uid, &order.claim, "closed_by_errors", &why);
+    }
+
+    /// The selected node is given back while a call for it may still make a volume there.
+    pub fn suspect_node_given_back(&self, uid: &str, order: &Order) {
+        let volume = order.volume_name.as_deref().unwrap_or_default();
+        let why = format!(
+            "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
+        );
+        self.suspect(uid, &order.claim, "node_given_back", &why);
+    }
+
+    /// What was recorded cannot be asked for any more, and was waited for for long enough: the claim is
+    /// asked for as a new one is.
+    pub fn give_up_record(&self, uid: &str, order: &Order) {
+        let volume = order.volume_name.as_deref().unwrap_or_default();
+        let why = format!(
+            "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
+        );
+        self.suspect(uid, &order.claim, "topology", &why);
+        self.book.record_given_up(uid);
+    }
+
+    fn suspect(&self, uid: &str, claim: &Claim, reason: &str, why: &str) {
+        tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
+        self.metrics.suspected_leak(reason);
+        if !self.book.existence(uid).is_over() {
+            self.events.blocked(claim, why);
+        }
+    }
+
+    /// Reports a record that is not followed: what it names may be left at the driver.
+    pub fn report_unfollowed(&self, uid: &str, claim: &Claim, record: &Record) {
+        let volume = record.volume_shown();
+        tracing::warn!(
+            claim = %claim_key(claim),
+            uid,
+            volume,
+            "a record of an open call is not followed: it does not follow from the claim, its class and the flags of this process"
+        );
+        self.metrics.unfollowed_record();
+        let named = if volume.is_empty() { String::new() } else { format!(" {volume:?}") };
+        let why = format!(
+            "the annotation {RECORD} is not followed, as it does not fit the claim, its class and the provisioner's flags: if a CreateVolume was made with it, the volume{named} may be left at the driver"
+        );
+        self.events.blocked(claim, &why);
+    }
 }
 
 #[cfg(test)]

@@ -1,48 +1,103 @@
-use serde_json::json;
-
 use super::*;
-use crate::controller::source::{PinnedSource, Source, SourceKind};
+use crate::controller::source::{Source, SourceKind};
 use Demand::{Wanted, Withdrawn};
 
-fn standing(open: bool, marked: bool, demand: Demand) -> Standing {
+fn standing(open: bool, mark: Option<Mark>, demand: Demand) -> Standing {
     Standing {
         claim: Arc::default(),
         open,
         unknown: open,
-        marked,
+        mark,
+        is_known: true,
+        is_served: false,
         demand,
-        order: None,
+        order: open.then(order),
         volume_name: "v".into(),
         seen_deleted: Duration::ZERO,
     }
 }
 
+fn order() -> Order {
+    Order {
+        claim: Arc::default(),
+        class: Arc::default(),
+        volume_name: Ok("v".into()),
+        selected_node: None,
+        withdrawn: false,
+        source: None,
+        topology: None,
+    }
+}
+
+fn opened() -> Option<Mark> {
+    Some(Mark::Open(Record::default()))
+}
+
 /// Every mode and every way in which a claim can stand.
 #[test]
 fn what_is_due_for_a_mark_is_what_the_table_says() {
-    use Due::{GiveUp, Nothing, PutOn, TakeOff};
+    use Due::{Close, GiveUp, Nothing, PutOn, TakeOff};
     let table = [
-        // open, marked, demand, overdue => auto, always, off
-        (true, false, Wanted, false, [PutOn, PutOn, Nothing]),
-        (true, false, Withdrawn, false, [Nothing, Nothing, Nothing]),
-        (true, false, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (true, true, Wanted, false, [Nothing, Nothing, Nothing]),
-        (true, true, Withdrawn, false, [Nothing, Nothing, Nothing]),
-        (true, true, Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
-        (false, false, Wanted, false, [Nothing, Nothing, Nothing]),
-        (false, false, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (false, true, Wanted, false, [TakeOff, Nothing, TakeOff]),
-        (false, true, Withdrawn, false, [TakeOff, TakeOff, TakeOff]),
-        (false, true, Withdrawn, true, [TakeOff, TakeOff, TakeOff]),
+        // open, mark, demand, overdue => auto, always, off
+        (true, None, Wanted, false, [PutOn, PutOn, Nothing]),
+        (true, None, Withdrawn, false, [Nothing, Nothing, Nothing]),
+        (true, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
+        (true, opened(), Wanted, false, [Nothing, Nothing, Nothing]),
+        (true, Some(Mark::Closed), Wanted, false, [PutOn, PutOn, Nothing]),
+        (true, opened(), Withdrawn, false, [Nothing, Nothing, Nothing]),
+        (true, opened(), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
+        (false, None, Wanted, false, [Nothing, Nothing, Nothing]),
+        (false, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
+        (false, opened(), Wanted, false, [TakeOff, Close, TakeOff]),
+        (false, Some(Mark::Closed), Wanted, false, [TakeOff, Nothing, TakeOff]),
+        (false, opened(), Withdrawn, false, [TakeOff, TakeOff, TakeOff]),
+        (false, Some(Mark::Closed), Withdrawn, true, [TakeOff, TakeOff, TakeOff]),
+        (false, Some(Mark::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
     ];
-    for (open, marked, demand, overdue, expected) in table {
+    for (open, mark, demand, overdue, expected) in table {
+        let current = mark == opened();
         for (mode, expected) in [Mode::Auto, Mode::Always, Mode::Off].into_iter().zip(expected) {
-            let got = due(mode, &standing(open, marked, demand), overdue);
-            assert_eq!(
-                got, expected,
-                "{mode:?} open={open} marked={marked} {demand:?} overdue={overdue}"
-            );
+            let got = due(mode, &standing(open, mark.clone(), demand), overdue, current);
+            assert_eq!(got, expected, "{mode:?} open={open} {mark:?} {demand:?} overdue={overdue}");
         }
+    }
+}
+
+#[test]
+fn another_request_is_recorded_in_its_turn() {
+    for (mode, expected) in
+        [(Mode::Auto, Due::PutOn), (Mode::Always, Due::PutOn), (Mode::Off, Due::Nothing)]
+    {
+        let standing = standing(true, opened(), Wanted);
+        assert_eq!(due(mode, &standing, false, false), expected, "{mode:?}");
+        let recorded = Standing { order: None, ..standing };
+        assert_eq!(due(mode, &recorded, false, false), Due::Nothing, "not asked for yet");
+    }
+}
+
+#[test]
+fn with_always_a_claim_stays_marked_until_it_is_bound() {
+    for mark in [Mark::Closed, Mark::Open(Record::default())] {
+        let served = Standing { is_served: true, ..standing(false, Some(mark.clone()), Wanted) };
+        assert_eq!(due(Mode::Always, &served, false, false), Due::Nothing);
+        let bound = standing(false, Some(mark), Withdrawn);
+        assert_eq!(due(Mode::Always, &bound, false, false), Due::TakeOff);
+    }
+}
+
+#[test]
+fn a_void_record_is_cleared_away_once_nobody_provisions_for_the_claim() {
+    let void = || Some(Mark::Void(Record::default()));
+    let bound = || {
+        let mut claim = Claim::default();
+        claim.spec.volume_name = Some("pv".into());
+        Arc::new(claim)
+    };
+    for mode in [Mode::Auto, Mode::Always, Mode::Off] {
+        let live = Standing { is_known: false, ..standing(false, void(), Wanted) };
+        assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
+        let over = Standing { claim: bound(), demand: Withdrawn, ..live };
+        assert_eq!(due(mode, &over, false, false), Due::TakeOff, "{mode:?}");
     }
 }
 
@@ -55,14 +110,7 @@ fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
         uid: "u".into(),
         handle: "h".into(),
     };
-    let order = Order {
-        claim: Arc::default(),
-        class: Arc::default(),
-        volume_name: Ok("v".into()),
-        selected_node: None,
-        source: Some(PinnedSource::Unclaimed(source)),
-        topology: None,
-    };
+    let order = Order { source: Some(source), ..order() };
     for (open, unknown, overdue, expected) in [
         (true, true, true, Due::GiveUp),
         (true, true, false, Due::Nothing),
@@ -71,9 +119,9 @@ fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
         (false, false, true, Due::Nothing),
     ] {
         let order = Some(order.clone());
-        let standing = Standing { unknown, order, ..standing(open, false, Withdrawn) };
+        let standing = Standing { unknown, order, ..standing(open, None, Withdrawn) };
         for mode in [Mode::Auto, Mode::Always, Mode::Off] {
-            let got = due(mode, &standing, overdue);
+            let got = due(mode, &standing, overdue, false);
             assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");
         }
     }
@@ -106,12 +154,4 @@ fn a_deleted_claim_is_overdue_after_the_time_out_and_never_without_one() {
         let got = is_overdue(deleted.map(at), secs(seen), at(now), timeout);
         assert_eq!(got, expected, "{deleted:?} {seen} {now} {timeout:?}");
     }
-}
-
-#[test]
-fn what_takes_the_node_off_takes_the_mark_off_with_it() {
-    let mut claim =
-        json!({"metadata": {"finalizers": [FINALIZER, "other"], "annotations": {RECORD: "{}"}}});
-    assert_eq!(unmark(&mut claim), Edit::Write);
-    assert_eq!(claim, json!({"metadata": {"finalizers": ["other"], "annotations": {}}}));
 }

@@ -14,6 +14,7 @@ fn order() -> Order {
         class: Arc::new(serde_json::from_value(class).unwrap()),
         volume_name: Ok("pvc-u".into()),
         selected_node: None,
+        withdrawn: false,
         source: None,
         topology: None,
     }
@@ -113,17 +114,16 @@ async fn what_took_the_name_unseen_may_have_this_very_volume() {
 }
 
 #[test]
-fn retain_wins_for_a_volume_that_nobody_wants_any_more() {
-    let policy = |made: &str, now: Option<&str>| {
-        let volume = json!({"spec": {"persistentVolumeReclaimPolicy": made}});
-        let mut volume: PersistentVolume = serde_json::from_value(volume).unwrap();
-        let class = now.map(|policy| json!({"reclaimPolicy": policy}));
-        let class: Option<StorageClass> = class.map(|class| serde_json::from_value(class).unwrap());
-        keep_if_retained(&mut volume, class.as_ref());
-        volume.spec.unwrap().persistent_volume_reclaim_policy.unwrap()
-    };
-    assert_eq!(policy("Delete", Some("Retain")), "Retain");
-    assert_eq!(policy("Retain", Some("Delete")), "Retain");
-    assert_eq!(policy("Delete", Some("Delete")), "Delete");
-    assert_eq!(policy("Delete", None), "Delete");
+fn the_class_at_the_post_says_the_policy_and_retain_wins_for_a_gone_claim() {
+    let (delete, retain) = (Some("Delete"), Some("Retain"));
+    for (then, now, live, gone) in [
+        (delete, delete, delete, delete),
+        (delete, retain, retain, retain),
+        (retain, delete, delete, retain),
+        (retain, None, retain, retain),
+        (delete, None, delete, delete),
+    ] {
+        assert_eq!(policy(then, now, true), live, "{then:?} {now:?}");
+        assert_eq!(policy(then, now, false), gone, "{then:?} {now:?}, gone");
+    }
 }

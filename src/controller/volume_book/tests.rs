@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::kube_api::testing::paused_clock;
 
 const DRIVER: &str = "d.example.com";
 
@@ -12,14 +11,10 @@ fn handle(volume: &Volume) -> Option<String> {
 }
 
 fn books() -> (VolumeBook, ClaimBook) {
-    books_with(Freshness::new(paused_clock()))
-}
-
-fn books_with(freshness: Freshness) -> (VolumeBook, ClaimBook) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let claims = ClaimBook::new(identity.clone(), |uid| Some(format!("pvc-{uid}")), |_| {});
     let in_reach = |volume: &Volume| volume.name() != "elsewhere";
-    (VolumeBook::new(identity, claims.clone(), freshness, in_reach, handle), claims)
+    (VolumeBook::new(identity, claims.clone(), in_reach, handle), claims)
 }
 
 fn volume(name: &str, phase: &str, driver: &str) -> Volume {
@@ -80,27 +75,6 @@ async fn a_view_is_news_once_and_not_for_long() {
 fn in_version(version: &str, mut volume: Volume) -> Volume {
     volume.metadata.resource_version = Some(version.to_owned());
     volume
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_view_is_proven_by_a_write_of_our_own_that_the_watch_shows() {
-    let freshness = Freshness::new(paused_clock());
-    let (book, _) = books_with(freshness.clone());
-    let pv = in_version("5", released("pv"));
-    book.observe(Sighting::Complete);
-    book.observe(Sighting::Applied(pv.clone()));
-    assert!(!book.is_proven(&pv), "it may have been on its way for any time");
-    let sent = freshness.sending();
-    freshness.created(sent, &in_version("6", released("ours")));
-    assert!(!book.is_proven(&pv), "the watch has not come so far");
-    let idle = volume("ours", "Available", DRIVER);
-    book.observe(Sighting::Applied(in_version("6", idle)));
-    assert!(book.is_proven(&pv));
-    assert!(!book.is_proven(&in_version("4", released("pv"))), "a newer view is there");
-    book.observe(Sighting::Applied(in_version("7", released("pv"))));
-    assert!(!book.is_proven(&pv));
-    book.observe(Sighting::Deleted(in_version("8", released("pv"))));
-    assert!(!book.is_proven(&in_version("7", released("pv"))), "it is gone");
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,12 +38,10 @@ pub(super) enum Patched {
 }
 
 impl Patched {
-    /// For a patch that others can't make out of date: what they write is an error. Tells whether
-    /// the PersistentVolume was still there.
-    pub(super) fn done(self) -> Result<bool, ApiError> {
+    /// For a patch that others can't make out of date: what they write is an error.
+    pub(super) fn done(self) -> Result<(), ApiError> {
         match self {
-            Self::Done => Ok(true),
-            Self::Gone => Ok(false),
+            Self::Done | Self::Gone => Ok(()),
             Self::Outdated(error) => Err(error),
         }
     }
@@ -53,7 +51,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Puts the protection finalizer on.
     pub(super) async fn protect(&self, volume: &Volume) -> Verdict {
         let patched = self.patch(volume, finalizers::protect(volume)).await;
-        self.unless_failed(volume, patched.and_then(Patched::done).map(drop))
+        self.unless_failed(volume, patched.and_then(Patched::done))
     }
 
     /// Takes the protection finalizer off a volume that is to be kept.

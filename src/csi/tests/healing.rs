@@ -55,7 +55,7 @@ async fn calls_fail_at_once_while_the_driver_is_away_and_work_once_it_is_back_an
         sleep(Duration::from_secs(600)).await;
         let start = Instant::now();
         let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+        assert_eq!((error.word(), error.code()), (Word::Unsent, Code::Unavailable));
         assert_eq!(start.elapsed(), Duration::ZERO);
         // Back, but not ready: no call goes through yet.
         fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
@@ -116,7 +116,7 @@ async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
         let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
         assert!(ended.to_string().contains(text), "{ended}");
         let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+        assert_eq!((error.word(), error.code()), (Word::Unsent, Code::Unavailable));
         assert!(!fake.paths().contains(&CREATE.to_owned()));
     }
 }

@@ -16,15 +16,24 @@ use crate::{
     },
 };
 
-/// Checks that the source's namespace lets the claim use it.
+/// Whether the source's namespace lets a claim use it.
+#[derive(Debug)]
+pub(super) enum Grant {
+    /// It does.
+    Stands,
+    /// It does not, in the original's words.
+    Lacks(Failure),
+}
+
+/// Checks whether the source's namespace lets the claim use it.
 ///
 /// # Errors
-/// It does not, or that cannot be told.
+/// That cannot be told.
 pub(super) async fn check(
     client: &Client,
     claim: &Claim,
     source: &Reference<'_>,
-) -> Result<(), Failure> {
+) -> Result<Grant, Failure> {
     let granted = is_granted_in(client, claim, source).await.map_err(|error| {
         Failure::new(format!(
             "error getting ReferenceGrants in {} namespace from api server: {error}",
@@ -32,14 +41,15 @@ pub(super) async fn check(
         ))
     })?;
     if granted {
-        return Ok(());
+        return Ok(Grant::Stands);
     }
     let Reference { namespace, name, kind, .. } = source;
     let (own, claim) = (claim.namespace(), claim.name());
     let refused = format!(
         "accessing {namespace}/{name} of {kind} dataSource from {own}/{claim} isn't allowed"
     );
-    Err(Failure::new(refused).awaiting([Awaited::any_in::<ReferenceGrant>(namespace)]))
+    let refused = Failure::new(refused).awaiting([Awaited::any_in::<ReferenceGrant>(namespace)]);
+    Ok(Grant::Lacks(refused))
 }
 
 async fn is_granted_in(

@@ -5,8 +5,8 @@
 //! this program copies such a thing at all or leaves it to a populator (reference 3.9), and
 //! finding it with all checks of its state (`resolve`: `snapshot`, `clone`). Promises that no claim
 //! that names a source ever gets an empty volume, that a failure names the objects whose change
-//! may end it, and that the call of a claim on its way out is followed with the source that it
-//! was asked with. Leaves guarding a source while the driver reads it to `protection`.
+//! may end it, and that whether the claim may use its source is checked at each attempt. Leaves
+//! guarding a source while the driver reads it to `protection`.
 
 mod clone;
 mod grants;
@@ -15,11 +15,12 @@ mod status_text;
 #[cfg(test)]
 mod testing;
 
+use self::grants::Grant;
 use super::Settings;
 use crate::{
     controller::{
         provisioner::{Failure, Order},
-        source::{PinnedSource, Source, SourceKind},
+        source::{Source, SourceKind},
     },
     csi::proto::{VolumeContentSource, volume_content_source as content},
     kube_api::{
@@ -48,6 +49,8 @@ pub(super) struct Copyable {
     pub(super) kind: SourceKind,
     namespace: String,
     name: String,
+    /// Whether the claim may not use it any more: the call is followed, and nobody gets its volume.
+    pub(super) is_forfeited: bool,
 }
 
 /// Why a claim's source is not used.
@@ -75,12 +78,27 @@ pub(super) async fn identify(
     let Some(reference) = reference(claim, settings.cross_namespace_sources)? else {
         return Ok(None);
     };
-    // A call of a claim that is gone is followed to its end, permitted or not.
-    let unclaimed = matches!(order.source, Some(PinnedSource::Unclaimed(_)));
-    if reference.namespace != claim.namespace() && !unclaimed {
-        grants::check(client, claim, &reference).await?;
+    let is_foreign = reference.namespace != claim.namespace();
+    let is_forfeited = is_foreign && is_forfeited(client, order, &reference).await?;
+    Ok(Some(Copyable { is_forfeited, ..copyable(claim, reference)? }))
+}
+
+/// Whether the claim may not use the source of another namespace any more, and the call that this
+/// process has open for it is followed all the same, as nobody gets its volume.
+///
+/// # Errors
+/// The claim may not use it, or that cannot be told.
+async fn is_forfeited(
+    client: &Client,
+    order: &Order,
+    reference: &Reference<'_>,
+) -> Result<bool, Failure> {
+    let followed = order.withdrawn && order.source.is_some();
+    match grants::check(client, &order.claim, reference).await? {
+        Grant::Stands => Ok(false),
+        Grant::Lacks(_) if followed => Ok(true),
+        Grant::Lacks(refusal) => Err(refusal),
     }
-    copyable(claim, reference).map(Some)
 }
 
 /// The claim's source as its spec names it.
@@ -124,13 +142,14 @@ fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed
         ("PersistentVolumeClaim", "") => SourceKind::Claim,
         (kind, _) => return Err(NotUsed::LeftToPopulator { kind: kind.to_owned() }),
     };
-    Ok(Copyable { kind, namespace: namespace.to_owned(), name: name.to_owned() })
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    Ok(Copyable { kind, namespace, name, is_forfeited: false })
 }
 
 /// Finds the source and checks its state. `size` is what the claim asks for.
 ///
-/// A call that is open is asked for again with the source that it was asked with: its object may
-/// be gone or changed by now, and the driver may have made the volume.
+/// A call that this process has open is asked for again with the source that it was asked with: its
+/// object may be gone or changed by now, and the driver may have made the volume.
 ///
 /// # Errors
 /// In the original's words.
@@ -140,33 +159,16 @@ pub(super) async fn resolve(
     order: &Order,
     size: &Quantity,
     named: &Copyable,
-) -> Result<PinnedSource, Failure> {
-    let recorded = match &order.source {
-        Some(known @ (PinnedSource::Asked(_) | PinnedSource::Unclaimed(_))) => {
-            return Ok(known.clone());
-        }
-        Some(PinnedSource::Recorded(source)) => Some(source),
-        None => None,
-    };
+) -> Result<Source, Failure> {
+    if let Some(asked) = &order.source {
+        return Ok(asked.clone());
+    }
     let ask = Ask { settings, order, size, named };
     let found = match named.kind {
         SourceKind::Snapshot => snapshot::find(client, &ask).await,
         SourceKind::Claim => clone::find(client, &ask).await,
     };
-    let found = found.and_then(|found| confirm(recorded, found));
-    found.map(PinnedSource::Asked).map_err(|failure| told(named, failure))
-}
-
-/// The source found, if it is the one that a call was recorded to be for.
-fn confirm(recorded: Option<&Source>, found: Source) -> Result<Source, Failure> {
-    match recorded {
-        Some(recorded) if (&recorded.uid, &recorded.handle) != (&found.uid, &found.handle) => {
-            Err(Failure::new(
-                "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name: delete the claim, and the call is followed to its end",
-            ))
-        }
-        _ => Ok(found),
-    }
+    found.map_err(|failure| told(named, failure))
 }
 
 /// What a source is checked against.

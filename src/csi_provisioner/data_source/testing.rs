@@ -57,8 +57,7 @@ pub(super) async fn find_for(
     };
     let requested = order.claim.spec.resources.requests.storage.as_deref();
     let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
-    let pinned = resolve(&client, settings, order, &size, &named).await?;
-    Ok(pinned.source().clone())
+    resolve(&client, settings, order, &size, &named).await
 }
 
 /// The names of the kinds whose change is waited for.

@@ -97,10 +97,11 @@ fn the_driver_is_told_the_handle_as_what_it_is_of() {
     assert_eq!(told(SourceKind::Claim), content::Type::Volume(volume));
 }
 
-/// An order for a claim that names a snapshot of another namespace, and whose call is open.
-fn open(pinned: PinnedSource) -> Order {
+/// An order for a claim that names a snapshot of another namespace, and whose call is open where it
+/// was asked with `source`.
+fn open(source: Option<Source>, withdrawn: bool) -> Order {
     let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
-    Order { source: Some(pinned), ..order(&spec, &json!({})) }
+    Order { source, withdrawn, ..order(&spec, &json!({})) }
 }
 
 /// A cluster with a grant where `granted`, and with the snapshot, of this UID, where there is one.
@@ -130,38 +131,40 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn an_open_call_is_repeated_with_the_source_it_was_asked_with_as_far_as_that_is_safe() {
-    use PinnedSource::{Asked, Recorded, Unclaimed};
-    let replaced = "an earlier CreateVolume for this claim, which may still run, was asked with another source of that name";
-    for (pinned, granted, uid, refused) in [
+async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with() {
+    let asked = || Some(source());
+    for (open, granted, uid, refused) in [
         // What this process asked with needs no object any more, but permission, while the claim lives.
-        (Asked(source()), true, None, None),
-        (Asked(source()), true, Some("later"), None),
-        (Asked(source()), false, Some("snap-uid"), Some("isn't allowed")),
-        // What a record says is believed where the object says the same.
-        (Recorded(source()), true, Some("snap-uid"), None),
-        (Recorded(source()), true, Some("later"), Some(replaced)),
-        (Recorded(source()), true, None, Some("error getting snapshot snap from api server")),
-        (Recorded(source()), false, Some("snap-uid"), Some("isn't allowed")),
+        (open(asked(), false), true, None, None),
+        (open(asked(), false), true, Some("later"), None),
+        (open(asked(), false), false, Some("snap-uid"), Some("isn't allowed")),
         // Nobody gets the volume.
-        (Unclaimed(source()), false, None, None),
-        (Unclaimed(source()), false, Some("later"), None),
+        (open(asked(), true), true, None, None),
+        (open(asked(), true), false, None, None),
+        (open(asked(), true), false, Some("later"), None),
+        // After a restart the source is found by the checks for a new claim.
+        (open(None, true), true, Some("snap-uid"), None),
+        (open(None, true), true, None, Some("error getting snapshot snap from api server")),
+        (open(None, true), false, Some("snap-uid"), Some("isn't allowed")),
     ] {
         let server = cluster(around(granted, uid));
-        let found = find_for(&server, &gated(), &open(pinned.clone())).await;
+        let found = find_for(&server, &gated(), &open).await;
         match refused {
-            None => assert_eq!(found.unwrap().handle, "snap-handle", "{pinned:?} {uid:?}"),
+            None => assert_eq!(found.unwrap().handle, "snap-handle", "{open:?} {uid:?}"),
             Some(words) => {
                 let told = found.unwrap_err().to_string();
-                assert!(told.contains(words), "{pinned:?} {uid:?}: {told}");
+                assert!(told.contains(words), "{open:?} {uid:?}: {told}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_handle_that_a_record_makes_up_is_not_used_for_a_claim_that_lives() {
-    let forged = Source { handle: "somebody-elses".into(), ..source() };
-    let server = cluster(around(true, Some("snap-uid")));
-    assert!(find_for(&server, &gated(), &open(PinnedSource::Recorded(forged))).await.is_err());
+async fn the_call_of_a_claim_that_lost_its_right_is_known_to_be_forfeited() {
+    for (granted, forfeited) in [(true, false), (false, true)] {
+        let client = client(&cluster(around(granted, None)));
+        let open = open(Some(source()), true);
+        let named = identify(&client, &gated(), &open).await.unwrap().unwrap();
+        assert_eq!(named.is_forfeited, forfeited);
+    }
 }

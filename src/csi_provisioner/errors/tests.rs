@@ -63,6 +63,14 @@ fn only_time_outs_and_locks_speak_of_load() {
 }
 
 #[test]
+fn a_call_of_which_nothing_was_sent_opens_nothing() {
+    for code in (1..=16).map(Code::from) {
+        let outcome = create_outcome(&CallError::local(code, "m").unsent(), true);
+        assert!(matches!(outcome, Outcome::Unsent(_)), "{code:?}: {outcome:?}");
+    }
+}
+
+#[test]
 fn what_was_made_locally_is_never_final() {
     for code in (1..=16).map(Code::from) {
         assert_eq!(
@@ -137,7 +145,7 @@ impl Case {
 
 /// A call whose end is unknown, without a final answer since.
 fn open() -> ClaimState {
-    ClaimState::Waiting.recorded()
+    ClaimState::Waiting.called().interrupted()
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +193,7 @@ async fn an_earlier_call_is_closed_by_three_telling_ends_once_nobody_wants_the_v
             && case.demand == Withdrawn
             && !case.tells_nothing_of_earlier_calls();
         assert_eq!(state == ClaimState::Waiting, closes, "{case:?}: {state:?}");
-        assert_eq!(next == Next::Drop, closes, "{case:?}: {next:?}");
+        assert_eq!(next == Next::ClosedByErrors, closes, "{case:?}: {next:?}");
     }
 }
 

@@ -77,6 +77,11 @@ impl NodeDeployment {
         &self.settings.node
     }
 
+    /// How long to wait before this node does for a claim what any node may do.
+    pub(super) fn wait_among_peers(&self, claim_uid: &str) -> Duration {
+        self.bids.wait(claim_uid, self.random.unit())
+    }
+
     /// The claim needs no owner any more.
     pub(super) fn forget(&self, claim_uid: &str) {
         self.bids.forget(claim_uid);

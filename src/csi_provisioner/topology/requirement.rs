@@ -89,7 +89,7 @@ pub(super) fn decide(ask: &Ask<'_>, nodes: &Nodes) -> Result<Option<Requirement>
 }
 
 /// Whether the class allows volumes to be in `place`.
-pub(super) fn is_allowed(allowed: &[TopologySelectorTerm], place: &Segments) -> bool {
+fn is_allowed(allowed: &[TopologySelectorTerm], place: &Segments) -> bool {
     allowed.is_empty() || terms::allowed(allowed).iter().any(|term| terms::is_subset(term, place))
 }
 

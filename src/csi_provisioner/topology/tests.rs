@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    controller::open_calls::Record,
+    controller::open_calls::{Record, record::Recorder},
     csi_provisioner::testing::{DRIVER, order},
     kube_api::testing::{Answer, Server, client},
     nodes::testing::{Known, nodes},
@@ -43,6 +43,7 @@ fn refused(refusal: NotAsked) -> (String, bool, Vec<String>) {
     let (failure, given_back) = match refusal {
         NotAsked::Failed(failure) => (failure, false),
         NotAsked::Reschedule(failure) => (failure, true),
+        NotAsked::Unrepeatable(failure) => (failure, false),
         NotAsked::Ignored { reason } => panic!("{reason}"),
     };
     let awaited = failure.awaited().iter();
@@ -69,26 +70,32 @@ async fn an_open_call_is_repeated_as_it_was_and_a_closed_one_is_asked_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_is_believed_as_far_as_the_class_allows() {
+async fn a_record_counts_as_far_as_the_same_would_be_asked_for_now() {
     let topology = topology(&server(Answer::status(500)), &ZONES);
     let pin = |zone: Option<&str>| {
         let terms = zone.map(|zone| [("zone".to_owned(), zone.to_owned())].into());
-        Some(Arc::new(Pinned::Asked(Requirement::new(terms.into_iter().collect(), 0))))
+        let terms = terms.into_iter().collect();
+        Some(Arc::new(Pinned::Recorded(Recorded::Terms { terms, first: 0 })))
     };
     let allowing = |zones: &Value, topology| {
         let allowed = json!([{"matchLabelExpressions": [{"key": "zone", "values": zones}]}]);
         Order { topology, ..order(&json!({}), &json!({"allowedTopologies": allowed})) }
     };
+    let gone = "an earlier CreateVolume for this claim may still run, and the place that it preferred is not one where the volume could be asked for now";
     for (allowed, recorded, expected) in [
-        (json!(["x", "y"]), pin(Some("y")), vec!["y"]),
-        (json!(["x"]), pin(Some("y")), vec!["x"]),
-        (json!(["x"]), pin(None), vec!["x"]),
+        (json!(["x", "y"]), pin(Some("y")), Ok(vec!["y".to_owned()])),
+        (json!(["x"]), pin(Some("y")), Err(gone.to_owned())),
+        (json!(["x"]), pin(None), Err(gone.to_owned())),
     ] {
-        let told = topology.decide(&mut allowing(&allowed, recorded.clone())).await.unwrap();
-        assert_eq!(zones(&told.unwrap().requisite), expected, "{recorded:?}");
+        let told = topology.decide(&mut allowing(&allowed, recorded.clone())).await;
+        let told = told
+            .map(|told| zones(&told.unwrap().requisite).into_iter().map(str::to_owned).collect())
+            .map_err(|refusal| refused(refusal).0);
+        assert_eq!(told, expected, "{recorded:?}");
     }
+    let here = Topology { settings: TopologySettings::default(), ..topology };
     let mut anywhere = Order { topology: pin(None), ..order(&json!({}), &json!({})) };
-    assert_eq!(topology.decide(&mut anywhere).await.unwrap(), None);
+    assert_eq!(here.decide(&mut anywhere).await.unwrap(), None);
 }
 
 /// So many nodes with a place of their own that their list is too long for a record.
@@ -98,16 +105,15 @@ fn many() -> Vec<String> {
 
 /// The order after a restart: as its record says.
 fn restarted(asked: &Order) -> Order {
-    let record = Record::of(asked, DRIVER, jiff::Timestamp::UNIX_EPOCH);
-    let record = Record::decode(&record.encode().unwrap());
-    let topology = record.topology.unwrap().pinned();
-    assert!(matches!(topology, Pinned::Shortened { .. }));
-    Order { topology: Some(Arc::new(topology)), ..asked.clone() }
+    let record = Record::of(asked, Recorder { driver: DRIVER, node: None }, String::new());
+    let record = Record::decode(&record.encode().unwrap()).unwrap();
+    let recorded = *record.topology.unwrap();
+    assert!(matches!(recorded, Recorded::Preferred { .. }));
+    Order { topology: Some(Arc::new(Pinned::Recorded(recorded))), ..asked.clone() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_requirement_is_made_again_from_the_nodes_and_without_its_node_from_its_best_place()
-{
+async fn a_long_requirement_is_made_again_from_the_nodes_while_its_best_place_is_one_of_theirs() {
     let server = server(Answer::status(500));
     let names = many();
     let labels: Vec<[(&str, &str); 1]> =
@@ -124,8 +130,10 @@ async fn a_long_requirement_is_made_again_from_the_nodes_and_without_its_node_fr
     assert_eq!(again, told);
     let fewer = topology(&server, &all[5..]).decide(&mut restarted(&asked)).await.unwrap().unwrap();
     assert_eq!((fewer.requisite.len(), zones(&fewer.preferred)[0]), (995, "node-0007.example.com"));
-    let gone = topology(&server, &all[8..]).decide(&mut restarted(&asked)).await.unwrap().unwrap();
-    assert_eq!(zones(&gone.requisite), ["node-0007.example.com"]);
+    let mut without = restarted(&asked);
+    without.selected_node = Some("node-0008.example.com".into());
+    let gone = topology(&server, &all[8..]).decide(&mut without).await.unwrap_err();
+    assert!(matches!(gone, NotAsked::Unrepeatable(_)), "{gone:?}");
 }
 
 #[tokio::test(start_paused = true)]

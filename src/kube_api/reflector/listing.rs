@@ -15,8 +15,8 @@ pub(super) enum Strategy {
     Streamed,
     /// In pages of a list.
     Paged,
-    /// The same, with the changes that come meanwhile.
-    Overlapped,
+    /// As a list that is read while it comes.
+    Listed,
 }
 
 /// What to do about an error or a silence.
@@ -106,7 +106,7 @@ impl Progress {
                 Step::Relist
             }
             (Strategy::Streamed, Phase::Listing { .. }) => Step::Page,
-            (Strategy::Paged | Strategy::Overlapped, Phase::Listing { .. }) => Step::Recover,
+            (Strategy::Paged | Strategy::Listed, Phase::Listing { .. }) => Step::Recover,
             (_, Phase::Watching { .. }) if restarts(error) => {
                 self.phase = Phase::Listing { began: now, told: false };
                 Step::Recover

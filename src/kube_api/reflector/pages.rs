@@ -6,7 +6,7 @@
 //! are known are asked for in protobuf, which costs a server a third of JSON; whoever does not
 //! speak it answers in JSON. Promises what [`Tolerant`] does, that an answer which ends early or is
 //! of neither form is an error, and that the page's version is known as soon as it came. Leaves the order
-//! of pages and watch to `overlapped`.
+//! of pages and watch to `listed`.
 
 mod held;
 mod json;

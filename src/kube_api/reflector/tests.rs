@@ -1,6 +1,6 @@
 //! The reflector against a scripted API server, under paused time.
 
-mod overlapped;
+mod listed;
 mod protobuf;
 
 use parking_lot::Mutex;
@@ -19,13 +19,13 @@ use crate::{
 /// What the observer was shown, one word a sighting, with the second it was shown at.
 type Shown = Arc<Mutex<Vec<(u64, String)>>>;
 
-/// When changes are shown.
+/// How a list is read.
 #[derive(Clone, Copy)]
 enum Way {
-    /// After the list.
+    /// By kube's watcher.
     Plain,
-    /// While it runs.
-    Overlapped,
+    /// While it comes, in pages.
+    Listed,
     /// The same, and what does not fit on the first page comes at once.
     AtOnce,
 }
@@ -34,7 +34,7 @@ impl Way {
     async fn run<V: View>(self, reflector: Reflector<V>, observer: impl Observer<V>) {
         match self {
             Self::Plain => reflector.run(observer).await,
-            Self::Overlapped | Self::AtOnce => reflector.run_overlapped(observer).await,
+            Self::Listed | Self::AtOnce => reflector.run_listed(observer).await,
         }
     }
 

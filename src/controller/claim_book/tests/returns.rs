@@ -27,7 +27,7 @@ fn a_claim_that_was_somebody_elses_is_looked_up_when_it_returns() {
         assert!(book.is_empty());
         assert_eq!(book.observe(Sighting::Applied(claim("u"))), ["u"]);
         assert_eq!(doubt(&book, "u"), Doubt::VolumeAndClaim);
-        assert!(book.0.inner.lock().older.is_empty());
+        assert!(book.0.inner.lock().stood.is_empty());
     }
 }
 
@@ -39,62 +39,7 @@ fn a_claim_that_was_born_as_another_drivers_is_looked_up_once_it_is_ours() {
     assert_eq!(doubt(&book, "v"), Doubt::VolumeAndClaim);
     book.observe(Sighting::Applied(handed_over("w")));
     book.observe(Sighting::Deleted(handed_over("w")));
-    assert!(book.0.inner.lock().older.is_empty(), "nothing is kept of who is gone");
-}
-
-/// With its entry it is forgotten which PersistentVolume it has, and that may have any name.
-#[test]
-fn a_claim_that_returns_with_its_volume_is_looked_for_among_all() {
-    let book = with_claim();
-    book.volume_passes(&volume("of-any-name", "u"));
-    book.observe(Sighting::Applied(nobodys("u")));
-    assert!(book.is_empty());
-    book.observe(Sighting::Restarted);
-    book.observe(Sighting::Listed(nobodys("u")));
-    book.observe(Sighting::Complete);
-    book.observe(Sighting::Applied(claim("u")));
-    assert_eq!(doubt(&book, "u"), Doubt::AnyVolume);
-    book.volume_passes(&volume("of-any-name", "u"));
-    book.observe(Sighting::Applied(nobodys("u")));
-    book.observe(Sighting::Applied(bound("u")));
-    assert!(book.0.inner.lock().older.is_empty(), "nothing is kept of who is bound");
-}
-
-/// Why it is a suspect is forgotten as well: mostly since the claim has another PersistentVolume.
-#[tokio::test]
-async fn a_suspect_that_returns_is_looked_for_among_all() {
-    let book = with_claim();
-    book.called("u", &order("u"));
-    book.answered("u", &Outcome::Provisioned(Box::default()));
-    book.bared("u", "h");
-    book.suspected("u");
-    book.observe(Sighting::Applied(nobodys("u")));
-    book.observe(Sighting::Applied(claim("u")));
-    assert_eq!(doubt(&book, "u"), Doubt::AnyVolume);
-}
-
-/// The same before all PersistentVolumes are listed, of which each goes past once.
-#[test]
-fn a_claim_that_returns_while_volumes_are_listed_is_looked_for_among_all() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
-    let book = ClaimBook::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {});
-    book.start_working();
-    book.observe(Sighting::Restarted);
-    book.volumes_restarted();
-    for uid in ["u", "v"] {
-        book.observe(Sighting::Listed(claim(uid)));
-    }
-    book.volume_passes(&volume("of-any-name", "u"));
-    for uid in ["u", "v"] {
-        book.observe(Sighting::Applied(nobodys(uid)));
-        book.observe(Sighting::Applied(claim(uid)));
-    }
-    assert_eq!(["u", "v"].map(|uid| doubt(&book, uid)), [Doubt::Unlisted; 2]);
-    assert_eq!(sorted(book.volumes_listed()), ["u", "v"]);
-    assert_eq!(doubt(&book, "u"), Doubt::AnyVolume);
-    assert!(!book.glance("u").unwrap().look.compared);
-    assert_eq!(doubt(&book, "v"), Doubt::VolumeAndClaim);
-    assert!(book.glance("v").unwrap().look.compared);
+    assert!(book.0.inner.lock().stood.is_empty(), "nothing is kept of who is gone");
 }
 
 /// A slow answer says of a PersistentVolume that it exists, and the watch that it is gone by now.

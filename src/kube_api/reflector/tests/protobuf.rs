@@ -83,10 +83,10 @@ fn text<V: std::fmt::Debug>(shown: &[Sighting<V>]) -> String {
 #[tokio::test(start_paused = true)]
 async fn lists_are_read_in_the_form_that_the_server_speaks_and_say_the_same() {
     let served = |protobuf| boxed(server(protobuf).service(User::new("provisioner")));
-    let (shown, forms) = followed::<Claim>(served(true), Way::Overlapped).await;
+    let (shown, forms) = followed::<Claim>(served(true), Way::Listed).await;
     let page = format!("page {PROTOBUF}");
-    assert_eq!(forms, [&*page, &format!("watch {JSON}"), &page, &page]);
-    let (shown_by_json, forms) = followed::<Claim>(served(false), Way::Overlapped).await;
+    assert_eq!(forms, [&*page, &page, &page]);
+    let (shown_by_json, forms) = followed::<Claim>(served(false), Way::Listed).await;
     assert_eq!(forms[0], format!("page {JSON}"));
     let words: Vec<String> = shown.iter().map(word).collect();
     assert_eq!(
@@ -98,7 +98,7 @@ async fn lists_are_read_in_the_form_that_the_server_speaks_and_say_the_same() {
 
 /// Lists as `first` answers, and in JSON whoever asks for nothing else; gives what each was asked for.
 async fn asked_for(first: Answer) -> (Run, Vec<String>) {
-    let run = reflect_with(Way::Overlapped, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Way::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" if seen.header("accept") == JSON => page(&["a"], "next"),
         "page" => first.clone(),
         "page next" => page(&["b"], ""),
@@ -207,7 +207,7 @@ async fn a_servers_own_protobuf_says_what_its_json_says() {
 
 /// Lists all `V` in protobuf and in JSON.
 async fn both<V: View>(transport: &Transport) {
-    let (shown, forms) = followed::<V>(transport.clone(), Way::Overlapped).await;
+    let (shown, forms) = followed::<V>(transport.clone(), Way::Listed).await;
     assert_eq!(forms[0], format!("page {PROTOBUF}"));
     let (shown_by_json, _) = followed::<V>(transport.clone(), Way::Plain).await;
     assert!(
