@@ -34,6 +34,7 @@ use super::{
 use crate::{
     kube_api::{
         cache::Cache,
+        reflector::Sighting,
         views::{Claim, View as _},
     },
     metrics::Census,
@@ -61,9 +62,8 @@ struct Inner {
     closed: Closed,
     /// Whether this process works: records that others left are its to follow.
     working: bool,
-    /// Whether claims and then PersistentVolumes were listed since it does. Until then any claim may
-    /// have a PersistentVolume that nobody here has seen (safety rule 6).
-    listed: bool,
+    listed: Listed,
+    names: Names,
     claims: Cache<Arc<Claim>>,
     entries: Table<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
@@ -87,6 +87,42 @@ impl Existence {
     }
 }
 
+/// How far claims and PersistentVolumes are listed since this process works. Until both are, any claim
+/// may have a PersistentVolume that nobody here has seen (safety rule 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Listed {
+    /// They are not: claims are not, or PersistentVolumes not after them.
+    #[default]
+    NotYet,
+    /// Claims are, beside a watch that began before: what it shows of this version and older is old. Of
+    /// `None` nothing can be told.
+    Claims(Option<u64>),
+    /// Both are.
+    Both(Option<u64>),
+}
+
+impl Listed {
+    /// Whether a claim that is shown in this version, and was not listed, was born since.
+    fn is_born_since(self, claim: &Claim) -> bool {
+        let version = claim.metadata.resource_version.as_deref();
+        match self {
+            Self::Both(Some(listed)) => {
+                version.and_then(|version| version.parse().ok()).is_some_and(|it: u64| it > listed)
+            }
+            Self::NotYet | Self::Claims(_) | Self::Both(None) => false,
+        }
+    }
+}
+
+/// Under which names PersistentVolumes of ours have gone past.
+#[derive(Debug, Clone, Copy, Default)]
+struct Names {
+    /// Under those that look-ups try.
+    usual: bool,
+    /// Under others, of an earlier `--volume-name-prefix`.
+    others: bool,
+}
+
 /// What must be read live before a claim's first call (safety rule 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Doubt {
@@ -97,6 +133,9 @@ pub enum Doubt {
     Volume,
     /// The same, and whether the claim is still unbound.
     VolumeAndClaim,
+    /// Whether it has a PersistentVolume of a name that no look-up tries: only the list of all of them
+    /// tells, and there is no call before it is whole.
+    Unlisted,
 }
 
 /// One claim as a worker finds it.
@@ -169,18 +208,51 @@ impl ClaimBook {
     /// carries is of a call to follow.
     pub fn begin_term(&self) {
         let mut inner = self.0.inner.lock();
-        (inner.working, inner.listed) = (true, false);
+        (inner.working, inner.listed) = (true, Listed::NotYet);
+        let doubt = inner.doubt();
         for entry in inner.entries.values_mut() {
-            entry.doubts(Doubt::VolumeAndClaim);
+            entry.doubt = Doubt::None;
+            entry.doubts(doubt);
             entry.take_up_record();
         }
     }
 
-    /// Claims and then PersistentVolumes were listed since the term began: a claim that is first seen
-    /// from now on is born under our eyes.
-    pub fn listed(&self) {
+    /// A list of all claims that was asked for since the term began shows this one, beside the watch: who
+    /// is not known yet is taken in. Names the claims to look at now.
+    pub fn stands(&self, sighting: Sighting<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        inner.listed = inner.working;
+        match sighting {
+            Sighting::Listed(claim) if !inner.is_known(claim.uid()) => {
+                self.seen(&mut inner, claim, true)
+            }
+            Sighting::Unreadable { uid, .. } => {
+                inner.stood.insert(&uid);
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Claims were listed since the term began, in this version where that is a number.
+    pub fn claims_listed(&self, version: Option<u64>) {
+        let mut inner = self.0.inner.lock();
+        if inner.listed == Listed::NotYet && inner.working {
+            inner.listed = Listed::Claims(version);
+        }
+    }
+
+    /// After the claims PersistentVolumes were listed as well: a claim that is first seen from now on
+    /// is born under our eyes. Names the claims that have waited for this.
+    pub fn listed(&self) -> Vec<String> {
+        let mut inner = self.0.inner.lock();
+        let Listed::Claims(version) = inner.listed else { return Vec::new() };
+        inner.listed = Listed::Both(version);
+        let waited = inner.entries.iter_mut().filter(|(_, entry)| entry.doubt == Doubt::Unlisted);
+        let waited = waited.map(|(uid, entry)| {
+            entry.doubt = Doubt::VolumeAndClaim;
+            uid.clone()
+        });
+        waited.collect()
     }
 
     /// The key under which one actor at a time works for the claim: the name of its
@@ -371,7 +443,8 @@ impl Inner {
         Self {
             closed,
             working: false,
-            listed: false,
+            listed: Listed::default(),
+            names: Names::default(),
             claims: Cache::default(),
             entries: Table::default(),
             by_volume: Table::default(),
@@ -386,9 +459,21 @@ impl Inner {
         Some(result)
     }
 
+    /// What is in doubt about a claim that was not born under our eyes. Where PersistentVolumes of ours
+    /// bear other names than look-ups try, or none was seen that says so, it may have one of any name.
+    fn doubt(&self) -> Doubt {
+        let is_listed = matches!(self.listed, Listed::Both(_));
+        let are_usual = self.names.usual && !self.names.others;
+        if is_listed || are_usual { Doubt::VolumeAndClaim } else { Doubt::Unlisted }
+    }
+
+    fn is_known(&self, uid: &str) -> bool {
+        self.entries.contains_key(uid) || self.claims.get(uid).is_some() || self.stood.contains(uid)
+    }
+
     /// Takes in a claim that was not known. `is_born`: under our eyes.
     fn enter(&mut self, uid: &str, volume_name: Option<String>, is_born: bool) {
-        let doubt = if is_born && self.listed { Doubt::None } else { Doubt::VolumeAndClaim };
+        let doubt = if is_born { Doubt::None } else { self.doubt() };
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }

@@ -48,8 +48,6 @@ struct Shared {
     claims_wanted: CancellationToken,
     /// Cancelled when PersistentVolumes are to be listed.
     volumes_wanted: CancellationToken,
-    /// Asks for another list of claims.
-    claims_anew: Arc<Notify>,
     /// Asks for another list of PersistentVolumes.
     volumes_anew: Arc<Notify>,
 }
@@ -59,39 +57,50 @@ struct OfTerm {
     began: Mutex<Option<Instant>>,
     claims: FirstList,
     volumes: FirstList,
-    /// Whether PersistentVolumes are to be listed anew once the claims are.
-    volumes_due: AtomicBool,
+    /// Whether this process watched while another one worked.
+    stood_by: AtomicBool,
 }
 
 impl Lists {
-    /// From now on this process works. What a standby was shown may be older than the last work of the
-    /// process before: claims and then PersistentVolumes are listed anew.
-    fn begin_term(&self) {
-        let Shared { of_term, claims_wanted, claims_anew, .. } = &*self.0;
+    /// From now on this process works. Whether it has watched before: what a standby was shown may be
+    /// older than the last work of the process before, so claims and then PersistentVolumes are listed
+    /// anew.
+    fn begin_term(&self) -> bool {
+        let Shared { of_term, claims_wanted, .. } = &*self.0;
         *of_term.began.lock() = Some(Instant::now());
-        if claims_wanted.is_cancelled() {
+        let stood_by = claims_wanted.is_cancelled();
+        if stood_by {
             of_term.claims.anew();
             of_term.volumes.anew();
-            of_term.volumes_due.store(true, Ordering::Relaxed);
-            claims_anew.notify_one();
+            of_term.stood_by.store(true, Ordering::Relaxed);
         }
         claims_wanted.cancel();
+        stood_by
     }
 
-    /// So much of the claims was shown and taken in.
-    fn claims_reached(&self, extent: Extent) {
-        let Shared { claims, of_term, volumes_wanted, volumes_anew, .. } = &*self.0;
+    /// So much of the claims was shown by their watch and taken in: whether they are whole since this
+    /// process works.
+    fn claims_reached(&self, extent: Extent) -> bool {
+        let Shared { claims, of_term, volumes_wanted, .. } = &*self.0;
         claims.reached(extent);
-        of_term.claims.reached(extent);
-        if extent != Extent::Everything {
-            return;
-        }
-        if !volumes_wanted.is_cancelled() {
+        if extent == Extent::Everything {
             volumes_wanted.cancel();
-        } else if of_term.claims.is_whole() && of_term.volumes_due.swap(false, Ordering::Relaxed) {
-            of_term.volumes.anew();
-            volumes_anew.notify_one();
         }
+        // Where a standby watched before, another list says so.
+        let counts = of_term.began.lock().is_some() && !of_term.stood_by.load(Ordering::Relaxed);
+        if counts {
+            of_term.claims.reached(extent);
+        }
+        counts && extent == Extent::Everything
+    }
+
+    /// All claims were listed since this process works, beside their watch: PersistentVolumes are next.
+    fn claims_relisted(&self) {
+        let Shared { of_term, volumes_anew, .. } = &*self.0;
+        of_term.claims.reached(Extent::Nothing);
+        of_term.claims.reached(Extent::Everything);
+        of_term.volumes.anew();
+        volumes_anew.notify_one();
     }
 
     /// So much of the PersistentVolumes was shown and taken in: whether both kinds are whole since this
@@ -179,11 +188,13 @@ impl<P: Provisioner> Controller<P> {
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
-            lists.claims_reached(extent);
+            if lists.claims_reached(extent) {
+                // Its watch follows this list.
+                book.claims_listed(Some(0));
+            }
         };
         let lists = self.lists.clone();
-        let anew = Arc::clone(&lists.0.claims_anew);
-        let reflector = self.reflector_of_many::<Claim>().anew_when(anew);
+        let reflector = self.reflector_of_many::<Claim>();
         self.tasks.vital("watch of PersistentVolumeClaims", async move {
             lists.0.claims_wanted.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
@@ -211,7 +222,7 @@ impl<P: Provisioner> Controller<P> {
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if lists.volumes_reached(extent) {
-                claims_book.listed();
+                queues.wake_claims(claims_book.listed());
             }
         };
         let lists = self.lists.clone();
@@ -248,7 +259,24 @@ impl<P: Provisioner> Controller<P> {
     pub(super) fn begin_term(&self) {
         self.claims.book.begin_term();
         self.claims.provisioner.lead();
-        self.lists.begin_term();
+        if self.lists.begin_term() {
+            self.list_claims_anew();
+        }
+    }
+
+    /// Lists claims and then PersistentVolumes as they are since this process works. New claims are shown
+    /// by the watch meanwhile, and served.
+    fn list_claims_anew(&self) {
+        let (book, queues, lists) =
+            (self.claims.book.clone(), self.queues.clone(), self.lists.clone());
+        let taking_in = book.clone();
+        let observer = move |sighting| queues.wake_claims(taking_in.stands(sighting));
+        let reflector = self.reflector_of_many::<Claim>();
+        self.tasks.passing("list of PersistentVolumeClaims", async move {
+            lists.0.claims.whole().await;
+            book.claims_listed(reflector.list_once(observer).await);
+            lists.claims_relisted();
+        });
     }
 
     /// Waits until volumes can be made: everything has been listed, be it by a standby.
@@ -302,6 +330,8 @@ mod tests {
 
     use Extent::{Everything, Nothing, Something};
 
+    fn drop_it(_: bool) {}
+
     fn begins_and_ends(mut reached: impl FnMut(Extent)) {
         [Nothing, Something, Everything].into_iter().for_each(&mut reached);
     }
@@ -311,7 +341,7 @@ mod tests {
         let lists = Lists::default();
         lists.begin_term();
         assert!(lists.0.claims_wanted.is_cancelled() && !lists.0.volumes_wanted.is_cancelled());
-        begins_and_ends(|extent| lists.claims_reached(extent));
+        begins_and_ends(|extent| drop_it(lists.claims_reached(extent)));
         assert!(lists.0.volumes_wanted.is_cancelled());
         assert!(!lists.volumes_reached(Nothing) && !lists.volumes_reached(Something));
         assert!(lists.volumes_reached(Everything));
@@ -322,16 +352,16 @@ mod tests {
         let lists = Lists::default();
         lists.0.classes.reached(Everything);
         lists.0.claims_wanted.cancel();
-        begins_and_ends(|extent| lists.claims_reached(extent));
+        begins_and_ends(|extent| drop_it(lists.claims_reached(extent)));
         begins_and_ends(|extent| {
             lists.volumes_reached(extent);
         });
         lists.begin_term();
         assert_eq!(lists.missing(), None, "a standby has listed both");
-        // What had begun before the term does not count, nor do volumes before the claims.
-        lists.claims_reached(Everything);
+        // What the watch shows does not count, nor do volumes before the claims.
+        begins_and_ends(|extent| assert!(!lists.claims_reached(extent)));
         begins_and_ends(|extent| assert!(!lists.volumes_reached(extent)));
-        begins_and_ends(|extent| lists.claims_reached(extent));
+        lists.claims_relisted();
         assert!(!lists.volumes_reached(Everything), "it began before the claims were whole");
         let mut whole = false;
         begins_and_ends(|extent| whole = lists.volumes_reached(extent));
@@ -343,7 +373,7 @@ mod tests {
         let lists = Lists::default();
         lists.0.classes.reached(Everything);
         lists.0.claims_wanted.cancel();
-        begins_and_ends(|extent| lists.claims_reached(extent));
+        begins_and_ends(|extent| drop_it(lists.claims_reached(extent)));
         begins_and_ends(|extent| {
             lists.volumes_reached(extent);
         });

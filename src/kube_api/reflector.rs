@@ -34,7 +34,7 @@ use tokio::{
 
 use self::{
     backoff::Backoff,
-    listed::list_and_watch,
+    listed::{Listed, list_and_watch},
     listing::{Progress, Step, Strategy},
     teller::Teller,
     tolerant::Tolerant,
@@ -195,13 +195,38 @@ impl<V: View> Reflector<V> {
         self.run_by(open, Strategy::Listed, observer).await;
     }
 
-    async fn run_by(self, open: Open<V>, mut strategy: Strategy, observer: impl Observer<V>) {
+    /// Lists everything once, as it is at the request or later, however often that must be tried. Shows
+    /// `observer` each object ([`Sighting::Listed`], [`Sighting::Unreadable`]), some perhaps several
+    /// times. Gives the list's version, where that is a number.
+    pub async fn list_once(self, mut observer: impl Observer<V>) -> Option<u64> {
+        let mut listed = Listed::new(self.api(), self.settings);
+        let mut backoff = Backoff::default();
+        loop {
+            match listed.next().await {
+                Ok(event @ Event::InitApply(_)) => {
+                    sighting(event).into_iter().for_each(|it| observer.observe(it))
+                }
+                Ok(Event::InitDone) => return listed.version()?.parse().ok(),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, kind = %V::kind(&()), "listing failed; it is tried again");
+                    sleep(backoff.wait(Instant::now(), self.random.unit())).await;
+                }
+            }
+        }
+    }
+
+    fn api(&self) -> Api<Tolerant<V>> {
         let kube = self.client.kube();
-        let api = match &self.scope.namespace {
+        match &self.scope.namespace {
             // kube takes it for a part of the path as it is.
             Some(namespace) => Api::namespaced(kube, &segment(namespace)),
             None => Api::all(kube),
-        };
+        }
+    }
+
+    async fn run_by(self, open: Open<V>, mut strategy: Strategy, observer: impl Observer<V>) {
+        let api = self.api();
         let anew = Arc::clone(&self.anew);
         let mut run = Run {
             teller: Teller::new::<V>(&self.metrics),

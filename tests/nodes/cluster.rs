@@ -62,6 +62,8 @@ impl Cluster {
 
     pub(crate) fn add(&mut self, name: &str, room: i64, flags: &[&str]) {
         let driver = local(name, room);
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        self.simulation.api.create(&node).unwrap();
         let process = self.simulation.start_on(name, dial(&driver), flags);
         self.nodes.insert(name.to_owned(), Node { driver, process });
     }

@@ -159,9 +159,32 @@ async fn a_claim_that_is_born_under_a_new_leaders_eyes_is_looked_up_by_nobody() 
     assert_eq!(simulation.api_requests("get", "persistentvolumes"), 0);
 }
 
-/// What its watches have shown is not enough for a new leader: while it cannot list, it asks for nobody.
+/// Where names are known to be the usual ones, a new leader that cannot list looks each claim up, and
+/// deletes nothing.
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_that_cannot_list_volumes_asks_for_nobody_before_it_can() {
+async fn a_new_leader_that_cannot_list_volumes_serves_claims_and_deletes_nothing() {
+    let simulation = Simulation::new(1);
+    let (first, _second) = two(&simulation).await;
+    let served = simulation.create_claim("served");
+    simulation.until("its volume is saved", |s| s.is_saved(&served)).await;
+    sleep(Duration::from_secs(1)).await;
+    simulation.faults().add(Rule::on("list", "persistentvolumes", Effect::CutBefore).times(1000));
+    simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
+    let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 2).await;
+    first.kill();
+    until_held_by(&simulation, "b").await;
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    simulation.release(&served);
+    sleep(Duration::from_secs(180)).await;
+    assert_eq!(simulation.calls("DeleteVolume"), 0);
+    simulation.faults().clear();
+    simulation.until("the released one is deleted", |s| s.calls("DeleteVolume") == 1).await;
+}
+
+/// Where they are not, it asks for nobody before it has listed.
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_that_knows_no_names_asks_for_nobody_before_it_has_listed() {
     let simulation = Simulation::new(1);
     let (first, _second) = two(&simulation).await;
     simulation.faults().add(Rule::on("list", "persistentvolumes", Effect::CutBefore).times(1000));

@@ -13,7 +13,7 @@ use super::{
         open_calls::{Mark, mark},
         ownership::Identity,
     },
-    ClaimBook, Inner,
+    ClaimBook, Doubt, Inner,
     entry::{Entry, Interest},
 };
 use crate::kube_api::{
@@ -52,7 +52,7 @@ impl ClaimBook {
         }
     }
 
-    fn seen(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
+    pub(super) fn seen(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
         let adopted = inner.entries.get(&uid).and_then(|entry| entry.adopted.as_deref());
@@ -69,7 +69,7 @@ impl ClaimBook {
                 // What becomes of it elsewhere is not under our eyes.
                 let identity = &self.0.identity;
                 let elsewhere = identity.is_elsewhere(&claim) || identity.is_for_another(&claim);
-                let is_born = !is_listed && inner.listed && !elsewhere;
+                let is_born = !is_listed && !elsewhere && inner.listed.is_born_since(&claim);
                 inner.not_ours(&claim, is_born);
                 return Vec::new();
             }
@@ -80,14 +80,18 @@ impl ClaimBook {
         let again = |entry: &Entry| is_listed && claim.is_as_before(&entry.claim);
         let is_news = known.is_none_or(|entry| !again(entry) && entry.is_news(&claim));
         if !inner.entries.contains_key(&uid) {
-            let is_born = !is_listed && !stood && mark.is_none();
+            let since = inner.listed.is_born_since(&claim);
+            let is_born = !is_listed && !stood && mark.is_none() && since;
             inner.enter(&uid, (self.0.volume_name)(&uid), is_born);
         }
         let working = inner.working;
-        let is_followed =
-            inner.change(&uid, |entry| entry.is_shown(claim, interest, mark, working));
+        let shown = |entry: &mut Entry| {
+            let is_followed = entry.is_shown(claim, interest, mark, working);
+            (is_news || is_followed) && entry.doubt != Doubt::Unlisted
+        };
         // What we write ourselves is no reason to ask a driver sooner than we would.
-        if is_news || is_followed.unwrap_or(false) { vec![uid] } else { Vec::new() }
+        let wakes = inner.change(&uid, shown).unwrap_or(false);
+        if wakes { vec![uid] } else { Vec::new() }
     }
 }
 

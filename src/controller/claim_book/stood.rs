@@ -30,6 +30,11 @@ impl Stood {
         self.listing.as_mut().unwrap_or(&mut self.known).insert(hash(uid));
     }
 
+    pub(super) fn contains(&self, uid: &str) -> bool {
+        let claim = hash(uid);
+        self.listing.iter().chain([&self.known]).any(|marks| marks.contains(claim))
+    }
+
     /// Forgets the claim; whether it was known.
     pub(super) fn remove(&mut self, uid: &str) -> bool {
         let claim = hash(uid);

@@ -34,9 +34,18 @@ fn working() -> ClaimBook {
 fn works(book: ClaimBook) -> ClaimBook {
     book.begin_term();
     book.observe(Sighting::Complete);
+    book.claims_listed(Some(0));
     list_volumes(&book);
     book.listed();
     book
+}
+
+/// A PersistentVolume under the name that a provisioner of ours gives it now.
+fn made_by_us(name: &str, claim_uid: &str) -> Volume {
+    let mut volume = volume(name, claim_uid);
+    let maker = ("pv.kubernetes.io/provisioned-by".to_owned(), DRIVER.to_owned());
+    volume.metadata.annotations = Some([maker].into());
+    volume
 }
 
 /// All PersistentVolumes are listed, and there are none.
@@ -52,7 +61,7 @@ fn looked_up(book: &ClaimBook, uid: &str, doubt: Doubt) {
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
     let mut claim = json!({
-        "metadata": {"namespace": "ns", "name": uid, "uid": uid,
+        "metadata": {"namespace": "ns", "name": uid, "uid": uid, "resourceVersion": "5",
                      "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}},
         "spec": {"storageClassName": "fast"},
     });
@@ -94,17 +103,50 @@ fn a_new_leader_looks_every_claim_up_until_both_kinds_are_listed_anew() {
     book.observe(Sighting::Complete);
     book.observe(Sighting::Applied(claim("standby")));
     list_volumes(&book);
-    book.listed();
+    book.volume_passes(&made_by_us("pvc-x", "x"));
     book.begin_term();
     assert_eq!(book.observe(Sighting::Applied(claim("late"))), ["late"]);
     let doubt = |uid| book.glance(uid).unwrap().doubt;
     assert_eq!(["standby", "late"].map(doubt), [Doubt::VolumeAndClaim; 2]);
     looked_up(&book, "standby", Doubt::VolumeAndClaim);
     assert!(book.called("standby", &order("standby")), "it need not wait for the lists");
-    book.listed();
-    book.observe(Sighting::Applied(claim("born")));
+    assert_eq!(book.stands(Sighting::Listed(claim("unseen"))), ["unseen"]);
+    assert!(book.stands(Sighting::Listed(claim("late"))).is_empty(), "it is known");
+    book.claims_listed(Some(7));
+    assert!(book.listed().is_empty(), "nobody has waited");
+    let in_version = |uid: &str, version: &str| {
+        claim_with(uid, |claim| claim["metadata"]["resourceVersion"] = json!(version))
+    };
+    book.observe(Sighting::Applied(in_version("old", "7")));
+    book.observe(Sighting::Applied(in_version("born", "8")));
     assert_eq!(doubt("born"), Doubt::None);
-    assert_eq!(doubt("late"), Doubt::VolumeAndClaim, "it was not born under our eyes");
+    assert_eq!(
+        ["late", "unseen", "old"].map(doubt),
+        [Doubt::VolumeAndClaim; 3],
+        "not under our eyes"
+    );
+}
+
+/// The process before may have named its volumes otherwise, and no look-up finds those (seed 76119).
+#[test]
+fn where_names_are_not_known_to_be_the_usual_ones_claims_wait_for_the_list() {
+    let seen: [&[Volume]; 3] =
+        [&[], &[made_by_us("tank-x", "x"), made_by_us("pvc-y", "y")], &[volume("pvc-z", "z")]];
+    for volumes in seen {
+        let book = book();
+        book.observe(Sighting::Applied(claim("u")));
+        for volume in volumes {
+            book.volume_passes(volume);
+        }
+        book.begin_term();
+        assert_eq!(book.glance("u").unwrap().doubt, Doubt::Unlisted, "{volumes:?}");
+        assert!(book.observe(Sighting::Applied(claim("v"))).is_empty(), "nobody looks at it yet");
+        book.claims_listed(Some(9));
+        let mut waited = book.listed();
+        waited.sort();
+        assert_eq!(waited, ["u", "v"]);
+        assert_eq!(book.glance("u").unwrap().doubt, Doubt::VolumeAndClaim);
+    }
 }
 
 /// A working book that knows the claim `u`, seen as it was born.
@@ -134,6 +176,7 @@ fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
     book.begin_term();
     book.observe(Sighting::Listed(claim("listed")));
     book.observe(Sighting::Complete);
+    book.claims_listed(Some(0));
     book.observe(Sighting::Applied(claim("early")));
     book.listed();
     book.observe(Sighting::Applied(claim("born")));
@@ -156,6 +199,7 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
     book.observe(Sighting::Complete);
     book.observe(Sighting::Applied(unmarked("standby")));
     book.begin_term();
+    book.claims_listed(Some(0));
     book.observe(Sighting::Applied(unmarked("early")));
     book.listed();
     book.observe(Sighting::Applied(unmarked("born")));

@@ -4,7 +4,7 @@
 //! driver, from its end, and from the lack of it in a whole list (safety rule 6).
 
 use super::{
-    super::claim_state::ClaimState,
+    super::{claim_state::ClaimState, ownership::PROVISIONED_BY},
     ClaimBook, Doubt, Glance,
     entry::{Entry, OnceGone},
 };
@@ -29,12 +29,30 @@ impl ClaimBook {
             was_open && !entry.state.is_open() && entry.mark.is_some()
         };
         let closed = inner.change(for_uid, take_in);
+        if self.is_named_by_us(volume) {
+            let usual = self.is_usual_name(volume);
+            inner.names.usual |= usual;
+            inner.names.others |= !usual;
+        }
         // The name is taken by a stranger: found out live, with an event, before any call.
         let stranger = named.as_ref().filter(|uid| *uid != for_uid);
         if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
             entry.doubts(Doubt::Volume);
         }
         closed.unwrap_or_default().then(|| for_uid.to_owned())
+    }
+
+    /// Whether a provisioner of our driver has named the PersistentVolume.
+    fn is_named_by_us(&self, volume: &Volume) -> bool {
+        let maker = volume.annotation(PROVISIONED_BY);
+        !claim_uid(volume).is_empty() && maker.is_some_and(|maker| self.0.identity.knows(maker))
+    }
+
+    /// Whether look-ups for its claim find the PersistentVolume.
+    fn is_usual_name(&self, volume: &Volume) -> bool {
+        let (uid, name) = (claim_uid(volume), volume.name());
+        let is_default = name.strip_prefix("pvc-").is_some_and(|named| named == uid);
+        is_default || (self.0.volume_name)(uid).is_some_and(|own| own == name)
     }
 
     /// A PersistentVolume goes past that cannot be read: the claim that waits for its name is in doubt.

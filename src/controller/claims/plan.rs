@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::super::{
-    claim_book::Glance,
+    claim_book::{Doubt, Glance},
     claim_state::Demand,
     leftover::Leftover,
     open_calls::Record,
@@ -64,7 +64,8 @@ pub(super) fn plan(
     if let (Some(handle), Demand::Withdrawn) = (&glance.bared, glance.demand) {
         return Plan::Suspect(handle.clone());
     }
-    if !glance.may_call {
+    // Once all PersistentVolumes are listed it comes back.
+    if !glance.may_call || glance.doubt == Doubt::Unlisted {
         return Plan::Drop;
     }
     if let Some(order) = &glance.order {

@@ -461,9 +461,7 @@ impl OpenCalls {
     fn suspect(&self, uid: &str, claim: &Claim, reason: &str, why: &str) {
         tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(reason);
-        if !self.book.existence(uid).is_over() {
-            self.events.blocked(claim, why);
-        }
+        self.events.blocked(claim, why);
     }
 
     /// Reports a record that is not followed: what it names may be left at the driver.

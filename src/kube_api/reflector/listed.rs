@@ -40,10 +40,7 @@ pub(super) fn list_and_watch<V: View>(
     api: Api<Tolerant<V>>,
     settings: Settings,
 ) -> impl Stream<Item = Shown<V>> + Send {
-    let at_once = settings.first_page.is_some();
-    let source = Source { api, settings, at_once, in_protobuf: V::from_protobuf().is_some() };
-    let listed = Listed { source: Arc::new(source), stage: Stage::Outside };
-    stream::unfold(listed, |mut listed| async move {
+    stream::unfold(Listed::new(api, settings), |mut listed| async move {
         let shown = listed.next().await;
         Some((shown, listed))
     })
@@ -108,7 +105,7 @@ enum Rest {
 }
 
 /// The list and what follows it.
-struct Listed<V: View> {
+pub(super) struct Listed<V: View> {
     source: Arc<Source<V>>,
     stage: Stage<V>,
 }
@@ -123,7 +120,23 @@ enum Stage<V: View> {
 }
 
 impl<V: View> Listed<V> {
-    async fn next(&mut self) -> Shown<V> {
+    /// Nothing is asked for yet.
+    pub(super) fn new(api: Api<Tolerant<V>>, settings: Settings) -> Self {
+        let at_once = settings.first_page.is_some();
+        let source = Source { api, settings, at_once, in_protobuf: V::from_protobuf().is_some() };
+        Self { source: Arc::new(source), stage: Stage::Outside }
+    }
+
+    /// The version of the list, once it is whole.
+    pub(super) fn version(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Watching(changes) => Some(&changes.version),
+            Stage::Outside | Stage::Listing(_) => None,
+        }
+    }
+
+    /// What is shown next. After an error everything is listed anew.
+    pub(super) async fn next(&mut self) -> Shown<V> {
         let shown = self.step().await;
         if let Err(error) = &shown {
             self.failed(error);

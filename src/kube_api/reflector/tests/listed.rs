@@ -191,6 +191,29 @@ async fn where_versions_are_no_numbers_the_rest_comes_in_pages() {
     assert_eq!(run.words(), ["restarted", "listed a", "listed b", "complete"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_list_alone_is_tried_until_it_is_whole_and_gives_its_version() {
+    let server = Server::new(|number, seen| match (number, asked(&seen.url).as_str()) {
+        (0, _) => Answer::status(500),
+        (_, "page") => page(&["a", "b"], "next"),
+        (2, "whole 20") => Answer::none(),
+        (_, "page next") => page(&["c"], ""),
+        other => panic!("{other:?}"),
+    });
+    let metrics = Metrics::new().unwrap();
+    let gate = Gate::open(Arc::new(SystemClock));
+    let lanes = Lanes::new(server.transport, LaneSettings::default(), gate, random(), &metrics);
+    let settings = Way::AtOnce.settings();
+    let reflector =
+        Reflector::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
+    let mut shown = Vec::new();
+    let version = reflector.list_once(|sighting| shown.push(word(&sighting))).await;
+    assert_eq!(
+        (version, shown),
+        (Some(20), vec!["listed a".into(), "listed b".into(), "listed c".into()])
+    );
+}
+
 /// What happens on the server while it lists: to the object of this number.
 #[derive(Debug, Clone, Copy)]
 struct Deed {
