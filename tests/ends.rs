@@ -3,12 +3,15 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used)]
 
+#[path = "walk/http.rs"]
+mod http;
 #[allow(dead_code)] // other tests share it
 #[path = "walk/process.rs"]
 mod process;
 
 use std::{fs, time::Duration};
 
+use http::body;
 use process::{Directory, Provisioner};
 use serde_json::json;
 use testkit::{
@@ -16,11 +19,7 @@ use testkit::{
     driver::{Host, Script, Scripted},
     ports::free_port,
 };
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-    time::Instant,
-};
+use tokio::time::Instant;
 
 /// A plugin for credentials that takes its time, and says when it began.
 fn kubeconfig(began: &str) -> String {
@@ -44,18 +43,6 @@ async fn a_signal_is_heard_before_there_is_a_way_to_the_api_server() {
     let told = Instant::now();
     assert_eq!(provisioner.stop().await.code(), Some(0), "{}", provisioner.log());
     assert!(told.elapsed() < Duration::from_secs(4), "it waited for the plugin");
-}
-
-/// The body that is served at `path`; empty where nobody serves.
-async fn body(port: u16, path: &str) -> String {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)).await else {
-        return String::new();
-    };
-    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
-    let _ = stream.write_all(request.as_bytes()).await;
-    let mut answer = String::new();
-    let _ = stream.read_to_string(&mut answer).await;
-    answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default()
 }
 
 /// An API server with a claim of a class, and a driver that takes its time to make a volume.

@@ -1,24 +1,36 @@
 //! A small PV binder: what kube-controller-manager does to claims and volumes, where there is none.
 //!
-//! Owns the decisions ([`plan`], pure) and carrying them out on any API server ([`run`]): pending
-//! claims are bound to the volume whose `claimRef` names them, volumes of gone claims are released,
-//! claims of gone volumes are lost, and claims of dynamic classes get the annotation that calls their
-//! provisioner. Promises to release or lose nothing on hearsay: what a watch did not show is asked for
-//! first, for a released volume is deleted; and to look at an object only when something has changed
-//! about it, however many there are. Leaves protection by finalizers, matching of free volumes, and
-//! scheduling (but for a fixed node) to others.
+//! Owns the decisions ([`plan`], pure) and carrying them out on any API server ([`run`]). They are those
+//! of the PersistentVolume controller: claims are bound to the volume whose `claimRef` names them, or to
+//! the free one that they name; volumes of gone claims are released, claims of gone volumes are lost,
+//! and claims of dynamic classes get the annotation that calls their provisioner. Like that controller it
+//! makes no difference between live claims and those that are being deleted. With [`Settings::protection`] it keeps the finalizers of
+//! the two protection controllers as well. Promises to release or lose nothing on hearsay: what a watch
+//! did not show is asked for first, for a released volume is deleted; and to look at an object only when
+//! something has changed about it, however many there are. Leaves finding a free volume for a claim that
+//! names none, default classes, events, Pods, recycling and scheduling (but for a fixed node) to others.
 //!
 //! | room | what lives there |
 //! |---|---|
 //! | `book` | what is known of claims, volumes and classes, and whom a change concerns |
+//! | `claims` | what is to be done about a claim |
+//! | `volumes` | what is to be done about a volume |
+//! | `fit` | whether a volume is for a claim, and whether it suits it |
+//! | `migration` | the annotation that says which driver took over from an in-tree plugin |
+//! | `protection` | the finalizers of what is in use |
 //! | `queue` | who must be looked at, and who not until his own change is seen |
 //! | `work` | the loop: watches in, changes out |
 
 mod book;
+mod claims;
+mod fit;
+mod migration;
+mod protection;
 mod queue;
+mod volumes;
 mod work;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 use k8s_openapi::api::{
@@ -40,9 +52,8 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-
-/// The provisioner of classes whose volumes are made by hand.
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
+const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 
 /// What the binder does beyond binding.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +62,9 @@ pub struct Settings {
     pub node: Option<String>,
     /// The labels of the claims and volumes it minds; all where there is none.
     pub selector: Option<String>,
+    /// Whether it keeps the finalizers `kubernetes.io/pvc-protection` and `kubernetes.io/pv-protection`,
+    /// where no Pod uses a claim.
+    pub protection: bool,
 }
 
 /// Everything the decisions look at.
@@ -78,7 +92,7 @@ pub enum Action {
         /// What changes.
         patch: Value,
     },
-    /// Merges `patch` into a volume's status.
+    /// Merges `patch` into a volume, or into its status where it holds one.
     Volume {
         /// Its name.
         name: String,
@@ -113,7 +127,7 @@ pub enum Action {
 pub fn plan(cluster: &Cluster, settings: &Settings) -> Vec<Action> {
     let book = Book::of(cluster);
     let claims = book.claims().filter_map(|claim| about_claim(claim, &book, settings));
-    let volumes = book.volumes().filter_map(|volume| about_volume(volume, &book));
+    let volumes = book.volumes().filter_map(|volume| about_volume(volume, &book, settings));
     volumes.chain(claims).collect()
 }
 
@@ -121,78 +135,19 @@ pub fn plan(cluster: &Cluster, settings: &Settings) -> Vec<Action> {
 fn about(item: &Item, book: &Book, settings: &Settings) -> Option<Action> {
     match item {
         Item::Claim { .. } => about_claim(book.claim(item)?, book, settings),
-        Item::Volume { .. } => about_volume(book.volume(item)?, book),
+        Item::Volume { .. } => about_volume(book.volume(item)?, book, settings),
         Item::Class { .. } => None,
     }
 }
 
 fn about_claim(claim: &PersistentVolumeClaim, book: &Book, settings: &Settings) -> Option<Action> {
-    if let Some(volume) = volume_name(claim) {
-        return about_bound(claim, volume, book);
-    }
-    if claim.metadata.deletion_timestamp.is_some() {
-        return None;
-    }
-    match book.volume_for(claim) {
-        Some(volume) => Some(point(claim, &volume.name_any())),
-        None => call_provisioner(claim, book, settings),
-    }
+    let protected = || settings.protection.then(|| protection::of_claim(claim)).flatten();
+    protected().or_else(|| claims::sync(claim, book, settings))
 }
 
-/// A claim that names its volume becomes `Bound` or `Lost`.
-fn about_bound(claim: &PersistentVolumeClaim, name: &str, book: &Book) -> Option<Action> {
-    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    match (book.volume(&Item::volume(name)), phase) {
-        (Some(volume), phase) if phase != Some("Bound") && is_for(volume, claim) => {
-            let spec = volume.spec.as_ref();
-            let status = json!({
-                "phase": "Bound",
-                "accessModes": spec.and_then(|spec| spec.access_modes.clone()),
-                "capacity": spec.and_then(|spec| spec.capacity.clone()),
-            });
-            Some(change(claim, true, json!({"status": status})))
-        }
-        (None, phase) if phase == Some("Bound") || is_half_bound(claim) => Some(Action::Lose {
-            namespace: claim.namespace().unwrap_or_default(),
-            name: claim.name_any(),
-            version: claim.resource_version(),
-            volume: name.to_owned(),
-        }),
-        _ => None,
-    }
-}
-
-/// Whether the claim was bound by the controller and its status does not say so yet: like a bound
-/// one it has lost a volume that is gone (`syncBoundClaim`).
-fn is_half_bound(claim: &PersistentVolumeClaim) -> bool {
-    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    claim.annotations().contains_key(BIND_COMPLETED) && phase != Some("Lost")
-}
-
-/// The volume a claim names.
-fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
-    let name = claim.spec.as_ref()?.volume_name.as_deref();
-    name.filter(|name| !name.is_empty())
-}
-
-/// Whether a volume's `claimRef` names just this claim.
-fn is_for(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
-    let Some(reference) = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()) else {
-        return false;
-    };
-    reference.namespace == claim.metadata.namespace
-        && reference.name == claim.metadata.name
-        && reference.uid.is_some()
-        && reference.uid == claim.metadata.uid
-}
-
-/// Names the volume in the claim.
-fn point(claim: &PersistentVolumeClaim, volume: &str) -> Action {
-    let patch = json!({
-        "metadata": {"annotations": {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}},
-        "spec": {"volumeName": volume},
-    });
-    change(claim, false, patch)
+fn about_volume(volume: &PersistentVolume, book: &Book, settings: &Settings) -> Option<Action> {
+    let protected = || settings.protection.then(|| protection::of_volume(volume)).flatten();
+    protected().or_else(|| volumes::sync(volume, book))
 }
 
 /// A merge patch on a claim, for just the version the decision rests on.
@@ -205,6 +160,11 @@ fn change(claim: &PersistentVolumeClaim, status: bool, patch: Value) -> Action {
     }
 }
 
+/// A merge patch on a volume, likewise.
+fn change_volume(volume: &PersistentVolume, patch: Value) -> Action {
+    Action::Volume { name: volume.name_any(), patch: at_version(patch, volume.resource_version()) }
+}
+
 fn at_version(mut patch: Value, version: Option<String>) -> Value {
     if let Some(fields) = patch.as_object_mut() {
         let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
@@ -213,59 +173,6 @@ fn at_version(mut patch: Value, version: Option<String>) -> Value {
         }
     }
     patch
-}
-
-/// Annotates a claim for its class's provisioner; of a late-binding class once it has a node.
-fn call_provisioner(
-    claim: &PersistentVolumeClaim,
-    book: &Book,
-    settings: &Settings,
-) -> Option<Action> {
-    let class = book.class_of(claim)?;
-    if class.provisioner == NO_PROVISIONER {
-        return None;
-    }
-    let mut missing = BTreeMap::new();
-    if class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer") {
-        match (claim.annotations().get(SELECTED_NODE), &settings.node) {
-            (Some(_), _) => {}
-            (None, Some(node)) => {
-                missing.insert(SELECTED_NODE, node);
-            }
-            (None, None) => return None,
-        }
-    }
-    for key in [PROVISIONER, BETA_PROVISIONER] {
-        if claim.annotations().get(key) != Some(&class.provisioner) {
-            missing.insert(key, &class.provisioner);
-        }
-    }
-    let patch = json!({"metadata": {"annotations": missing}});
-    (!missing.is_empty()).then(|| change(claim, false, patch))
-}
-
-/// A volume follows its claim: `Bound` with it, `Released` without it.
-fn about_volume(volume: &PersistentVolume, book: &Book) -> Option<Action> {
-    let reference = volume.spec.as_ref()?.claim_ref.as_ref()?;
-    reference.uid.as_ref()?;
-    let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
-    match (book.claim_of(volume), phase) {
-        (Some(_), Some("Bound")) | (None, Some("Released" | "Failed")) => None,
-        (Some(claim), _) => {
-            // A claim that found another volume leaves this one to its fate.
-            let ours = volume_name(claim).is_none_or(|name| name == volume.name_any());
-            let patch = json!({"status": {"phase": "Bound"}});
-            ours.then(|| Action::Volume {
-                name: volume.name_any(),
-                patch: at_version(patch, volume.resource_version()),
-            })
-        }
-        (None, _) => Some(Action::Release {
-            name: volume.name_any(),
-            version: volume.resource_version(),
-            claim: reference.clone(),
-        }),
-    }
 }
 
 // === Command line ===
@@ -290,7 +197,7 @@ pub async fn main(command: Binder) -> Result<(), Box<dyn std::error::Error>> {
         }
         None => Config::infer().await?,
     };
-    run(Client::try_from(config)?, Settings { node: command.node, selector: None }).await;
+    run(Client::try_from(config)?, Settings { node: command.node, ..Settings::default() }).await;
     Ok(())
 }
 

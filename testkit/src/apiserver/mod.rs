@@ -23,7 +23,7 @@ pub mod object;
 mod parameters;
 mod patch;
 pub mod protobuf;
-mod quantity;
+pub(crate) mod quantity;
 mod representation;
 pub mod request_info;
 pub mod resources;

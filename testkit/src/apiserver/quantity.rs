@@ -20,7 +20,7 @@ enum Format {
 
 /// An amount in nanos, exactly, and how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Quantity {
+pub(crate) struct Quantity {
     nanos: i128,
     format: Format,
 }
@@ -47,7 +47,7 @@ impl Quantity {
     ///
     /// # Errors
     /// Go's words for what is none.
-    pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -63,7 +63,7 @@ impl Quantity {
     }
 
     /// Whether the amount is below, at or above zero.
-    pub(super) fn sign(self) -> Ordering {
+    pub(crate) fn sign(self) -> Ordering {
         self.nanos.cmp(&0)
     }
 
@@ -73,7 +73,7 @@ impl Quantity {
     }
 
     /// Compares the amounts, however they are written.
-    pub(super) fn compare(self, other: Self) -> Ordering {
+    pub(crate) fn compare(self, other: Self) -> Ordering {
         self.nanos.cmp(&other.nanos)
     }
 

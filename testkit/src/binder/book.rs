@@ -16,7 +16,10 @@ use k8s_openapi::api::{
 };
 use kube::{Resource, ResourceExt as _, runtime::watcher::Event};
 
-use super::{Cluster, is_for, volume_name};
+use super::{
+    Cluster,
+    fit::{claim_uid, class_name, is_for, suits, volume_name},
+};
 
 /// An object by its name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,8 +52,8 @@ impl Kept for PersistentVolumeClaim {
     }
 
     fn names(&self) -> Vec<Item> {
-        let class = self.spec.as_ref().and_then(|spec| spec.storage_class_name.clone());
-        let class = class.map(|name| Item::Class { name });
+        let class = Some(class_name(self)).filter(|name| !name.is_empty());
+        let class = class.map(|name| Item::Class { name: name.to_owned() });
         volume_name(self).map(Item::volume).into_iter().chain(class).collect()
     }
 
@@ -216,19 +219,33 @@ impl Book {
 
     /// The class that the claim wants.
     pub(super) fn class_of(&self, claim: &PersistentVolumeClaim) -> Option<&StorageClass> {
-        let name = claim.spec.as_ref()?.storage_class_name.clone()?;
-        self.classes.objects.get(&Item::Class { name }).map(|class| &**class)
+        let item = Item::Class { name: class_name(claim).to_owned() };
+        self.classes.objects.get(&item).map(|class| &**class)
     }
 
-    /// The claim that the volume is for.
+    /// The claim that the volume is for, by its UID.
     pub(super) fn claim_of(&self, volume: &PersistentVolume) -> Option<&PersistentVolumeClaim> {
+        self.claim_named(volume).filter(|_| claim_uid(volume).is_some())
+    }
+
+    /// The claim that the volume is for, by its UID or by its name alone.
+    pub(super) fn claim_named(&self, volume: &PersistentVolume) -> Option<&PersistentVolumeClaim> {
         self.claim(&claim_named(volume)?).filter(|claim| is_for(volume, claim))
     }
 
-    /// The first volume that is for the claim.
+    /// The claims that name the volume.
+    pub(super) fn claims_naming(
+        &self,
+        volume: &PersistentVolume,
+    ) -> impl Iterator<Item = &PersistentVolumeClaim> {
+        let named_by = self.named_by.get(&volume.item()).into_iter().flatten();
+        named_by.filter_map(|item| self.claim(item))
+    }
+
+    /// The first volume that is for the claim and suits it.
     pub(super) fn volume_for(&self, claim: &PersistentVolumeClaim) -> Option<&PersistentVolume> {
-        let named_by = self.named_by.get(&claim.item())?;
-        named_by.iter().filter_map(|item| self.volume(item)).find(|volume| is_for(volume, claim))
+        let volumes = self.named_by.get(&claim.item())?.iter().filter_map(|item| self.volume(item));
+        volumes.into_iter().find(|volume| is_for(volume, claim) && suits(volume, claim))
     }
 
     /// The version in which an object was last shown; `None` of one that is not there.

@@ -1,6 +1,6 @@
 //! The binder's decisions as a table, and the loop on an in-memory API server.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::{
     Api,
@@ -72,58 +72,201 @@ fn planned(claims: Value, volumes: Value) -> Vec<Action> {
     plan(&cluster(claims, volumes, json!([])), &Settings::default())
 }
 
-#[test]
-fn a_pending_claim_is_pointed_at_the_volume_that_names_it_then_both_are_bound() {
-    let actions = planned(json!([claim(json!({}))]), json!([volume(json!({}))]));
-    let patch = json!({"status": {"phase": "Bound"}, "metadata": {"resourceVersion": "8"}});
-    let bound = Action::Volume { name: "v".to_owned(), patch };
-    let pointed = Action::Claim {
-        namespace: "n".to_owned(),
-        name: "a".to_owned(),
-        status: false,
-        patch: json!({
-            "metadata": {
-                "annotations": {
-                    "pv.kubernetes.io/bind-completed": "yes",
-                    "pv.kubernetes.io/bound-by-controller": "yes",
-                },
-                "resourceVersion": "7",
-            },
-            "spec": {"volumeName": "v"},
-        }),
-    };
-    assert_eq!(actions, [bound, pointed]);
+fn volume_change(patch: Value) -> Action {
+    let patch = at_version(patch, Some("8".to_owned()));
+    Action::Volume { name: "v".to_owned(), patch }
+}
 
-    let claims = json!([claim(json!({"spec": {"volumeName": "v"}}))]);
-    let actions = planned(claims, json!([volume(json!({"status": {"phase": "Bound"}}))]));
-    let status =
-        json!({"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}});
-    assert_eq!(
-        actions,
-        [Action::Claim {
-            namespace: "n".to_owned(),
-            name: "a".to_owned(),
-            status: true,
-            patch: json!({"status": status, "metadata": {"resourceVersion": "7"}}),
-        }]
-    );
+fn claim_change(status: bool, patch: Value) -> Action {
+    let (namespace, name) = ("n".to_owned(), "a".to_owned());
+    Action::Claim { namespace, name, status, patch: at_version(patch, Some("7".to_owned())) }
+}
+
+fn phase(phase: &str) -> Value {
+    json!({"status": {"phase": phase}})
+}
+
+fn bound_status() -> Value {
+    json!({"status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}})
+}
+
+fn lost() -> Action {
+    claim_change(true, json!({"status": {"phase": "Lost", "accessModes": null, "capacity": null}}))
+}
+
+/// A claim that the controller has bound to the volume `v`, changed by a merge of `change`.
+fn bound_claim(change: Value) -> Value {
+    let mut claim = claim(json!({
+        "metadata": {"annotations": {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}},
+        "spec": {"volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }));
+    merge(&mut claim, change);
+    claim
+}
+
+/// A claim that asks for the volume `v` by its name.
+fn asking_claim(change: Value) -> Value {
+    let mut claim = claim(json!({"spec": {"volumeName": "v"}}));
+    merge(&mut claim, change);
+    claim
+}
+
+/// A volume that is for no claim.
+fn free_volume(change: Value) -> Value {
+    let mut volume = volume(json!({"status": {"phase": "Available"}}));
+    volume["spec"]["claimRef"] = Value::Null;
+    merge(&mut volume, change);
+    volume
+}
+
+fn terminating() -> Value {
+    json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+}
+
+/// Volume first, claim second, as `bind` in the PV controller: each write of its own.
+#[test]
+fn a_claim_is_bound_in_three_steps() {
+    let point = json!({
+        "metadata": {"annotations": {BIND_COMPLETED: "yes", BOUND_BY_CONTROLLER: "yes"}},
+        "spec": {"volumeName": "v"},
+    });
+    for (claims, volume_phase, expected) in [
+        (claim(json!({})), "Pending", volume_change(phase("Bound"))),
+        (claim(json!({})), "Bound", claim_change(false, point)),
+        (bound_claim(phase("Pending")), "Bound", claim_change(true, bound_status())),
+    ] {
+        let volumes = json!([volume(phase(volume_phase))]);
+        assert_eq!(planned(json!([claims]), volumes), [expected]);
+    }
+    assert_eq!(planned(json!([bound_claim(json!({}))]), json!([volume(phase("Bound"))])), []);
+}
+
+/// The PV controller never looks at a claim's deletionTimestamp.
+#[test]
+fn a_claim_that_is_being_deleted_is_bound_and_provisioned_for_like_any_other() {
+    for volume_phase in ["Pending", "Bound"] {
+        let volumes = json!([volume(phase(volume_phase))]);
+        let live = planned(json!([claim(json!({}))]), volumes.clone());
+        assert_eq!(planned(json!([claim(terminating())]), volumes), live);
+    }
+    let all = cluster(json!([claim(terminating())]), json!([]), json!([class("d", "Immediate")]));
+    let annotations = json!({PROVISIONER: "d", BETA_PROVISIONER: "d"});
+    let called = claim_change(false, json!({"metadata": {"annotations": annotations}}));
+    assert_eq!(plan(&all, &Settings::default()), [called]);
 }
 
 #[test]
-fn only_a_reference_with_the_claims_own_uid_binds() {
+fn a_reference_with_another_uid_binds_nothing() {
     for reference in [json!({"uid": "other"}), json!({"name": "b"}), json!({"namespace": "m"})] {
         let volumes = json!([volume(json!({"spec": {"claimRef": reference}}))]);
         let actions = planned(json!([claim(json!({}))]), volumes);
         assert!(matches!(actions.as_slice(), [Action::Release { .. }]), "{actions:?}");
     }
-    let unbound = volume(json!({"spec": {"claimRef": {"uid": null}}}));
-    assert_eq!(planned(json!([claim(json!({}))]), json!([unbound])), []);
+}
+
+/// What a volume whose `claimRef` names the claim must be for a claim that names no volume.
+#[test]
+fn a_volume_that_does_not_suit_its_claim_is_not_bound_and_keeps_its_phase() {
+    for (claims, volumes) in [
+        (json!({}), terminating()),
+        (json!({"spec": {"resources": {"requests": {"storage": "1025Mi"}}}}), json!({})),
+        (json!({"spec": {"volumeMode": "Block"}}), json!({})),
+        (json!({"spec": {"accessModes": ["ReadWriteMany"]}}), json!({})),
+    ] {
+        let (claims, volumes) = (json!([claim(claims)]), json!([volume(volumes)]));
+        assert_eq!(planned(claims.clone(), volumes.clone()), [], "{claims} {volumes}");
+    }
+    // Neither the class nor the size in other words is a matter.
+    let suits = json!({"spec": {"storageClassName": "other", "resources": {"requests": {"storage": "1024Mi"}}}});
+    let bound = volume_change(phase("Bound"));
+    assert_eq!(planned(json!([claim(suits)]), json!([volume(json!({}))])), [bound]);
 }
 
 #[test]
-fn nothing_is_left_to_do_where_both_are_bound() {
-    let claims = json!([claim(json!({"spec": {"volumeName": "v"}, "status": {"phase": "Bound"}}))]);
-    assert_eq!(planned(claims, json!([volume(json!({"status": {"phase": "Bound"}}))])), []);
+fn a_volume_reserved_by_name_gets_the_uid_of_the_claim_that_is_bound_to_it() {
+    let reserved = |change: Value| {
+        let mut volume = volume(json!({"spec": {"claimRef": {"uid": null}}}));
+        merge(&mut volume, change);
+        json!([volume])
+    };
+    let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "n", "name": "a", "uid": "u"});
+    let taken = volume_change(json!({"spec": {"claimRef": reference}}));
+    for claims in [json!([claim(json!({}))]), json!([asking_claim(json!({}))])] {
+        assert_eq!(planned(claims, reserved(json!({}))), std::slice::from_ref(&taken));
+    }
+    for claims in [json!([]), json!([asking_claim(json!({"spec": {"volumeName": "w"}}))])] {
+        assert_eq!(planned(claims.clone(), reserved(phase("Available"))), [], "{claims}");
+        let available = volume_change(phase("Available"));
+        assert_eq!(planned(claims, reserved(json!({}))), [available]);
+    }
+    let small = json!([claim(json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}))]);
+    assert_eq!(planned(small, reserved(phase("Available"))), []);
+}
+
+#[test]
+fn a_volume_for_no_claim_is_available() {
+    let fresh = json!([free_volume(phase("Pending"))]);
+    assert_eq!(planned(json!([]), fresh), [volume_change(phase("Available"))]);
+    assert_eq!(planned(json!([]), json!([free_volume(json!({}))])), []);
+}
+
+/// `spec.volumeName` may be set by the claim's user.
+#[test]
+fn a_free_volume_that_a_claim_asks_for_is_bound_if_it_suits() {
+    let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "n", "name": "a", "uid": "u"});
+    let taken = volume_change(json!({
+        "metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}},
+        "spec": {"claimRef": reference},
+    }));
+    let classed = |class: &str| json!({"spec": {"storageClassName": class}});
+    for (claims, volumes, binds) in [
+        (json!({}), classed("c"), true),
+        (terminating(), classed("c"), true),
+        (json!({}), classed("other"), false),
+        (json!({"spec": {"volumeAttributesClassName": "gold"}}), classed("c"), false),
+        (json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}), classed("c"), false),
+        (json!({"spec": {"volumeMode": "Block"}}), classed("c"), false),
+        (json!({"spec": {"accessModes": ["ReadWriteMany"]}}), classed("c"), false),
+    ] {
+        let (claims, volumes) = (json!([asking_claim(claims)]), json!([free_volume(volumes)]));
+        let expected = if binds { vec![taken.clone()] } else { Vec::new() };
+        assert_eq!(planned(claims.clone(), volumes.clone()), expected, "{claims} {volumes}");
+    }
+    let going = json!([free_volume(json!({
+        "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"storageClassName": "c"},
+    }))]);
+    assert_eq!(planned(json!([asking_claim(json!({}))]), going), []);
+}
+
+/// Of one whose `claimRef` names the claim nothing else is checked.
+#[test]
+fn a_claim_is_bound_to_its_own_volume_that_it_asks_for_whatever_that_is_like() {
+    for unsuited in [terminating(), json!({"spec": {"capacity": {"storage": "1Mi"}}})] {
+        let with = |phase: Value| {
+            let mut volume = volume(unsuited.clone());
+            merge(&mut volume, phase);
+            json!([volume])
+        };
+        let bound = volume_change(phase("Bound"));
+        assert_eq!(planned(json!([asking_claim(json!({}))]), with(json!({}))), [bound]);
+        let complete = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}}});
+        let completed = claim_change(false, complete);
+        assert_eq!(planned(json!([asking_claim(json!({}))]), with(phase("Bound"))), [completed]);
+    }
+}
+
+#[test]
+fn a_claim_that_asks_for_a_volume_of_another_waits() {
+    let others = json!([volume(
+        json!({"spec": {"claimRef": {"name": "b", "uid": "b"}}, "status": {"phase": "Released"}})
+    )]);
+    assert_eq!(planned(json!([asking_claim(json!({}))]), others.clone()), []);
+    assert_eq!(planned(json!([bound_claim(json!({}))]), others), [lost()]);
+    // Nor is anybody asked to make one, however its class is.
+    let all =
+        cluster(json!([asking_claim(json!({}))]), json!([]), json!([class("d", "Immediate")]));
+    assert_eq!(plan(&all, &Settings::default()), []);
 }
 
 #[test]
@@ -134,64 +277,170 @@ fn volumes_of_gone_claims_are_released_once() {
     }
 }
 
+/// Only those that were made for the claim, and are to be deleted, are released.
 #[test]
-fn only_bound_claims_are_lost() {
-    for (phase, losses) in [("Bound", 1), ("Pending", 0), ("Lost", 0)] {
-        let change = json!({"spec": {"volumeName": "v"}, "status": {"phase": phase}});
-        let actions = planned(json!([claim(change)]), json!([]));
-        assert_eq!(actions.len(), losses, "{phase}");
+fn a_volume_whose_claim_is_bound_to_another_is_released_or_let_go() {
+    let claims = json!([bound_claim(json!({"spec": {"volumeName": "other"}}))]);
+    let other = json!({"metadata": {"name": "other"}, "spec": {"claimRef": {"uid": "u", "namespace": "n", "name": "a"}}, "status": {"phase": "Bound"}});
+    let made = json!({"pv.kubernetes.io/provisioned-by": "d"});
+    let bound = json!({BOUND_BY_CONTROLLER: "yes"});
+    let let_go = || volume_change(json!({"spec": {"claimRef": {"uid": null}}}));
+    let freed = json!({"metadata": {"annotations": {BOUND_BY_CONTROLLER: null}}, "spec": {"claimRef": null}});
+    for (annotations, policy, before, expected) in [
+        (&made, "Delete", "Pending", Some(volume_change(phase("Released")))),
+        (&made, "Delete", "Bound", Some(volume_change(phase("Released")))),
+        (&made, "Delete", "Released", None),
+        (&made, "Delete", "Failed", None),
+        (&made, "Retain", "Pending", Some(let_go())),
+        (&json!({}), "Delete", "Pending", Some(let_go())),
+        (&bound, "Delete", "Bound", Some(volume_change(freed))),
+    ] {
+        let volume = volume(json!({
+            "metadata": {"annotations": annotations},
+            "spec": {"persistentVolumeReclaimPolicy": policy},
+            "status": {"phase": before},
+        }));
+        let actions = planned(claims.clone(), json!([volume, other]));
+        assert_eq!(actions, Vec::from_iter(expected), "{annotations} {policy} {before}");
     }
 }
 
-/// The volume goes between the two writes that bind its claim.
 #[test]
-fn claims_are_lost_as_soon_as_their_binding_is_complete() {
+fn a_claim_whose_binding_is_complete_is_lost_without_its_volume() {
     for (phase, losses) in [("Bound", 1), ("Pending", 1), ("Lost", 0)] {
-        let change = json!({"metadata": {"annotations": {BIND_COMPLETED: "yes"}},
-                            "spec": {"volumeName": "v"}, "status": {"phase": phase}});
-        assert_eq!(planned(json!([claim(change)]), json!([])).len(), losses, "{phase}");
+        let claims = json!([bound_claim(json!({"status": {"phase": phase}}))]);
+        assert_eq!(planned(claims, json!([])).len(), losses, "{phase}");
     }
+    // The annotation may be its user's, too.
+    let nameless = claim(json!({"metadata": {"annotations": {BIND_COMPLETED: "mine"}}}));
+    assert_eq!(planned(json!([nameless]), json!([])), [lost()]);
 }
 
 #[test]
-fn a_claim_being_deleted_is_not_bound_any_more() {
-    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    let volumes = json!([volume(json!({"status": {"phase": "Bound"}}))]);
-    assert_eq!(planned(json!([claim(going)]), volumes), []);
+fn a_claim_that_asks_for_a_volume_that_is_not_there_waits() {
+    assert_eq!(planned(json!([asking_claim(json!({}))]), json!([])), []);
+    let once_bound = asking_claim(bound_status());
+    let waits = json!({"status": {"phase": "Pending", "accessModes": null, "capacity": null}});
+    assert_eq!(planned(json!([once_bound]), json!([])), [claim_change(true, waits)]);
+}
+
+/// The annotations that the claim gets from its class, where it gets some.
+fn called(change: Value, class: &Value, node: Option<&str>) -> Option<Value> {
+    let settings = Settings { node: node.map(str::to_owned), ..Settings::default() };
+    let all = cluster(json!([claim(change)]), json!([]), json!([class]));
+    let actions = plan(&all, &settings);
+    assert!(actions.len() < 2, "{actions:?}");
+    actions.into_iter().next().map(|action| match action {
+        Action::Claim { patch, .. } => patch["metadata"]["annotations"].clone(),
+        other => panic!("{other:?}"),
+    })
+}
+
+fn annotated(annotations: &Value) -> Value {
+    json!({"metadata": {"annotations": annotations}})
 }
 
 #[test]
 fn claims_of_dynamic_classes_call_their_provisioner_late_ones_with_a_node() {
-    let node = |node: &str| json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+    let both = json!({PROVISIONER: "d", BETA_PROVISIONER: "d"});
+    let with_node = json!({PROVISIONER: "d", BETA_PROVISIONER: "d", SELECTED_NODE: "x"});
+    let node = annotated(&json!({SELECTED_NODE: "y"}));
+    let late = || class("d", "WaitForFirstConsumer");
     for (class, change, given, expected) in [
-        (class("d", "Immediate"), json!({}), None, Some((2, false))),
-        (class(NO_PROVISIONER, "Immediate"), json!({}), None, None),
-        (class("d", "WaitForFirstConsumer"), json!({}), None, None),
-        (class("d", "WaitForFirstConsumer"), json!({}), Some("x"), Some((3, true))),
-        (class("d", "WaitForFirstConsumer"), node("y"), Some("x"), Some((2, false))),
-        (
-            class("d", "Immediate"),
-            json!({"metadata": {"annotations": {PROVISIONER: "d", BETA_PROVISIONER: "d"}}}),
-            None,
-            None,
-        ),
+        (class("d", "Immediate"), json!({}), None, Some(both.clone())),
+        (class("kubernetes.io/no-provisioner", "Immediate"), json!({}), None, None),
+        (class("kubernetes.io/host-path", "Immediate"), json!({}), None, None),
+        (late(), json!({}), None, None),
+        (late(), json!({}), Some("x"), Some(with_node)),
+        (late(), node, Some("x"), Some(both)),
     ] {
-        let settings = Settings { node: given.map(str::to_owned), ..Settings::default() };
-        let all = cluster(json!([claim(change)]), json!([]), json!([class]));
-        let annotations: Vec<_> = plan(&all, &settings)
-            .into_iter()
-            .map(|action| match action {
-                Action::Claim { patch, .. } => {
-                    let given = patch["metadata"]["annotations"].as_object().unwrap().clone();
-                    (given.len(), given.contains_key(SELECTED_NODE))
-                }
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(annotations, Vec::from_iter(expected));
+        assert_eq!(called(change, &class, given), expected);
     }
-    let unknown = cluster(json!([claim(json!({}))]), json!([]), json!([]));
-    assert_eq!(plan(&unknown, &Settings::default()), []);
+    assert_eq!(planned(json!([claim(json!({}))]), json!([])), []);
+}
+
+/// Whatever its user has written there.
+#[test]
+fn the_provisioner_of_a_claim_is_that_of_its_class() {
+    let own = || class("d", "Immediate");
+    let both = json!({PROVISIONER: "d", BETA_PROVISIONER: "d"});
+    let other = annotated(&json!({PROVISIONER: "other", BETA_PROVISIONER: "d"}));
+    assert_eq!(called(other, &own(), None), Some(both.clone()));
+    // The older annotation alone is not looked at.
+    let older = annotated(&json!({PROVISIONER: "d", BETA_PROVISIONER: "other"}));
+    assert_eq!(called(older, &own(), None), None);
+    // The class that an annotation names wins over the field.
+    let by_annotation = annotated(&json!({"volume.beta.kubernetes.io/storage-class": "c"}));
+    let mut change = by_annotation;
+    merge(&mut change, json!({"spec": {"storageClassName": "none"}}));
+    assert_eq!(called(change, &own(), None), Some(both));
+}
+
+#[test]
+fn a_class_of_an_in_tree_plugin_calls_the_driver_that_took_it_over() {
+    let in_tree = || class("kubernetes.io/aws-ebs", "Immediate");
+    let driver = "ebs.csi.aws.com";
+    let both = json!({PROVISIONER: driver, BETA_PROVISIONER: driver});
+    assert_eq!(called(json!({}), &in_tree(), None), Some(both.clone()));
+    // An annotation of before says who took it over, until the driver itself is named.
+    let before = json!({PROVISIONER: "kubernetes.io/aws-ebs"});
+    let moved = json!({MIGRATED_TO: driver});
+    assert_eq!(called(annotated(&before), &in_tree(), None), Some(moved.clone()));
+    let mut marked = before;
+    merge(&mut marked, moved);
+    let mut named = both;
+    merge(&mut named, json!({MIGRATED_TO: null}));
+    assert_eq!(called(annotated(&marked), &in_tree(), None), Some(named));
+    // Nobody else's claim or volume carries it.
+    let forged = json!({PROVISIONER: "d", MIGRATED_TO: driver});
+    let none = json!({MIGRATED_TO: null});
+    assert_eq!(called(annotated(&forged), &class("d", "Immediate"), None), Some(none.clone()));
+    let forged = json!({"pv.kubernetes.io/provisioned-by": "d", MIGRATED_TO: driver});
+    let actions = planned(json!([]), json!([free_volume(annotated(&forged))]));
+    assert_eq!(actions, [volume_change(annotated(&none))]);
+}
+
+/// Finalizers as the two protection controllers keep them, where no Pod uses anything.
+#[test]
+fn claims_and_volumes_are_protected_while_they_are_in_use_where_that_is_asked_for() {
+    let settings = Settings { protection: true, ..Settings::default() };
+    let finalizers = |names: &[&str]| json!({"metadata": {"finalizers": names}});
+    let going = |names: &[&str]| {
+        let mut change = finalizers(names);
+        merge(&mut change, terminating());
+        change
+    };
+    let protected = |claims: Value, volumes: Value| {
+        let all = cluster(claims, volumes, json!([]));
+        assert_eq!(plan(&all, &Settings::default()), []);
+        plan(&all, &settings)
+    };
+    for (change, expected) in [
+        (json!({}), Some(&["kubernetes.io/pvc-protection"][..])),
+        (finalizers(&["x"]), Some(&["x", "kubernetes.io/pvc-protection"])),
+        (finalizers(&["kubernetes.io/pvc-protection"]), None),
+        (going(&["x"]), None),
+        (going(&["x", "kubernetes.io/pvc-protection"]), Some(&["x"])),
+    ] {
+        let expected = expected.map(|names| claim_change(false, finalizers(names)));
+        let actions = protected(json!([claim(change.clone())]), json!([]));
+        assert_eq!(actions, Vec::from_iter(expected), "{change}");
+    }
+    for (change, phase, expected) in [
+        (json!({}), "Available", Some(&["kubernetes.io/pv-protection"][..])),
+        (going(&["kubernetes.io/pv-protection"]), "Available", Some(&[])),
+        (going(&["x"]), "Available", None),
+    ] {
+        let mut volume = free_volume(change.clone());
+        merge(&mut volume, json!({"status": {"phase": phase}}));
+        let expected = expected.map(|names| volume_change(finalizers(names)));
+        let actions = protected(json!([]), json!([volume]));
+        assert_eq!(actions, Vec::from_iter(expected), "{change} {phase}");
+    }
+    let mut used = volume(going(&["kubernetes.io/pv-protection"]));
+    merge(&mut used, phase("Bound"));
+    let claims = bound_claim(finalizers(&["kubernetes.io/pvc-protection"]));
+    assert_eq!(protected(json!([claims]), json!([used])), []);
 }
 
 /// Waits until an object's phase is this one.
@@ -251,6 +500,42 @@ async fn on_an_api_server_a_claim_is_provisioned_for_bound_and_its_volume_releas
     };
     tokio::select! {
         () = run(client.clone(), Settings::default()) => {}
+        () = made => {}
+    }
+}
+
+/// What a user may do to a claim of his own: ask for a volume by its name, and hold a deleted claim.
+#[tokio::test(start_paused = true)]
+async fn on_an_api_server_a_held_claim_that_is_deleted_gets_the_free_volume_that_it_asks_for() {
+    let server = ApiServer::new(Options::default());
+    let client = server.client(User::new("binder"));
+    let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), "default");
+    let volumes = Api::<PersistentVolume>::all(client.clone());
+    let settings = Settings { protection: true, ..Settings::default() };
+    let mut claim = one_of_many(0);
+    merge(&mut claim, json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    server.create(&claim).unwrap();
+    server.delete("PersistentVolumeClaim", "default", "a-0").unwrap();
+    let made = async {
+        let mut volume = volume_for(&claim);
+        volume["spec"]["claimRef"] = Value::Null;
+        server.create(&volume).unwrap();
+        reaches(&volumes, "v-a-0", "Available").await;
+        let asks = json!({"spec": {"volumeName": "v-a-0"}});
+        server.merge("PersistentVolumeClaim", "default", "a-0", &asks).unwrap();
+        reaches(&claims, "a-0", "Bound").await;
+        reaches(&volumes, "v-a-0", "Bound").await;
+        server.delete("PersistentVolume", "", "v-a-0").unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(server.get("PersistentVolume", "", "v-a-0").is_some(), "in use");
+        let let_go = json!({"metadata": {"finalizers": null}});
+        server.merge("PersistentVolumeClaim", "default", "a-0", &let_go).unwrap();
+        while server.get("PersistentVolume", "", "v-a-0").is_some() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        () = run(client.clone(), settings) => {}
         () = made => {}
     }
 }
@@ -416,6 +701,6 @@ fn looks(claims: usize) -> usize {
 
 #[test]
 fn a_claim_of_a_burst_is_looked_at_as_often_as_one_alone() {
-    assert_eq!(looks(1), 7);
+    assert_eq!(looks(1), 9);
     assert_eq!(looks(200), 200 * looks(1));
 }

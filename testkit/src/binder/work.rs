@@ -26,6 +26,7 @@ use super::{
     Action, Settings, about, at_version,
     book::{Book, Item, Kept, number},
     queue::Queue,
+    volumes::is_of_status,
 };
 
 /// How often changes that were refused are tried again.
@@ -185,7 +186,8 @@ async fn carry_out(client: &Client, action: &Action) -> kube::Result<Option<u64>
             if volumes.get_opt(volume).await?.is_some() {
                 return Ok(None);
             }
-            let patch = at_version(json!({"status": {"phase": "Lost"}}), version.clone());
+            let lost = json!({"status": {"phase": "Lost", "accessModes": null, "capacity": null}});
+            let patch = at_version(lost, version.clone());
             patch_claim(client, namespace, name, true, &patch).await
         }
     }
@@ -210,6 +212,11 @@ async fn patch_claim(
 
 async fn patch_volume(client: &Client, name: &str, patch: &Value) -> kube::Result<Option<u64>> {
     let volumes = Api::<PersistentVolume>::all(client.clone());
-    let patched = volumes.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let (params, merge) = (PatchParams::default(), Patch::Merge(patch));
+    let patched = if is_of_status(patch) {
+        volumes.patch_status(name, &params, &merge).await?
+    } else {
+        volumes.patch(name, &params, &merge).await?
+    };
     Ok(Some(number(patched.resource_version().as_deref())))
 }

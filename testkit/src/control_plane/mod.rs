@@ -25,8 +25,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-pub use self::processes::ProcessError;
 use self::processes::Processes;
+pub use self::processes::{ControllerManager, ProcessError};
 use crate::apiserver::{
     serve::{
         ServeError, Served, Settings,
@@ -85,6 +85,17 @@ enum Backing {
     Embedded(Served),
     Binaries(Box<Processes>),
     Cluster(String),
+}
+
+/// Who binds claims on a control plane.
+#[derive(Debug)]
+pub enum Controllers {
+    /// Nobody: this crate's binder is needed.
+    Missing,
+    /// The cluster's own kube-controller-manager.
+    Running,
+    /// A kube-controller-manager that ends when this is dropped.
+    Started(ControllerManager),
 }
 
 /// What the environment asks for.
@@ -191,6 +202,33 @@ impl ControlPlane {
     /// When the user's kubeconfig can't be used.
     pub async fn client(&self, user: &str) -> Result<Client, StartError> {
         client_of(&self.layout.kubeconfig(user)).await
+    }
+
+    /// A client of a service account, which is made where it is missing.
+    ///
+    /// # Errors
+    /// When the account or a token for it can't be made.
+    pub async fn account(&self, namespace: &str, name: &str) -> Result<Client, StartError> {
+        let token = account_token(&self.client("admin").await?, namespace, name).await?;
+        let authority = fs::read_to_string(self.layout.authority())?;
+        let file = format!("{namespace}.{name}");
+        self.layout.write_kubeconfig(&file, self.url(), &authority, &token)?;
+        client_of(&self.layout.kubeconfig(&file)).await
+    }
+
+    /// What binds claims, where it is not this crate's binder.
+    ///
+    /// # Errors
+    /// When kube-controller-manager can't be started.
+    pub fn controllers(&self) -> Result<Controllers, StartError> {
+        match &self.backing {
+            Backing::Embedded(_) => Ok(Controllers::Missing),
+            Backing::Cluster(_) => Ok(Controllers::Running),
+            Backing::Binaries(processes) => {
+                let started = processes.start_controllers(&self.layout)?;
+                Ok(started.map_or(Controllers::Missing, Controllers::Started))
+            }
+        }
     }
 
     async fn prepare(&self) -> Result<(), StartError> {

@@ -46,14 +46,23 @@ pub enum ProcessError {
     },
 }
 
+/// The controllers that bind claims and keep what is in use, by names that every release knows.
+const CONTROLLERS: &str = "persistentvolume-binder,pvc-protection,pv-protection";
+
 /// A running etcd and kube-apiserver; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Processes {
     /// The API server's URL.
     pub(super) url: String,
+    /// Where the binaries are.
+    assets: PathBuf,
     _etcd: Child,
     _server: Child,
 }
+
+/// A running kube-controller-manager with the controllers of claims and volumes; killed when dropped.
+#[derive(Debug)]
+pub struct ControllerManager(#[allow(dead_code)] Child); // kept until it is dropped
 
 impl Processes {
     /// Starts both from `assets` and writes the layout. They may need seconds until they answer.
@@ -72,7 +81,27 @@ impl Processes {
             spawn(&assets.join("etcd"), &etcd_flags(layout, clients, peers), log("etcd.log")?)?;
         let flags = server_flags(layout, audit, clients, server);
         let server = spawn(&assets.join("kube-apiserver"), &flags, log("kube-apiserver.log")?)?;
-        Ok(Self { url, _etcd: etcd, _server: server })
+        Ok(Self { url, assets: assets.to_owned(), _etcd: etcd, _server: server })
+    }
+
+    /// Starts kube-controller-manager, where it is among the binaries.
+    pub(super) fn start_controllers(
+        &self,
+        layout: &Layout,
+    ) -> Result<Option<ControllerManager>, ProcessError> {
+        let binary = self.assets.join("kube-controller-manager");
+        if !binary.is_file() {
+            return Ok(None);
+        }
+        let log = fs::File::create(layout.root().join("kube-controller-manager.log"))?;
+        let flags = [
+            format!("--kubeconfig={}", layout.kubeconfig("admin").display()),
+            format!("--controllers={CONTROLLERS}"),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=false".to_owned(),
+            "--secure-port=0".to_owned(),
+        ];
+        Ok(Some(ControllerManager(spawn(&binary, &flags, log)?)))
     }
 }
 
