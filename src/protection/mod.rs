@@ -11,6 +11,7 @@
 //! deleted; that one actor at a time works on a source; and that nothing is written by a process
 //! that does not lead. Leaves who may use which source, and what becomes of a claim, to others.
 
+mod grants;
 mod holders;
 mod source;
 mod sweep;
@@ -22,13 +23,14 @@ use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
+pub use self::{
+    grants::{Target, is_granted},
+    source::{NamedSource, SourceKind},
+    writer::Unprotected,
+};
 use self::{
     holders::{Due, Holders, Worn},
     writer::Writer,
-};
-pub use self::{
-    source::{NamedSource, SourceKind},
-    writer::Unprotected,
 };
 use crate::{
     kube_api::{ApiError, Client, Scope, Sighting, views::Claim},
