@@ -28,6 +28,7 @@ pub struct ControllerMetrics {
     awaited: IntGaugeVec,
     audit_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
+    sources_released: IntCounterVec,
     panics: IntCounterVec,
 }
 
@@ -120,6 +121,11 @@ impl ControllerMetrics {
                 "Volumes that may exist at the driver without a PersistentVolume, by why they are suspected.",
                 &["reason"],
             )?,
+            sources_released: families.counter(
+                "provisioner_sources_released_total",
+                "Deleted claims and snapshots from which the finalizer that protects sources was removed although pending claims name them, by reason: protection_timeout (--claim-protection-timeout is over).",
+                &["reason"],
+            )?,
             panics: families.counter(
                 "provisioner_panics_total",
                 "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
@@ -179,6 +185,11 @@ impl ControllerMetrics {
     /// A volume may exist that no PersistentVolume names (safety rule 14).
     pub fn suspected_leak(&self, reason: &str) {
         self.suspected_leaks.with_label_values(&[reason]).inc();
+    }
+
+    /// A deleted source was released although pending claims name it.
+    pub fn source_released(&self, reason: &str) {
+        self.sources_released.with_label_values(&[reason]).inc();
     }
 
     /// Sets how many objects of each resource are waited for now.
