@@ -1,4 +1,4 @@
-//! ReferenceGrants: whether a namespace lets claims of other namespaces use a source in it.
+//! `ReferenceGrants`: whether a namespace lets claims of other namespaces use a source in it.
 //!
 //! Owns reading the grants of one namespace and judging them (reference 3.8). Leaves it to the
 //! callers what follows from the answer, and from an answer that is missing.

@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use super::grants::Target;
 use crate::kube_api::views::{Claim, ObjectReference, View as _};
 
 /// The API group of snapshots.
@@ -35,6 +36,30 @@ impl SourceKind {
                 "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
             }
             Self::Claim => "provisioner.storage.kubernetes.io/cloning-protection",
+        }
+    }
+
+    /// The kind as Kubernetes spells it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "VolumeSnapshot",
+            Self::Claim => "PersistentVolumeClaim",
+        }
+    }
+
+    /// The API group; empty for the core group.
+    const fn group(self) -> &'static str {
+        match self {
+            Self::Snapshot => SNAPSHOT_GROUP,
+            Self::Claim => "",
+        }
+    }
+
+    /// The API group and version, as objects name them.
+    pub(super) const fn api_version(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot.storage.k8s.io/v1",
+            Self::Claim => "v1",
         }
     }
 
@@ -82,6 +107,12 @@ impl NamedSource {
         let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
         Self { kind: SourceKind::Claim, namespace, name }
     }
+
+    /// The source as grants name it.
+    pub(super) fn target(&self) -> Target<'_> {
+        let Self { kind, namespace, name } = self;
+        Target { group: kind.group(), kind: kind.name(), namespace, name }
+    }
 }
 
 /// Whether an object can have this name. A claim's text is longer where its user wants that.
@@ -91,11 +122,7 @@ fn can_exist(namespace: &str, name: &str) -> bool {
 
 impl fmt::Display for NamedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            SourceKind::Snapshot => "VolumeSnapshot",
-            SourceKind::Claim => "PersistentVolumeClaim",
-        };
-        write!(f, "{kind} {}/{}", self.namespace, self.name)
+        write!(f, "{} {}/{}", self.kind.name(), self.namespace, self.name)
     }
 }
 

@@ -63,11 +63,11 @@ async fn only_our_finalizer_is_taken_off_and_only_while_that_holds() {
     for kind in [SNAPSHOT, CLAIM] {
         let server = server(object(&["a", kind.finalizer(), "b"], true), &[]);
         let writer = Writer::new(client(&server));
-        writer.take_off(&source(kind), "u", || false).await.unwrap();
+        assert!(!writer.take_off(&source(kind), "u", || false).await.unwrap());
         assert_eq!(methods(&server), ["GET"], "somebody began to need it");
-        writer.take_off(&source(kind), "u", || true).await.unwrap();
+        assert!(writer.take_off(&source(kind), "u", || true).await.unwrap());
         assert_eq!(finalizers(&server.seen().pop().unwrap()), json!(["a", "b"]));
-        writer.take_off(&source(kind), "other", || true).await.unwrap();
+        assert!(!writer.take_off(&source(kind), "other", || true).await.unwrap());
         assert_eq!(server.seen().len(), 4, "another object has the name: nothing is written");
     }
 }
