@@ -75,11 +75,20 @@ pub(super) struct Terminating {
     pub since: Timestamp,
 }
 
+/// Where a restore or clone that was begun here stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// A driver may be reading the source.
+    Open,
+    /// It failed for good. The claim may be asked for again.
+    Ended,
+}
+
 /// A source that restores or clones begun here are made from.
 #[derive(Debug, Default)]
 struct Held {
     /// Their claims' UIDs.
-    by: BTreeSet<String>,
+    by: BTreeMap<String, Call>,
     /// The object that wears our finalizer for them.
     worn: Option<Worn>,
     /// Whether it does for certain: a write that took it off may have been carried out unanswered.
@@ -213,12 +222,23 @@ impl Holders {
         if let Some(kept) = self.claims.get_mut(claim) {
             kept.closed = false;
         }
-        if self.begun.get(claim) == Some(source) {
-            return false;
+        let is_new = self.begun.get(claim) != Some(source);
+        if is_new {
+            self.end(claim);
+            self.begun.insert(claim.to_owned(), source.clone());
         }
-        self.end(claim);
-        self.begun.insert(claim.to_owned(), source.clone());
-        self.held.entry(source.clone()).or_default().by.insert(claim.to_owned())
+        let held = self.held.entry(source.clone()).or_default();
+        held.by.insert(claim.to_owned(), Call::Open);
+        is_new
+    }
+
+    /// No call is open for the claim; it may be asked for again. From now on it holds its source no
+    /// more than a claim that merely names it. Names the source, where it is to be looked at now.
+    pub(super) fn call_ended(&mut self, claim: &str) -> Option<NamedSource> {
+        let source = self.begun.get(claim)?.clone();
+        let call = self.held.get_mut(&source)?.by.get_mut(claim)?;
+        let was_open = std::mem::replace(call, Call::Ended) == Call::Open;
+        (was_open && self.may_be_due(&source)).then_some(source)
     }
 
     /// The claim needs its source no longer. Names the sources to look at now.

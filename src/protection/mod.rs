@@ -225,6 +225,13 @@ impl Protection {
         Ok(())
     }
 
+    /// No call is open for the claim, which may be asked for again: [`take`](Self::take) comes before
+    /// that. Until then it holds its source no more than a claim that merely names it.
+    pub fn call_ended(&self, claim_uid: &str) {
+        let touched = self.0.holders.lock().call_ended(claim_uid);
+        self.look_at(touched.into_iter().collect());
+    }
+
     /// The claim needs its source no longer. Waits for nothing: what follows is done by
     /// [`work`](Self::work).
     pub fn closed(&self, claim_uid: &str) {

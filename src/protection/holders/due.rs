@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Holders, Origin, Terminating, Worn};
+use super::{Call, Holders, Origin, Terminating, Worn};
 use crate::protection::source::{NamedSource, SourceKind};
 
 /// What is due for a source's finalizer.
@@ -56,7 +56,7 @@ impl NamedBy {
 impl Holders {
     /// Decides what is due for the source's finalizer.
     pub(in crate::protection) fn due(&self, source: &NamedSource) -> Due {
-        if self.is_held(source) {
+        if self.has_open_call(source) {
             return Due::Keep;
         }
         let named = self.named(source);
@@ -79,18 +79,23 @@ impl Holders {
             NamedBy::OtherNamespaces(namespaces) => {
                 Due::TakeOffUnlessGranted(uid.clone(), namespaces)
             }
+            // That its claim is gone is told later.
+            NamedBy::Nobody if self.has_call(source) => Due::Keep,
             NamedBy::Nobody => Due::TakeOff(uid.clone()),
         }
     }
 
     fn due_for_snapshot(&self, source: &NamedSource, named: NamedBy) -> Due {
         let Some(Worn { uid, origin }) = self.worn_by(source) else { return Due::Nothing };
+        let has_call = self.has_call(source);
         match named {
-            _ if *origin == Origin::Ours && !self.peers => Due::TakeOff(uid.clone()),
+            _ if *origin == Origin::Ours && !self.peers && !has_call => Due::TakeOff(uid.clone()),
             NamedBy::OwnNamespace => Due::Keep,
             NamedBy::OtherNamespaces(namespaces) => {
                 Due::TakeOffUnlessGranted(uid.clone(), namespaces)
             }
+            // That its claim is gone is told later.
+            NamedBy::Nobody if has_call => Due::Keep,
             NamedBy::Nobody => Due::TakeOffUnlessNamed(uid.clone()),
         }
     }
@@ -98,7 +103,12 @@ impl Holders {
     /// Whether no call that was begun here and no claim of the source's namespace needs the source,
     /// which wears our finalizer: a crash may have left it. Claims of other namespaces may need it.
     pub(in crate::protection) fn is_orphan(&self, source: &NamedSource) -> bool {
-        !self.is_held(source) && self.named(source) != NamedBy::OwnNamespace
+        match self.named(source) {
+            _ if self.has_open_call(source) => false,
+            NamedBy::OwnNamespace => false,
+            NamedBy::OtherNamespaces(_) => true,
+            NamedBy::Nobody => !self.has_call(source),
+        }
     }
 
     /// How many pending claims name the source.
@@ -122,9 +132,15 @@ impl Holders {
         NamedBy::of(others.map(|(namespace, _)| namespace.clone()).collect(), source)
     }
 
-    /// Whether a call that was begun here needs the source.
-    fn is_held(&self, source: &NamedSource) -> bool {
+    /// Whether a restore or clone of the source was begun here that is open, or may be asked for
+    /// again.
+    fn has_call(&self, source: &NamedSource) -> bool {
         self.held.get(source).is_some_and(|held| !held.by.is_empty())
+    }
+
+    /// Whether a driver may be reading the source for a call of this process.
+    fn has_open_call(&self, source: &NamedSource) -> bool {
+        self.held.get(source).is_some_and(|held| held.by.values().any(|call| *call == Call::Open))
     }
 
     /// The object that wears our finalizer for what was begun here.

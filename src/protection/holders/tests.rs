@@ -340,6 +340,35 @@ fn a_deleted_snapshot_is_released_after_the_time_out_whoever_guarded_it() {
     assert_eq!(holders.due(&s), Due::Nothing);
 }
 
+/// A claim that the driver refuses each time is asked for again and again.
+#[test]
+fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
+    let s = snapshot("s");
+    for found in [Origin::Ours, Origin::Found] {
+        let mut holders = restoring(found, false);
+        assert_eq!(holders.call_ended("a"), None);
+        assert_eq!(holders.due(&s), Due::Keep, "{found:?}: the claim names it");
+        assert!(!holders.is_orphan(&s));
+        assert_eq!(names(holders.set_overdue(s.kind, overdue(&s, "s1"))), ["s"]);
+        assert_eq!(holders.due(&s), Due::Release("s1".into()));
+        assert!(!holders.begin("a", &s), "it is no new one");
+        assert_eq!(holders.due(&s), Due::Keep, "it is open again");
+        assert_eq!(holders.call_ended("a"), Some(s.clone()));
+        assert_eq!(holders.call_ended("a"), None, "told once");
+        holders.observe(&Sighting::Deleted(claim("a", &s, "Pending")));
+        assert_eq!(holders.due(&s), Due::Keep, "that it is closed is told later");
+        assert!(!holders.is_orphan(&s));
+        assert_eq!(names(holders.closed("a")), ["s"]);
+    }
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o", true, true)));
+    holders.observe(&Sighting::Applied(foreign("x", "a", &origin())));
+    holders.begin("a", &origin());
+    assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
+    assert_eq!(holders.due(&origin()), Due::TakeOffUnlessGranted("o".into(), spaces(&["x"])));
+    assert_eq!(holders.call_ended("unknown"), None);
+}
+
 #[test]
 fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     let mut holders = Holders::new(false);
@@ -360,6 +389,7 @@ enum Deed {
     Shown(u8, u8, &'static str),
     Foreign(u8, u8),
     Overdue(u8),
+    Ended(u8),
     Gone(u8),
     Begin(u8, u8),
     Worn(u8, bool),
@@ -374,6 +404,7 @@ fn deed() -> impl Strategy<Value = Deed> {
             .prop_map(|(claim, source, phase)| Deed::Shown(claim, source, phase)),
         (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Foreign(claim, source)),
         (0..3_u8).prop_map(Deed::Overdue),
+        (0..4_u8).prop_map(Deed::Ended),
         (0..4_u8).prop_map(Deed::Gone),
         (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Begin(claim, source)),
         (0..3_u8, any::<bool>()).prop_map(|(source, found)| Deed::Worn(source, found)),
@@ -407,6 +438,10 @@ proptest! {
                 Deed::Overdue(from) => {
                     let from = source(from);
                     holders.set_overdue(from.kind, overdue(&from, "s1"))
+                }
+                Deed::Ended(uid) => {
+                    begun.remove(&uid);
+                    holders.call_ended(&uid.to_string()).into_iter().collect()
                 }
                 Deed::Gone(uid) => {
                     holders.observe(&Sighting::Deleted(claim(&uid.to_string(), &source(0), "Pending")))
