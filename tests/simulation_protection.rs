@@ -10,6 +10,8 @@ mod world;
 
 #[path = "simulation_protection/keeper.rs"]
 mod keeper;
+#[path = "simulation_protection/limits.rs"]
+mod limits;
 #[path = "simulation_protection/seeds.rs"]
 mod seeds;
 

@@ -377,7 +377,7 @@ async fn a_recorded_call_waits_until_its_preferred_place_is_to_be_had() {
 /// As long as a deleted claim is kept, and no longer: then it is asked for as a new one is.
 #[tokio::test(start_paused = true)]
 async fn a_recorded_call_whose_place_is_gone_is_given_up_with_a_warning() {
-    let flags = ["--claim-protection-timeout=10m"];
+    let flags = ["--claim-protection-timeout=2m"];
     let (simulation, process, [late, _]) = open_calls_in_a_changed_cluster(&flags).await;
     process.stop();
     simulation.until("the process ended", |_| process.outcome().is_some()).await;

@@ -220,6 +220,9 @@ impl<'a> Program<'a> {
             client: lanes.objects.clone(),
             metrics: metrics.clone(),
             random: random(),
+            clock: clock(),
+            events: recorder.from(EVENT_COMPONENT),
+            driver: driver.name().to_owned(),
             tasks: tasks.clone(),
             settings: protection_settings(flags, &driver),
         });

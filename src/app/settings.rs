@@ -64,6 +64,8 @@ pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> protection:
         retry_start: provisioning.retry_start,
         retry_max: provisioning.retry_max,
         peers: flags.node_deployment.is_some(),
+        cross_namespace_sources: flags.gates.cross_namespace_volume_data_source,
+        timeout: flags.safety.claim_protection_timeout,
     }
 }
 

@@ -370,6 +370,12 @@ impl ClaimBook {
         inner.entries.get(uid).is_some_and(Entry::needs_source)
     }
 
+    /// Whether a call for the claim is open, here or by what its record says.
+    pub fn may_have_open_call(&self, uid: &str) -> bool {
+        let inner = self.0.inner.lock();
+        inner.entries.get(uid).is_some_and(Entry::may_have_open_call)
+    }
+
     /// How long ago the claim was first seen; none when nothing is known of it.
     pub fn waited(&self, uid: &str) -> Option<Duration> {
         let inner = self.0.inner.lock();

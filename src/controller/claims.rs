@@ -134,6 +134,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             // What ended before its call, or while it was prepared, nobody else tells.
             if !self.book.needs_source(uid) {
                 self.provisioner.closed(uid);
+            } else if !self.book.may_have_open_call(uid) {
+                self.provisioner.call_ended(uid);
             }
             if settled || verdict != Verdict::Done { verdict } else { Verdict::Retry }
         };
@@ -246,7 +248,10 @@ impl<P: Provisioner> ClaimWorker<P> {
         delete: &mut Look,
     ) -> Verdict {
         match self.settle_doubt(uid, &glance, &order).await {
-            Ok(()) => self.provision(uid, order, permit, delete).await,
+            Ok(()) => {
+                self.report_unfollowed(uid);
+                self.provision(uid, order, permit, delete).await
+            }
             Err(verdict) => verdict,
         }
     }

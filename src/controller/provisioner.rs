@@ -95,6 +95,10 @@ pub trait Provisioner: Send + Sync + 'static {
     /// claims that were never asked for; called with locks held, so nothing may be waited for.
     fn closed(&self, _claim_uid: &str) {}
 
+    /// No call for the claim with this UID is open, though it may be asked for again: what its volume is
+    /// made from is held by its name alone meanwhile.
+    fn call_ended(&self, _claim_uid: &str) {}
+
     /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
     fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
 

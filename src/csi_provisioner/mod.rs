@@ -442,6 +442,10 @@ impl Provisioner for CsiProvisioner {
         self.0.protection.closed(claim_uid);
     }
 
+    fn call_ended(&self, claim_uid: &str) {
+        self.0.protection.call_ended(claim_uid);
+    }
+
     async fn create(&self, order: &Order, request: Request) -> Outcome {
         let outcome = self.ask(order, request).await;
         self.tell_room(order, &outcome);

@@ -29,6 +29,7 @@ pub struct ControllerMetrics {
     audit_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
     unfollowed_records: IntCounter,
+    sources_released: IntCounterVec,
     panics: IntCounterVec,
 }
 
@@ -129,6 +130,11 @@ impl ControllerMetrics {
                 families.register("counter", &counter)?;
                 counter
             },
+            sources_released: families.counter(
+                "provisioner_sources_released_total",
+                "Deleted claims and snapshots from which the finalizer that protects sources was removed although pending claims name them, by reason: protection_timeout (--claim-protection-timeout is over).",
+                &["reason"],
+            )?,
             panics: families.counter(
                 "provisioner_panics_total",
                 "Pieces of work that panicked and were set aside, by queue. Anything but zero is a bug.",
@@ -193,6 +199,11 @@ impl ControllerMetrics {
     /// A claim carries the record of an open call that is not followed.
     pub fn unfollowed_record(&self) {
         self.unfollowed_records.inc();
+    }
+
+    /// A deleted source was released although pending claims name it.
+    pub fn source_released(&self, reason: &str) {
+        self.sources_released.with_label_values(&[reason]).inc();
     }
 
     /// Sets how many objects of each resource are waited for now.

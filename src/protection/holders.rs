@@ -2,19 +2,25 @@
 //!
 //! Owns what is known of that: the pending claims that name a source, from the watch of claims,
 //! whoever's they are; the restores and clones that were begun here and have not ended; the
-//! sources that wear our finalizer on their behalf; and the sources of clones that are deleted and
-//! wait for us. The decisions ([`Holders::due`], [`Holders::is_orphan`]) are pure functions of it.
-//! Promises that nothing is freed while a call that was begun here needs it, whatever has become of
-//! its claim, and that memory holds no more than names, of claims that are pending or under way.
-//! Leaves reading and writing sources to the rooms beside it.
+//! sources that wear our finalizer on their behalf; the sources of clones that are deleted and
+//! wait for us; and the deleted sources whose time-out is over. The decisions ([`Holders::due`],
+//! [`Holders::is_orphan`]) are pure functions of it. Promises that nothing is freed while a call
+//! that was begun here needs it, whatever has become of its claim, and that memory holds no more
+//! than names, of claims that are pending or under way and of sources that are deleted. Leaves
+//! reading and writing sources, and the judgement of grants, to the rooms beside it.
+
+mod due;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
+pub(super) use self::due::{Due, NamedBy};
 use super::source::{NamedSource, SourceKind};
 use crate::{
     kube_api::{
         Cache, Change, Sighting,
-        views::{Claim, View as _},
+        views::{Claim, View},
     },
     mutations::{self, Mutation},
 };
@@ -28,10 +34,12 @@ pub(super) struct Holders {
     /// Whether others make volumes of the same sources beside this process.
     peers: bool,
     claims: Cache<Kept>,
-    /// The pending claims, by UID, that name a source.
-    naming: BTreeMap<NamedSource, BTreeSet<String>>,
-    /// Sources of clones that are deleted and wear our finalizer, with their UIDs.
-    leaving: BTreeMap<NamedSource, String>,
+    /// The pending claims that name a source: their UIDs, by their namespace.
+    naming: BTreeMap<NamedSource, BTreeMap<String, BTreeSet<String>>>,
+    /// Sources of clones that are deleted and wear our finalizer.
+    leaving: BTreeMap<NamedSource, Terminating>,
+    /// Sources that claims have kept from going for as long as the time-out allows, with their UIDs.
+    overdue: BTreeMap<NamedSource, String>,
     /// What the restores and clones begun here are made from, by their claims' UIDs.
     begun: BTreeMap<String, NamedSource>,
     held: BTreeMap<NamedSource, Held>,
@@ -43,18 +51,44 @@ struct Kept {
     /// Its UID.
     uid: String,
     /// What it names, while it is pending.
-    names: Option<NamedSource>,
+    names: Option<Naming>,
     /// Whether it needs that no longer, though it is pending still: it has its volume.
     closed: bool,
     /// Itself, where it is a source that is deleted and wears our finalizer.
-    leaving: Option<NamedSource>,
+    leaving: Option<(NamedSource, Terminating)>,
+}
+
+/// A claim's reference to its source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Naming {
+    source: NamedSource,
+    /// The claim's namespace.
+    from: String,
+}
+
+/// A source that is Terminating and has our finalizer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Terminating {
+    /// The object's UID.
+    pub uid: String,
+    /// Its deletion timestamp.
+    pub since: Timestamp,
+}
+
+/// Where a restore or clone that was begun here stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// A driver may be reading the source.
+    Open,
+    /// It failed for good. The claim may be asked for again.
+    Ended,
 }
 
 /// A source that restores or clones begun here are made from.
 #[derive(Debug, Default)]
 struct Held {
     /// Their claims' UIDs.
-    by: BTreeSet<String>,
+    by: BTreeMap<String, Call>,
     /// The object that wears our finalizer for them.
     worn: Option<Worn>,
     /// Whether it does for certain: a write that took it off may have been carried out unanswered.
@@ -79,19 +113,6 @@ pub(super) enum Origin {
     Found,
 }
 
-/// What is due for a source's finalizer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Due {
-    /// Nothing: it wears none that is ours to take off.
-    Nothing,
-    /// It stays: somebody needs the source.
-    Keep,
-    /// It goes, off the object with this UID.
-    TakeOff(String),
-    /// The same, unless a claim that this process has not seen yet names the source.
-    TakeOffUnlessNamed(String),
-}
-
 impl Holders {
     /// Nothing is known yet. `peers`: others make volumes of the same sources at the same time.
     pub(super) fn new(peers: bool) -> Self {
@@ -100,6 +121,7 @@ impl Holders {
             claims: Cache::default(),
             naming: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            overdue: BTreeMap::new(),
             begun: BTreeMap::new(),
             held: BTreeMap::new(),
         }
@@ -150,28 +172,48 @@ impl Holders {
     fn replaced(&mut self, old: Option<Kept>, new: Option<Kept>) -> BTreeSet<NamedSource> {
         let mut touched = BTreeSet::new();
         if let Some(old) = old {
-            if let Some(source) = old.names {
-                remove(&mut self.naming, &source, &old.uid);
-                touched.insert(source);
-            }
-            // A namesake may have come meanwhile.
-            if let Some(source) = old.leaving
-                && self.leaving.get(&source) == Some(&old.uid)
-            {
-                self.leaving.remove(&source);
-            }
+            touched.extend(self.forget(old));
         }
         if let Some(new) = new {
-            if let Some(source) = new.names {
-                self.naming.entry(source).or_default().insert(new.uid.clone());
-            }
-            if let Some(source) = new.leaving {
-                self.leaving.insert(source.clone(), new.uid);
-                touched.insert(source);
-            }
+            touched.extend(self.note(new));
         }
         touched.retain(|source| self.may_be_due(source));
         touched
+    }
+
+    /// Takes what was kept of a claim out of the indexes; the source that it named.
+    fn forget(&mut self, old: Kept) -> Option<NamedSource> {
+        // A namesake may have come meanwhile.
+        if let Some((source, terminating)) = old.leaving
+            && self.leaving.get(&source).is_some_and(|other| other.uid == terminating.uid)
+        {
+            self.leaving.remove(&source);
+        }
+        let Naming { source, from } = old.names?;
+        self.remove_naming(&source, &from, &old.uid);
+        Some(source)
+    }
+
+    /// Puts what is kept of a claim into the indexes; the claim itself, where it is a source that
+    /// is deleted.
+    fn note(&mut self, new: Kept) -> Option<NamedSource> {
+        if let Some(Naming { source, from }) = new.names {
+            self.naming.entry(source).or_default().entry(from).or_default().insert(new.uid);
+        }
+        let (source, terminating) = new.leaving?;
+        self.leaving.insert(source.clone(), terminating);
+        Some(source)
+    }
+
+    fn remove_naming(&mut self, source: &NamedSource, from: &str, uid: &str) {
+        let Some(namespaces) = self.naming.get_mut(source) else { return };
+        if let Some(claims) = namespaces.get_mut(from) {
+            claims.remove(uid);
+        }
+        namespaces.retain(|_, claims| !claims.is_empty());
+        if namespaces.is_empty() {
+            self.naming.remove(source);
+        }
     }
 
     /// A restore or clone for the claim begins: from now on it holds its source. Whether it did
@@ -180,12 +222,23 @@ impl Holders {
         if let Some(kept) = self.claims.get_mut(claim) {
             kept.closed = false;
         }
-        if self.begun.get(claim) == Some(source) {
-            return false;
+        let is_new = self.begun.get(claim) != Some(source);
+        if is_new {
+            self.end(claim);
+            self.begun.insert(claim.to_owned(), source.clone());
         }
-        self.end(claim);
-        self.begun.insert(claim.to_owned(), source.clone());
-        self.held.entry(source.clone()).or_default().by.insert(claim.to_owned())
+        let held = self.held.entry(source.clone()).or_default();
+        held.by.insert(claim.to_owned(), Call::Open);
+        is_new
+    }
+
+    /// No call is open for the claim; it may be asked for again. From now on it holds its source no
+    /// more than a claim that merely names it. Names the source, where it is to be looked at now.
+    pub(super) fn call_ended(&mut self, claim: &str) -> Option<NamedSource> {
+        let source = self.begun.get(claim)?.clone();
+        let call = self.held.get_mut(&source)?.by.get_mut(claim)?;
+        let was_open = std::mem::replace(call, Call::Ended) == Call::Open;
+        (was_open && self.may_be_due(&source)).then_some(source)
     }
 
     /// The claim needs its source no longer. Names the sources to look at now.
@@ -197,7 +250,7 @@ impl Holders {
         if let Some(kept) = self.claims.get_mut(claim).filter(|_| is_known)
             && !std::mem::replace(&mut kept.closed, true)
         {
-            touched.extend(kept.names.clone());
+            touched.extend(kept.names.as_ref().map(|naming| naming.source.clone()));
         }
         touched.retain(|source| self.may_be_due(source));
         touched
@@ -240,8 +293,9 @@ impl Holders {
         }
     }
 
-    /// The finalizer of a snapshot was taken off, or the snapshot is gone.
+    /// The finalizer was taken off, or the source is gone.
     pub(super) fn taken_off(&mut self, source: &NamedSource) {
+        self.overdue.remove(source);
         if let Some(held) = self.held.get_mut(source) {
             held.worn = None;
             if held.by.is_empty() {
@@ -250,34 +304,24 @@ impl Holders {
         }
     }
 
-    /// Decides what is due for the source's finalizer.
-    pub(super) fn due(&self, source: &NamedSource) -> Due {
-        let held = self.held.get(source);
-        if held.is_some_and(|held| !held.by.is_empty()) {
-            return Due::Keep;
-        }
-        match source.kind {
-            SourceKind::Claim => match self.leaving.get(source) {
-                None => Due::Nothing,
-                Some(_) if self.is_named(source) => Due::Keep,
-                // The watch of claims shows those that name a source before the source's end.
-                Some(uid) => Due::TakeOff(uid.clone()),
-            },
-            SourceKind::Snapshot => match held.and_then(|held| held.worn.as_ref()) {
-                None => Due::Nothing,
-                Some(worn) if worn.origin == Origin::Ours && !self.peers => {
-                    Due::TakeOff(worn.uid.clone())
-                }
-                Some(_) if self.is_named(source) => Due::Keep,
-                Some(worn) => Due::TakeOffUnlessNamed(worn.uid.clone()),
-            },
-        }
+    /// The Terminating sources of clones that have our finalizer.
+    pub(super) fn terminating(&self) -> &BTreeMap<NamedSource, Terminating> {
+        &self.leaving
     }
 
-    /// Whether nobody known needs the source, which wears our finalizer: a crash may have left it.
-    pub(super) fn is_orphan(&self, source: &NamedSource) -> bool {
-        let held = self.held.get(source).is_some_and(|held| !held.by.is_empty());
-        !held && !self.is_named(source)
+    /// The time-out of these sources, with their UIDs, is over, and of no other source of the kind.
+    /// Names the sources to look at now.
+    pub(super) fn set_overdue(
+        &mut self,
+        kind: SourceKind,
+        overdue: BTreeMap<NamedSource, String>,
+    ) -> BTreeSet<NamedSource> {
+        let is_new =
+            |(source, uid): &(&NamedSource, &String)| self.overdue.get(source) != Some(uid);
+        let new: Vec<_> = overdue.iter().filter(is_new).map(|(source, _)| source.clone()).collect();
+        self.overdue.retain(|source, _| source.kind != kind);
+        self.overdue.extend(overdue);
+        new.into_iter().filter(|source| self.may_be_due(source)).collect()
     }
 
     /// The source that the claim, read live, names and needs.
@@ -292,30 +336,26 @@ impl Holders {
         let known = self.leaving.keys().chain(self.held.keys());
         known.filter(|source| self.may_be_due(source)).cloned().collect()
     }
-
-    /// Whether a pending claim names the source. One that has its volume needs no snapshot any
-    /// more; it holds what it was cloned from until it is bound, as in the original.
-    fn is_named(&self, source: &NamedSource) -> bool {
-        let needs = |uid: &String| {
-            let closed = self.claims.get(uid).is_some_and(|kept| kept.closed);
-            !closed || source.kind == SourceKind::Claim
-        };
-        self.naming.get(source).is_some_and(|claims| claims.iter().any(needs))
-    }
-
-    fn may_be_due(&self, source: &NamedSource) -> bool {
-        !matches!(self.due(source), Due::Nothing | Due::Keep)
-    }
 }
 
 impl Kept {
     /// What is kept of a claim; nothing of most.
     fn of(claim: &Claim) -> Option<Self> {
-        let names = named_by_pending(claim);
-        let leaves = claim.is_terminating() && claim.has_finalizer(SourceKind::Claim.finalizer());
-        let leaving = leaves.then(|| NamedSource::itself(claim));
+        let from = || claim.namespace().to_owned();
+        let names = named_by_pending(claim).map(|source| Naming { source, from: from() });
+        let leaving = Terminating::of(claim, SourceKind::Claim)
+            .map(|terminating| (NamedSource::itself(claim), terminating));
         let is_kept = names.is_some() || leaving.is_some();
         is_kept.then(|| Self { uid: claim.uid().to_owned(), names, closed: false, leaving })
+    }
+}
+
+impl Terminating {
+    /// The object as a source of this kind, where it is Terminating and has our finalizer.
+    pub(super) fn of(object: &impl View, kind: SourceKind) -> Option<Self> {
+        let deleted = object.meta().deletion_timestamp.as_ref()?;
+        let has_ours = object.has_finalizer(kind.finalizer());
+        has_ours.then(|| Self { uid: object.uid().to_owned(), since: deleted.0 })
     }
 }
 
@@ -325,15 +365,6 @@ fn named_by_pending(claim: &Claim) -> Option<NamedSource> {
     let unseen = mutations::is_on(Mutation::OthersHoldNothing)
         && claim.annotation(STORAGE_PROVISIONER) != Some(mutations::SIMULATED_DRIVER);
     (pending && !unseen).then(|| NamedSource::of(claim)).flatten()
-}
-
-fn remove(index: &mut BTreeMap<NamedSource, BTreeSet<String>>, source: &NamedSource, uid: &str) {
-    if let Some(claims) = index.get_mut(source) {
-        claims.remove(uid);
-        if claims.is_empty() {
-            index.remove(source);
-        }
-    }
 }
 
 #[cfg(test)]

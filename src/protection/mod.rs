@@ -1,53 +1,66 @@
 //! Finalizers that keep what volumes are made from while they are made.
 //!
-//! Knows nothing of any driver. Whoever is about to ask one for a volume of a snapshot or a claim
+//! Calls no driver. Whoever is about to ask one for a volume of a snapshot or a claim
 //! lets [`Protection::take`] put the finalizer on it right before; when the claim needs its source
 //! no longer, [`Protection::closed`] is told. A snapshot gives its finalizer back at that moment,
 //! if nobody else needs it (`holders`); a claim that was cloned keeps it until it is deleted and
-//! nobody pending names it, as in the original (`clones`). What a crash has left on a snapshot is
-//! found by the `sweep`. `source` says what a claim names, `writer` writes.
+//! nobody pending names it, as in the original. What a crash has left on a snapshot is found by the
+//! `sweep`. `source` says what a claim names, `free` carries out what is due, `writer` writes.
 //!
-//! Promises that no source is freed while a volume is being made of it, not even of a claim that is
-//! deleted; that one actor at a time works on a source; and that nothing is written by a process
-//! that does not lead. Leaves who may use which source, and what becomes of a claim, to others.
+//! A pending claim that merely names a source holds it, with two limits:
+//! - A claim of another namespace holds it only while a ReferenceGrant lets that claim use it
+//!   (`grants`), and never without the feature gate.
+//! - Once the source has been Terminating for `--claim-protection-timeout`, no claim holds it
+//!   because of its name (`overdue`). This is reported.
+//!
+//! Both limits apply only to sources that no other driver made (`owner`): that driver's provisioner
+//! shares the finalizer, and only it knows its calls.
+//!
+//! Promises that no source is freed while a call of this process is open for it, whatever has
+//! become of the claim, the grant or the time-out; that one actor at a time works on a source; and
+//! that nothing is written by a process that does not lead. Leaves who may use which source, and
+//! what becomes of a claim, to others.
 
+mod free;
+mod grants;
 mod holders;
+mod overdue;
+mod owner;
 mod source;
 mod sweep;
 mod writer;
 
-use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    holders::{Due, Holders, Worn},
-    writer::Writer,
-};
 pub use self::{
+    grants::{Target, is_granted},
     source::{NamedSource, SourceKind},
     writer::Unprotected,
 };
+use self::{
+    holders::{Holders},
+    writer::Writer,
+};
 use crate::{
-    kube_api::{ApiError, Client, Scope, Sighting, views::Claim},
+    kube_api::{Client, Sighting, events::Source as Events, views::Claim},
     metrics::Metrics,
-    runtime::{Random, Tasks},
-    workqueue::{self, Exclusive, Limiter, Queue, Verdict},
+    runtime::{Clock, Random, Tasks},
+    workqueue::{self, Exclusive, Limiter, Queue},
 };
 
 /// How many snapshots are freed at once.
 const FREEING: usize = 4;
-
-/// When a snapshot is looked at again that a claim keeps which no watch has shown yet.
-const SOON: Duration = Duration::from_secs(10);
 
 /// How often the end of the last work is looked for.
 const GLANCE: Duration = Duration::from_millis(10);
 
 /// How sources are guarded.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools)] // each is a setting of its own
 pub struct Settings {
     /// Whether the driver restores snapshots: without, none is swept.
     pub restores: bool,
@@ -63,6 +76,11 @@ pub struct Settings {
     pub retry_max: Duration,
     /// Whether other processes make volumes of the same sources at the same time (`--node-deployment`).
     pub peers: bool,
+    /// Whether claims may name sources of other namespaces (`CrossNamespaceVolumeDataSource`).
+    pub cross_namespace_sources: bool,
+    /// `--claim-protection-timeout`: how long claims that merely name a deleted source keep it;
+    /// `None`: for ever.
+    pub timeout: Option<Duration>,
 }
 
 /// What the guard stands on.
@@ -73,6 +91,12 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Jitter.
     pub random: Arc<dyn Random>,
+    /// Tells for how long a deleted source was kept.
+    pub clock: Arc<dyn Clock>,
+    /// Tells users about sources.
+    pub events: Events,
+    /// The name of the driver whose calls are guarded.
+    pub driver: String,
     /// Runs the work.
     pub tasks: Tasks,
     /// How to work.
@@ -99,6 +123,9 @@ struct Shared {
     working: watch::Sender<bool>,
     metrics: Metrics,
     random: Arc<dyn Random>,
+    clock: Arc<dyn Clock>,
+    events: Events,
+    driver: String,
     tasks: Tasks,
     settings: Settings,
 }
@@ -106,7 +133,7 @@ struct Shared {
 impl Protection {
     /// Guards nothing yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { client, metrics, random, tasks, settings } = parts;
+        let Parts { client, metrics, random, clock, events, driver, tasks, settings } = parts;
         let queue = |name| {
             let limiter = Limiter::per_item(settings.retry_start, settings.retry_max);
             Queue::new(limiter, metrics.workqueue.queue(name))
@@ -122,6 +149,9 @@ impl Protection {
             working: watch::Sender::new(false),
             metrics,
             random,
+            clock,
+            events,
+            driver,
             tasks,
             settings,
         }))
@@ -150,37 +180,13 @@ impl Protection {
         source: &NamedSource,
         uid: &str,
     ) -> Result<(), Unprotected> {
-        self.begin(claim_uid, source, uid, Writer::put_on).await
-    }
-
-    /// The same of a source that may not deserve to be guarded: our finalizer stays where it is, and
-    /// is not put where it is not.
-    ///
-    /// # Errors
-    /// The API server does not say whether it is there.
-    pub async fn hold(
-        &self,
-        claim_uid: &str,
-        source: &NamedSource,
-        uid: &str,
-    ) -> Result<(), Unprotected> {
-        self.begin(claim_uid, source, uid, Writer::find).await
-    }
-
-    async fn begin(
-        &self,
-        claim_uid: &str,
-        source: &NamedSource,
-        uid: &str,
-        wear: impl AsyncFnOnce(&Writer, &NamedSource, &str) -> Result<Option<Worn>, Unprotected>,
-    ) -> Result<(), Unprotected> {
         // Before anything is read: from now on nobody frees it.
         let is_new = self.0.holders.lock().begin(claim_uid, source);
         let _held = self.0.exclusive.hold(&source.to_string()).await;
         if self.0.holders.lock().is_worn(source, uid) {
             return Ok(());
         }
-        let worn = wear(&self.0.writer, source, uid).await;
+        let worn = self.0.writer.put_on(source, uid).await;
         let mut holders = self.0.holders.lock();
         match worn {
             Ok(Some(worn)) => holders.worn(source, worn),
@@ -193,6 +199,13 @@ impl Protection {
             }
         }
         Ok(())
+    }
+
+    /// No call is open for the claim, which may be asked for again: [`take`](Self::take) comes before
+    /// that. Until then it holds its source no more than a claim that merely names it.
+    pub fn call_ended(&self, claim_uid: &str) {
+        let touched = self.0.holders.lock().call_ended(claim_uid);
+        self.look_at(touched.into_iter().collect());
     }
 
     /// The claim needs its source no longer. Waits for nothing: what follows is done by
@@ -239,7 +252,7 @@ impl Protection {
             biased;
             _ = &mut freeing => return,
             () = ended.cancelled() => {}
-            () = self.sweep() => {}
+            _ = futures::future::join(self.sweep(), self.find_overdue_claims()) => {}
         }
         // What the last calls closed is freed still.
         futures::future::join(freeing, self.shut_down_when_empty()).await;
@@ -267,62 +280,9 @@ impl Protection {
         let (queue, tasks) = (queue.clone(), self.0.tasks.clone());
         workqueue::work(queue, workers, tasks, "source of volumes", handler, on_panic).await;
     }
-
-    /// Takes the source's finalizer off, if that is due.
-    async fn free(&self, source: &NamedSource) -> Verdict {
-        let _held = self.0.exclusive.hold(&source.to_string()).await;
-        let due = || self.0.holders.lock().due(source);
-        let still = || matches!(due(), Due::TakeOff(_) | Due::TakeOffUnlessNamed(_));
-        let freed = match due() {
-            Due::Nothing | Due::Keep => return Verdict::Done,
-            Due::TakeOff(uid) => self.take_off(source, &uid, still).await,
-            Due::TakeOffUnlessNamed(uid) => {
-                match self.named(&BTreeSet::from([source.clone()])).await {
-                    Ok(named) if !named.is_empty() => return Verdict::RetryAfter(SOON),
-                    Ok(_) => self.take_off(source, &uid, still).await,
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        match freed {
-            Ok(()) => Verdict::Done,
-            Err(error) => {
-                tracing::warn!(%source, %error, "cannot take our finalizer off");
-                Verdict::Retry
-            }
-        }
-    }
-
-    /// Takes the finalizer off the object, while `still` allows. The caller holds the source's key.
-    async fn take_off(
-        &self,
-        source: &NamedSource,
-        uid: &str,
-        still: impl Fn() -> bool,
-    ) -> Result<(), ApiError> {
-        // The write may be done and its answer lost: who begins before the next try looks anew.
-        self.0.holders.lock().taking_off(source);
-        self.0.writer.take_off(source, uid, still).await?;
-        // Who began meanwhile waits for the key, and looks anew.
-        self.0.holders.lock().taken_off(source);
-        Ok(())
-    }
-
-    /// Which of the sources pending claims need, by what the API server says now.
-    async fn named(
-        &self,
-        sources: &BTreeSet<NamedSource>,
-    ) -> Result<BTreeSet<NamedSource>, ApiError> {
-        let mut named = BTreeSet::new();
-        let note = |claim: Claim| {
-            let needed = self.0.holders.lock().needed_by(&claim);
-            named.extend(needed.filter(|source| sources.contains(source)));
-            ControlFlow::Continue(())
-        };
-        self.0.client.list(&Scope::all(), note).await?;
-        Ok(named)
-    }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

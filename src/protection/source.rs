@@ -2,14 +2,22 @@
 //!
 //! Owns [`NamedSource`] and which one a claim names, a pure function of the claim. It is generous:
 //! whatever a claim may be made from counts as named by it, also where the checks of provisioning
-//! would refuse it, since a source that is held too long costs less than one that vanishes.
+//! would refuse it, since a source that is held too long costs less than one that vanishes. A name
+//! that is too long for Kubernetes names nothing, so that no user decides how much memory is kept.
 
 use std::fmt;
 
+use super::grants::Target;
 use crate::kube_api::views::{Claim, ObjectReference, View as _};
 
 /// The API group of snapshots.
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+
+/// The longest name of an object, in bytes.
+const LONGEST_NAME: usize = 253;
+
+/// The longest name of a namespace, in bytes.
+const LONGEST_NAMESPACE: usize = 63;
 
 /// What kind of object a volume is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +36,30 @@ impl SourceKind {
                 "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
             }
             Self::Claim => "provisioner.storage.kubernetes.io/cloning-protection",
+        }
+    }
+
+    /// The kind as Kubernetes spells it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "VolumeSnapshot",
+            Self::Claim => "PersistentVolumeClaim",
+        }
+    }
+
+    /// The API group; empty for the core group.
+    const fn group(self) -> &'static str {
+        match self {
+            Self::Snapshot => SNAPSHOT_GROUP,
+            Self::Claim => "",
+        }
+    }
+
+    /// The API group and version, as objects name them.
+    pub(super) const fn api_version(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot.storage.k8s.io/v1",
+            Self::Claim => "v1",
         }
     }
 
@@ -60,8 +92,12 @@ impl NamedSource {
             let reference = reference.as_ref().filter(|reference| !reference.name.is_empty())?;
             let kind = SourceKind::of(reference)?;
             let elsewhere = reference.namespace.as_deref().filter(|space| !space.is_empty());
-            let namespace = elsewhere.unwrap_or_else(|| claim.namespace()).to_owned();
-            Some(Self { kind, namespace, name: reference.name.clone() })
+            let namespace = elsewhere.unwrap_or_else(|| claim.namespace());
+            can_exist(namespace, &reference.name).then(|| Self {
+                kind,
+                namespace: namespace.to_owned(),
+                name: reference.name.clone(),
+            })
         };
         named(&claim.spec.data_source).or_else(|| named(&claim.spec.data_source_ref))
     }
@@ -71,15 +107,22 @@ impl NamedSource {
         let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
         Self { kind: SourceKind::Claim, namespace, name }
     }
+
+    /// The source as grants name it.
+    pub(super) fn target(&self) -> Target<'_> {
+        let Self { kind, namespace, name } = self;
+        Target { group: kind.group(), kind: kind.name(), namespace, name }
+    }
+}
+
+/// Whether an object can have this name. A claim's text is longer where its user wants that.
+fn can_exist(namespace: &str, name: &str) -> bool {
+    namespace.len() <= LONGEST_NAMESPACE && name.len() <= LONGEST_NAME
 }
 
 impl fmt::Display for NamedSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
-            SourceKind::Snapshot => "VolumeSnapshot",
-            SourceKind::Claim => "PersistentVolumeClaim",
-        };
-        write!(f, "{kind} {}/{}", self.namespace, self.name)
+        write!(f, "{} {}/{}", self.kind.name(), self.namespace, self.name)
     }
 }
 
@@ -116,6 +159,25 @@ mod tests {
             }
         }
         assert_eq!(named(&json!({})), None);
+    }
+
+    /// The user of a claim can write names of hundreds of kilobytes.
+    #[test]
+    fn a_name_that_is_too_long_for_kubernetes_names_nothing() {
+        let reference = |namespace: usize, name: usize| {
+            let (namespace, name) = ("n".repeat(namespace), "s".repeat(name));
+            json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace}})
+        };
+        for (namespace, name, expected) in [
+            (63, 253, true),
+            (0, 253, true),
+            (63, 254, false),
+            (64, 253, false),
+            (0, 450_000, false),
+        ] {
+            let named = named(&reference(namespace, name));
+            assert_eq!(named.is_some(), expected, "{namespace} {name}");
+        }
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
-use super::*;
-use crate::{
-    kube_api::testing::{Answer, Server, client, random},
-    runtime::TokioSpawner,
+use super::{
+    holders::Due,
+    testing::{DRIVER, SETTINGS, protection},
+    *,
 };
+use crate::kube_api::testing::{Answer, Server, logged};
 
 fn source() -> NamedSource {
     NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "s".into() }
@@ -41,28 +42,23 @@ fn losing_server(fails: Range<usize>, lost: Range<usize>) -> Server {
     })
 }
 
-fn protection(server: &Server) -> Protection {
-    let settings = Settings {
-        restores: true,
-        clones: true,
-        workers: 1,
-        sweep_interval: None,
-        retry_start: Duration::from_secs(1),
-        retry_max: Duration::from_secs(1),
-        peers: false,
-    };
-    Protection::new(Parts {
-        client: client(server),
-        metrics: Metrics::new().unwrap(),
-        random: random(),
-        tasks: Tasks::new(Arc::new(TokioSpawner)).0,
-        settings,
-    })
+fn origin() -> NamedSource {
+    NamedSource { kind: SourceKind::Claim, name: "origin".into(), ..source() }
 }
 
-/// The same, at work.
+/// Sets the guard to work, until the token is cancelled.
+fn at_work(protection: &Protection) -> CancellationToken {
+    protection.observe(&Sighting::Complete);
+    let (worker, ended) = (protection.clone(), CancellationToken::new());
+    let stop = ended.clone();
+    #[allow(clippy::disallowed_methods)] // a test's own task
+    tokio::spawn(async move { worker.work(stop).await });
+    ended
+}
+
+/// A guard at work.
 fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::JoinHandle<()>) {
-    let protection = protection(server);
+    let protection = protection(server, SETTINGS);
     protection.observe(&Sighting::Complete);
     let (worker, ended) = (protection.clone(), CancellationToken::new());
     let stop = ended.clone();
@@ -79,7 +75,7 @@ fn methods(server: &Server) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn what_is_guarded_is_not_written_again() {
     let server = server(0..0);
-    let protection = protection(&server);
+    let protection = protection(&server, SETTINGS);
     let guarded = source();
     let takes = (0..20).map(|claim| {
         let (protection, guarded) = (&protection, &guarded);
@@ -111,7 +107,7 @@ async fn the_last_that_ends_gives_the_finalizer_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_source_that_was_not_guarded_is_not_held() {
     let server = server(0..1);
-    let protection = protection(&server);
+    let protection = protection(&server, SETTINGS);
     assert!(protection.take("a", &source(), "u").await.is_err());
     assert!(protection.0.holders.lock().is_orphan(&source()));
     protection.take("a", &source(), "u").await.unwrap();
@@ -120,19 +116,6 @@ async fn a_source_that_was_not_guarded_is_not_held() {
         Err(Unprotected::Gone(gone)) if gone == source()
     ));
     assert!(!protection.0.holders.lock().is_orphan(&source()), "the first is open still");
-}
-
-/// What the record of a claim names may be anybody's: it is held, and nothing is put on it.
-#[tokio::test(start_paused = true)]
-async fn what_is_only_held_gets_no_finalizer() {
-    let server = server(0..0);
-    let (protection, ended, work) = working(&server);
-    protection.hold("a", &source(), "u").await.unwrap();
-    assert_eq!(protection.0.holders.lock().due(&source()), Due::Keep);
-    protection.closed("a");
-    ended.cancel();
-    work.await.unwrap();
-    assert_eq!(methods(&server), ["GET"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,8 +157,122 @@ async fn who_begins_after_a_freeing_that_was_not_answered_guards_anew() {
 #[tokio::test(start_paused = true)]
 async fn who_does_not_work_frees_nothing() {
     let server = server(0..0);
-    let protection = protection(&server);
+    let protection = protection(&server, SETTINGS);
     protection.take("a", &source(), "u").await.unwrap();
     protection.closed("a");
     assert!(protection.0.snapshots.is_empty());
+}
+
+/// A server with the claim `origin`, whose volume is of this driver, and with grants for claims of
+/// the namespace `x` in its first `granted` answers to who asks for them.
+fn origin_server(driver: &'static str, granted: usize) -> Server {
+    let asked = Mutex::new(0);
+    Server::new(move |_, seen| match seen.url.rsplit('/').collect::<Vec<_>>()[..] {
+        ["referencegrants?limit=500", ..] => {
+            let mut asked = asked.lock();
+            *asked += 1;
+            let grant = json!({"spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": "x"}],
+                                        "to": [{"group": "", "kind": "PersistentVolumeClaim"}]}});
+            let items = if *asked <= granted { json!([grant]) } else { json!([]) };
+            Answer::json(200, &json!({"metadata": {}, "items": items}))
+        }
+        ["pv", ..] => {
+            let csi = json!({"driver": driver, "volumeHandle": "h"});
+            Answer::json(200, &json!({"spec": {"csi": csi, "claimRef": {"uid": "u"}}}))
+        }
+        _ if seen.method == "PUT" => Answer::json(200, &seen.json()),
+        _ => Answer::json(200, &deleted_origin()),
+    })
+}
+
+/// The claim `origin`, deleted long ago.
+fn deleted_origin() -> Value {
+    json!({"metadata": {"namespace": "ns", "name": "origin", "uid": "u", "resourceVersion": "7",
+                        "finalizers": [SourceKind::Claim.finalizer()],
+                        "deletionTimestamp": "1969-01-01T00:00:00Z"},
+           "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}})
+}
+
+/// Shows a pending clone of it, in this namespace.
+fn show_clone(protection: &Protection, namespace: &str) {
+    let reference = json!({"kind": "PersistentVolumeClaim", "name": "origin", "namespace": "ns"});
+    for claim in [
+        deleted_origin(),
+        json!({"metadata": {"namespace": namespace, "name": "clone", "uid": "c"},
+               "spec": {"dataSourceRef": reference}, "status": {"phase": "Pending"}}),
+    ] {
+        protection.observe(&Sighting::Applied(serde_json::from_value(claim).unwrap()));
+    }
+}
+
+fn counted(server: &Server, method: &str, url: &str) -> usize {
+    let seen = server.seen();
+    seen.iter().filter(|seen| seen.method == method && seen.url.contains(url)).count()
+}
+
+/// Grants are asked for with growing waits.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_grant_stands() {
+    let server = origin_server(DRIVER, 4);
+    let settings = Settings { retry_max: Duration::from_secs(300), timeout: None, ..SETTINGS };
+    let protection = protection(&server, settings);
+    show_clone(&protection, "x");
+    let ended = at_work(&protection);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(counted(&server, "GET", "referencegrants"), 4, "at 0, 1, 3 and 7 s");
+    assert_eq!(counted(&server, "PUT", ""), 0);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
+    ended.cancel();
+}
+
+/// Its provisioner shares the finalizer, and alone knows what is under way.
+#[tokio::test(start_paused = true)]
+async fn a_source_of_another_driver_is_left_to_that_drivers_provisioner() {
+    for namespace in ["x", "ns"] {
+        let server = origin_server("other.example.com", 0);
+        let protection = protection(&server, SETTINGS);
+        show_clone(&protection, namespace);
+        let ended = at_work(&protection);
+        sleep(Duration::from_secs(7200)).await;
+        assert_eq!(counted(&server, "PUT", ""), 0, "{namespace}");
+        assert!(counted(&server, "GET", "persistentvolumes/pv") > 0, "{namespace}");
+        ended.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_source_that_claims_name_is_released_after_the_time_out_and_that_is_reported() {
+    let (log, _guard) = logged();
+    let server = origin_server(DRIVER, 0);
+    let protection = protection(&server, SETTINGS);
+    show_clone(&protection, "ns");
+    protection.take("another", &origin(), "u").await.unwrap();
+    let ended = at_work(&protection);
+    sleep(Duration::from_secs(7200)).await;
+    assert_eq!(counted(&server, "PUT", ""), 0, "a call is open");
+    protection.closed("another");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
+    let count = r#"provisioner_sources_released_total{reason="protection_timeout"} 1"#;
+    assert!(protection.0.metrics.text().contains(count));
+    let told = log.text();
+    let warned = told.lines().find(|line| line.contains("WARN") && line.contains("ns/origin"));
+    assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{told}");
+    ended.cancel();
+}
+
+/// A process that has just begun has not seen anything yet.
+#[tokio::test(start_paused = true)]
+async fn a_source_is_not_released_before_this_process_has_seen_it_for_five_minutes() {
+    let server = origin_server(DRIVER, 0);
+    let protection = protection(&server, SETTINGS);
+    show_clone(&protection, "ns");
+    sleep(Duration::from_secs(7200)).await;
+    let ended = at_work(&protection);
+    sleep(Duration::from_secs(290)).await;
+    assert_eq!(counted(&server, "PUT", ""), 0);
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(counted(&server, "PUT", ""), 1);
+    ended.cancel();
 }

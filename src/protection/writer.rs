@@ -77,26 +77,8 @@ impl Writer {
         Ok(Some(Worn { uid: uid.to_owned(), origin }))
     }
 
-    /// Finds out whether the object `uid` wears the finalizer.
-    ///
-    /// # Errors
-    /// The API server does not say.
-    pub(super) async fn find(
-        &self,
-        source: &NamedSource,
-        uid: &str,
-    ) -> Result<Option<Worn>, Unprotected> {
-        match self.edit(source, uid, |_| Edit::Nothing).await {
-            Ok(Seen::Unchanged { wears: true }) => {
-                Ok(Some(Worn { uid: uid.to_owned(), origin: Origin::Found }))
-            }
-            Ok(_) => Ok(None),
-            Err(error) if self.is_want_of_rights(source, &error) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Takes the finalizer off the object `uid`, where it stands and wears it and `still` allows.
+    /// Takes the finalizer off the object `uid`, where it stands and wears it and `still` allows;
+    /// whether it came off.
     ///
     /// # Errors
     /// It may wear it still.
@@ -105,7 +87,7 @@ impl Writer {
         source: &NamedSource,
         uid: &str,
         still: impl Fn() -> bool,
-    ) -> Result<(), ApiError> {
+    ) -> Result<bool, ApiError> {
         let finalizer = source.kind.finalizer();
         let remove = |object: &mut Value| {
             if still() { finalizers::remove(object, finalizer) } else { Edit::Nothing }
@@ -113,10 +95,10 @@ impl Writer {
         match self.edit(source, uid, remove).await {
             Ok(seen) => {
                 tracing::debug!(%source, ?seen, "the source is protected no longer");
-                Ok(())
+                Ok(seen == Seen::Written)
             }
             // Whoever gets the rights gets what is left tidied up by the sweep.
-            Err(error) if self.is_want_of_rights(source, &error) => Ok(()),
+            Err(error) if self.is_want_of_rights(source, &error) => Ok(false),
             Err(error) => Err(error),
         }
     }

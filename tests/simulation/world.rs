@@ -16,6 +16,7 @@ use csi_provisioner::{
     csi::Connector,
     flags::Flags,
     kube_api::transport::boxed,
+    metrics::Metrics,
     runtime::{Clock, Generator, Spawner},
 };
 pub(crate) use dial::dial;
@@ -61,6 +62,7 @@ pub(crate) struct Process {
     tasks: Tasks,
     clock: Arc<SimulatedClock>,
     stop: CancellationToken,
+    metrics: Metrics,
     outcome: Arc<Mutex<Option<Result<(), String>>>>,
 }
 
@@ -89,6 +91,12 @@ impl Process {
     #[allow(dead_code)] // not every test suspends
     pub(crate) fn suspend(&self, time: Duration) {
         *self.clock.suspended.lock() += time;
+    }
+
+    /// What a scrape would read.
+    #[allow(dead_code)] // not every test reads metrics
+    pub(crate) fn metrics(&self) -> String {
+        self.metrics.text()
     }
 
     /// How the process ended, once it has ended by itself.
@@ -213,15 +221,17 @@ impl Simulation {
             tasks: Tasks::default(),
             clock: Arc::new(SimulatedClock::new(self.api.now())),
             stop: CancellationToken::new(),
+            metrics: Metrics::new().unwrap(),
             outcome: Arc::default(),
         };
         let number = self.processes.lock().len() as u64;
         let world = self.world(host, driver, number, &process);
         let (stop, outcome) = (process.stop.clone(), Arc::clone(&process.outcome));
-        let tasks = process.tasks.clone();
+        let (tasks, metrics) = (process.tasks.clone(), process.metrics.clone());
         process.tasks.spawn(
             async move {
-                let ended = app::run(flags, world, stop).await.map_err(|error| error.to_string());
+                let ended = app::run_counted(flags, world, metrics, stop).await;
+                let ended = ended.map_err(|error| error.to_string());
                 *outcome.lock() = Some(ended);
                 // Nothing of a process outlives it.
                 tasks.0.lock().abort_all();

@@ -34,8 +34,12 @@ impl ClaimBook {
     /// An attempt ended before its call: what to do next, and how often the call that is open was
     /// asked after in a row.
     pub fn not_asked(&self, uid: &str, why: &NotAsked) -> (Next, u32) {
-        let not_asked =
-            |entry: &mut Entry| entry.goes_on(entry.state.not_asked(why, entry.demand()));
+        let not_asked = |entry: &mut Entry| {
+            let next = entry.state.not_asked(why, entry.demand());
+            // That it still waits for the same is no news.
+            let waits = matches!(why, NotAsked::Unrepeatable(_));
+            if waits { (next, 0) } else { entry.goes_on(next) }
+        };
         self.change(uid, not_asked).unwrap_or((Next::Drop, 0))
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Entry {
     pub(super) mark_is_known: bool,
     /// The node that is gone, whose call for it is followed here.
     pub(super) adopted: Option<Box<str>>,
+    /// Whether a PersistentVolume that a provisioner has made for it was seen: its call is closed.
+    pub(super) made_is_seen: bool,
     /// Whether it was reported that its record is not followed.
     pub(super) void_is_reported: bool,
     /// Since when what its record says cannot be asked for.
@@ -163,12 +165,17 @@ impl Entry {
     /// Whether what the volume is made from is still needed: a call is open or will be made, or
     /// what it made could still be lost. A record is of an open call, also before that is followed.
     pub(super) fn needs_source(&self) -> bool {
-        let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_) | Mark::Elsewhere(_)));
         match self.state {
-            ClaimState::Waiting => self.demand() == Demand::Wanted || is_recorded,
+            ClaimState::Waiting => self.demand() == Demand::Wanted || self.may_have_open_call(),
             ClaimState::Suspect | ClaimState::Done => false,
             _ => true,
         }
+    }
+
+    /// Whether a call is open, here or by what its record says.
+    pub(super) fn may_have_open_call(&self) -> bool {
+        let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_) | Mark::Elsewhere(_)));
+        self.state.is_open() || is_recorded
     }
 
     /// The record of an earlier process's call that this one is to follow.
@@ -207,8 +214,7 @@ impl Entry {
     pub(super) fn take_unfollowed(&mut self) -> Option<Record> {
         let Some(Mark::Void(record)) = self.mark.as_deref() else { return None };
         // What this process has put there it knows, and a volume that is saved closes the call.
-        let is_news =
-            !self.mark_is_known && !self.void_is_reported && self.state != ClaimState::Done;
+        let is_news = !self.mark_is_known && !self.void_is_reported && !self.made_is_seen;
         self.void_is_reported |= is_news;
         is_news.then(|| record.clone())
     }
@@ -219,6 +225,7 @@ impl Entry {
 
     pub(super) fn volume_seen(&mut self, volume: &Volume) {
         self.shown = true;
+        self.made_is_seen |= self.is_made(volume);
         if self.is_served_by(volume) {
             self.advance(|state| state.volume_seen(volume.source_id()));
         }
@@ -227,11 +234,15 @@ impl Entry {
     /// Whether the claim needs no other PersistentVolume than this, which is for it. One made by hand
     /// says nothing of the volume that an open call may have made.
     pub(super) fn is_served_by(&self, volume: &Volume) -> bool {
-        let made = volume.annotation(PROVISIONED_BY).is_some()
-            || self.volume_name.as_deref() == Some(volume.name());
         let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_)));
         let may_be_open = self.state.awaits_answer() || is_recorded;
-        made || !may_be_open
+        self.is_made(volume) || !may_be_open
+    }
+
+    /// Whether a provisioner has made the PersistentVolume, which is for this claim.
+    fn is_made(&self, volume: &Volume) -> bool {
+        let is_named = self.volume_name.as_deref() == Some(volume.name());
+        is_named || volume.annotation(PROVISIONED_BY).is_some()
     }
 
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.

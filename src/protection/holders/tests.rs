@@ -23,6 +23,20 @@ fn claim(uid: &str, source: &NamedSource, phase: &str) -> Claim {
     serde_json::from_value(claim).unwrap()
 }
 
+/// A pending claim of another namespace that names the source.
+fn foreign(namespace: &str, uid: &str, source: &NamedSource) -> Claim {
+    let mut claim = claim(uid, source, "Pending");
+    let reference = claim.spec.data_source.take();
+    claim.spec.data_source_ref = reference;
+    claim.spec.data_source_ref.as_mut().unwrap().namespace = Some(source.namespace.clone());
+    claim.metadata.namespace = Some(namespace.into());
+    claim
+}
+
+fn spaces(namespaces: &[&str]) -> BTreeSet<String> {
+    namespaces.iter().map(|namespace| (*namespace).to_owned()).collect()
+}
+
 /// The source of clones, deleted or not, that wears our finalizer or not.
 fn source_claim(uid: &str, deleted: bool, wears: bool) -> Claim {
     let deleted = deleted.then_some("2026-01-01T00:00:00Z");
@@ -234,10 +248,148 @@ fn a_namesake_of_a_source_is_another_one() {
     assert_eq!(holders.due(&origin()), Due::TakeOff("o2".into()));
 }
 
+/// A grant decides, which is not known here.
+#[test]
+fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o", true, true)));
+    assert!(holders.observe(&pending("own", &origin())).is_empty());
+    for (namespace, uid) in [("x", "x1"), ("x", "x2"), ("y", "y1")] {
+        holders.observe(&Sighting::Applied(foreign(namespace, uid, &origin())));
+    }
+    assert_eq!(holders.due(&origin()), Due::Keep, "a claim of its namespace names it");
+    assert_eq!(holders.claims_of(&origin()), 4);
+    let bound = Sighting::Applied(claim("own", &origin(), "Bound"));
+    assert_eq!(names(holders.observe(&bound)), ["origin"]);
+    let due = |namespaces| Due::TakeOffUnlessGranted("o".into(), spaces(namespaces));
+    assert_eq!(holders.due(&origin()), due(&["x", "y"]));
+    for uid in ["x1", "y1"] {
+        holders.observe(&Sighting::Deleted(claim(uid, &origin(), "Pending")));
+    }
+    assert_eq!(holders.due(&origin()), due(&["x"]));
+    holders.begin("x2", &origin());
+    assert_eq!(holders.due(&origin()), Due::Keep, "a clone is being made");
+    holders.closed("x2");
+    holders.observe(&Sighting::Deleted(claim("x2", &origin(), "Pending")));
+    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
+}
+
+#[test]
+fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_guarded() {
+    let s = snapshot("s");
+    for (origin, due) in [
+        (Origin::Ours, Due::TakeOff("s1".into())),
+        (Origin::Found, Due::TakeOffUnlessGranted("s1".into(), spaces(&["x"]))),
+    ] {
+        let mut holders = restoring(origin, false);
+        holders.observe(&Sighting::Applied(foreign("x", "b", &s)));
+        holders.closed("a");
+        assert_eq!(holders.due(&s), due);
+        assert!(holders.is_orphan(&s), "the sweep judges the grants");
+    }
+    let mut holders = restoring(Origin::Found, false);
+    holders.observe(&Sighting::Applied(foreign("x", "b", &s)));
+    assert!(!holders.is_orphan(&s), "a restore is under way");
+    holders.closed("a");
+    holders.closed("b");
+    assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()), "b has its volume");
+}
+
+/// The time-out of this source is over.
+fn overdue(source: &NamedSource, uid: &str) -> BTreeMap<NamedSource, String> {
+    BTreeMap::from([(source.clone(), uid.into())])
+}
+
+#[test]
+fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_open() {
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o", true, true)));
+    holders.observe(&pending("a", &origin()));
+    holders.begin("a", &origin());
+    let look = |holders: &mut Holders| {
+        names(holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o")))
+    };
+    assert!(look(&mut holders).is_empty());
+    assert_eq!(holders.due(&origin()), Due::Keep);
+    assert_eq!(names(holders.closed("a")), ["origin"]);
+    assert_eq!(holders.due(&origin()), Due::Release("o".into()));
+    assert!(look(&mut holders).is_empty(), "told once");
+    holders.set_overdue(SourceKind::Snapshot, BTreeMap::new());
+    assert_eq!(holders.due(&origin()), Due::Release("o".into()), "of another kind");
+    assert_eq!(names(holders.set_overdue(SourceKind::Claim, BTreeMap::new())), [""; 0]);
+    assert_eq!(holders.due(&origin()), Due::Keep);
+    assert_eq!(look(&mut holders), ["origin"]);
+    holders.observe(&Sighting::Deleted(claim("a", &origin(), "Pending")));
+    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()), "nothing is to be reported");
+}
+
+#[test]
+fn a_deleted_snapshot_is_released_after_the_time_out_whoever_guarded_it() {
+    let s = snapshot("s");
+    let mut holders = Holders::new(false);
+    holders.observe(&pending("a", &s));
+    assert_eq!(names(holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"))), ["s"]);
+    assert_eq!(holders.due(&s), Due::Release("s1".into()));
+    let mut holders = restoring(Origin::Found, false);
+    holders.observe(&pending("b", &s));
+    holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"));
+    assert_eq!(holders.due(&s), Due::Keep, "a restore is under way");
+    holders.closed("a");
+    assert_eq!(holders.due(&s), Due::Release("s1".into()));
+    holders.taken_off(&s);
+    assert_eq!(holders.due(&s), Due::Nothing);
+}
+
+/// A claim that the driver refuses each time is asked for again and again.
+#[test]
+fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
+    let s = snapshot("s");
+    for found in [Origin::Ours, Origin::Found] {
+        let mut holders = restoring(found, false);
+        assert_eq!(holders.call_ended("a"), None);
+        assert_eq!(holders.due(&s), Due::Keep, "{found:?}: the claim names it");
+        assert!(!holders.is_orphan(&s));
+        assert_eq!(names(holders.set_overdue(s.kind, overdue(&s, "s1"))), ["s"]);
+        assert_eq!(holders.due(&s), Due::Release("s1".into()));
+        assert!(!holders.begin("a", &s), "it is no new one");
+        assert_eq!(holders.due(&s), Due::Keep, "it is open again");
+        assert_eq!(holders.call_ended("a"), Some(s.clone()));
+        assert_eq!(holders.call_ended("a"), None, "told once");
+        holders.observe(&Sighting::Deleted(claim("a", &s, "Pending")));
+        assert_eq!(holders.due(&s), Due::Keep, "that it is closed is told later");
+        assert!(!holders.is_orphan(&s));
+        assert_eq!(names(holders.closed("a")), ["s"]);
+    }
+    let mut holders = Holders::new(false);
+    holders.observe(&Sighting::Applied(source_claim("o", true, true)));
+    holders.observe(&Sighting::Applied(foreign("x", "a", &origin())));
+    holders.begin("a", &origin());
+    assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
+    assert_eq!(holders.due(&origin()), Due::TakeOffUnlessGranted("o".into(), spaces(&["x"])));
+    assert_eq!(holders.call_ended("unknown"), None);
+}
+
+#[test]
+fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
+    let mut holders = Holders::new(false);
+    holders.observe(&pending("a", &origin()));
+    holders.observe(&Sighting::Applied(source_claim("o2", true, true)));
+    holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o1"));
+    assert_eq!(holders.due(&origin()), Due::Keep);
+    let mut holders = restoring(Origin::Found, false);
+    holders.observe(&pending("b", &snapshot("s")));
+    holders.set_overdue(SourceKind::Snapshot, overdue(&snapshot("s"), "s2"));
+    holders.closed("a");
+    assert_eq!(holders.due(&snapshot("s")), Due::Keep);
+}
+
 /// What happens to a few claims that are made from two snapshots and a claim.
 #[derive(Debug, Clone)]
 enum Deed {
     Shown(u8, u8, &'static str),
+    Foreign(u8, u8),
+    Overdue(u8),
+    Ended(u8),
     Gone(u8),
     Begin(u8, u8),
     Worn(u8, bool),
@@ -250,6 +402,9 @@ fn deed() -> impl Strategy<Value = Deed> {
     prop_oneof![
         (0..4_u8, 0..3_u8, phase)
             .prop_map(|(claim, source, phase)| Deed::Shown(claim, source, phase)),
+        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Foreign(claim, source)),
+        (0..3_u8).prop_map(Deed::Overdue),
+        (0..4_u8).prop_map(Deed::Ended),
         (0..4_u8).prop_map(Deed::Gone),
         (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Begin(claim, source)),
         (0..3_u8, any::<bool>()).prop_map(|(source, found)| Deed::Worn(source, found)),
@@ -277,6 +432,17 @@ proptest! {
                 Deed::Shown(uid, from, phase) => {
                     holders.observe(&Sighting::Applied(claim(&uid.to_string(), &source(from), phase)))
                 }
+                Deed::Foreign(uid, from) => {
+                    holders.observe(&Sighting::Applied(foreign("x", &uid.to_string(), &source(from))))
+                }
+                Deed::Overdue(from) => {
+                    let from = source(from);
+                    holders.set_overdue(from.kind, overdue(&from, "s1"))
+                }
+                Deed::Ended(uid) => {
+                    begun.remove(&uid);
+                    holders.call_ended(&uid.to_string()).into_iter().collect()
+                }
                 Deed::Gone(uid) => {
                     holders.observe(&Sighting::Deleted(claim(&uid.to_string(), &source(0), "Pending")))
                 }
@@ -294,7 +460,7 @@ proptest! {
                     holders.closed(&uid.to_string())
                 }
                 Deed::Freed => {
-                    let free = |s: &NamedSource| matches!(holders.due(s), Due::TakeOff(_) | Due::TakeOffUnlessNamed(_));
+                    let free = |s: &NamedSource| holders.due(s).is_action();
                     let free: Vec<_> = (0..3).map(source).filter(free).collect();
                     for source in &free {
                         holders.taken_off(source);
@@ -307,7 +473,7 @@ proptest! {
                 prop_assert!(!holders.is_orphan(&source(*from)));
             }
             for source in touched {
-                prop_assert!(!matches!(holders.due(&source), Due::Keep | Due::Nothing));
+                prop_assert!(holders.due(&source).is_action());
             }
         }
         for uid in 0..4_u8 {
@@ -317,5 +483,6 @@ proptest! {
         (0..3).map(source).for_each(|source| holders.taken_off(&source));
         prop_assert!(holders.claims.is_empty() && holders.naming.is_empty());
         prop_assert!(holders.leaving.is_empty() && holders.begun.is_empty() && holders.held.is_empty());
+        prop_assert!(holders.overdue.is_empty());
     }
 }

@@ -65,6 +65,10 @@ async fn a_record_that_does_not_count_is_reported_once() {
     book.observe(Sighting::Applied(recorded("v", &json!({"driver": DRIVER, "volume": "x-v"}))));
     book.volume_passes(&volume("pvc-v", "v"));
     assert_eq!(book.take_unfollowed("v"), None);
+    // One made by hand says nothing of that.
+    book.observe(Sighting::Applied(recorded("w", &json!({"driver": DRIVER, "volume": "x-w"}))));
+    book.volume_passes(&volume("by-hand", "w"));
+    assert!(!book.glance("w").unwrap().may_call && book.take_unfollowed("w").is_some());
 }
 
 #[tokio::test]

@@ -22,49 +22,6 @@ fn snapshot() -> Reference<'static> {
     Reference { group, kind: "VolumeSnapshot", namespace: "other", name: "snap" }
 }
 
-fn judged(from: &[Value], to: &[Value], source: &Reference<'_>) -> bool {
-    let grant = json!({"metadata": {"namespace": "other"}, "spec": {"from": from, "to": to}});
-    grants(&serde_json::from_value(grant).unwrap(), "shop", source)
-}
-
-#[test]
-fn a_grant_must_be_from_claims_of_the_namespace_to_the_very_source() {
-    const GROUP: &str = "snapshot.storage.k8s.io";
-    let claims = || from("", "PersistentVolumeClaim", "shop");
-    let snapshots = || to(GROUP, "VolumeSnapshot", None);
-    let granted = [
-        (vec![claims()], vec![snapshots()]),
-        (vec![claims()], vec![to(GROUP, "VolumeSnapshot", Some(""))]),
-        (vec![claims()], vec![to(GROUP, "VolumeSnapshot", Some("snap"))]),
-        (vec![from("", "Pod", "shop"), claims()], vec![to("", "Secret", None), snapshots()]),
-    ];
-    for (from, to) in granted {
-        assert!(judged(&from, &to, &snapshot()), "{from:?} {to:?}");
-    }
-    let refused = [
-        (vec![], vec![snapshots()]),
-        (vec![claims()], vec![]),
-        (vec![from("example.com", "PersistentVolumeClaim", "shop")], vec![snapshots()]),
-        (vec![from("", "Pod", "shop")], vec![snapshots()]),
-        (vec![from("", "PersistentVolumeClaim", "other")], vec![snapshots()]),
-        (vec![claims()], vec![to("", "VolumeSnapshot", None)]),
-        (vec![claims()], vec![to(GROUP, "PersistentVolumeClaim", None)]),
-        (vec![claims()], vec![to(GROUP, "VolumeSnapshot", Some("other"))]),
-    ];
-    for (from, to) in refused {
-        assert!(!judged(&from, &to, &snapshot()), "{from:?} {to:?}");
-    }
-}
-
-#[test]
-fn the_core_group_is_the_empty_one() {
-    let claims = [from("", "PersistentVolumeClaim", "shop")];
-    let source =
-        Reference { group: "", kind: "PersistentVolumeClaim", namespace: "other", name: "a" };
-    assert!(judged(&claims, &[to("", "PersistentVolumeClaim", None)], &source));
-    assert!(!judged(&claims, &[to("v1", "PersistentVolumeClaim", None)], &source));
-}
-
 /// A claim of namespace shop whose source is in `namespace`.
 fn spec(namespace: &str) -> Value {
     json!({"dataSourceRef": {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": namespace}})

@@ -1,0 +1,72 @@
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::new(1_800_000_000 + seconds, 0).unwrap()
+}
+
+fn source(name: &str) -> NamedSource {
+    NamedSource { kind: SourceKind::Claim, namespace: "ns".into(), name: name.into() }
+}
+
+#[test]
+fn a_source_is_overdue_after_the_time_out_and_after_this_process_has_seen_it_for_a_while() {
+    let minute = Duration::from_secs(60);
+    let table = [
+        // Deleted so many seconds ago, seen Terminating for so many, the time-out.
+        (3600, 300, Some(HOUR), true),
+        (3599, 300, Some(HOUR), false),
+        (3600, 299, Some(HOUR), false),
+        // However late it is by the wall clock.
+        (360_000, 60, Some(HOUR), false),
+        // A clock that was set back.
+        (-10, 3600, Some(HOUR), false),
+        // A time-out of less than five minutes.
+        (60, 60, Some(minute), true),
+        (60, 59, Some(minute), false),
+        (360_000, 360_000, None, false),
+        (360_000, 360_000, Some(Duration::ZERO), false),
+    ];
+    for (ago, seen, timeout, expected) in table {
+        let overdue = is_overdue(at(-ago), Duration::from_secs(seen), at(0), timeout);
+        assert_eq!(overdue, expected, "{ago} {seen} {timeout:?}");
+    }
+}
+
+/// The sources `names`, deleted long ago, with these UIDs.
+fn terminating(names: &[(&str, &str)]) -> BTreeMap<NamedSource, Terminating> {
+    let since = at(0);
+    let all = names.iter();
+    all.map(|(name, uid)| (source(name), Terminating { uid: (*uid).into(), since })).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_are_counted_from_the_first_look_that_shows_them_and_then_forgotten() {
+    let mut seen = Seen::default();
+    let mut look = |sources: &[(&str, &str)]| {
+        let overdue = seen.look(&terminating(sources), at(100_000), Some(HOUR));
+        let names = overdue.into_iter().map(|(source, uid)| format!("{} {uid}", source.name));
+        (names.collect::<Vec<_>>(), seen.0.len())
+    };
+    assert_eq!(look(&[("a", "1"), ("b", "1")]), (vec![], 2));
+    sleep(LEAST_SEEN).await;
+    let expected = vec!["a 1".to_owned()];
+    assert_eq!(look(&[("a", "1"), ("b", "2"), ("c", "1")]), (expected, 3), "b is another one");
+    assert_eq!(look(&[("b", "2")]), (vec![], 1));
+    sleep(LEAST_SEEN).await;
+    assert_eq!(look(&[("b", "2")]), (vec!["b 2".to_owned()], 1));
+    assert_eq!(look(&[]), (vec![], 0));
+}
+
+#[test]
+fn an_event_names_the_object() {
+    for (kind, name, version) in [
+        (SourceKind::Claim, "PersistentVolumeClaim", "v1"),
+        (SourceKind::Snapshot, "VolumeSnapshot", "snapshot.storage.k8s.io/v1"),
+    ] {
+        let subject = subject(&NamedSource { kind, ..source("a") }, "u");
+        assert_eq!((&*subject.kind, &*subject.api_version), (name, version));
+        assert_eq!((subject.to_string(), subject.uid), ("ns/a".to_owned(), "u".to_owned()));
+    }
+}
