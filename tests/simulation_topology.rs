@@ -385,7 +385,7 @@ async fn a_recorded_call_whose_place_is_gone_is_given_up_with_a_warning() {
     simulation.start_with(&flags);
     simulation.until("the volume is saved", |s| s.is_saved(&late)).await;
     let told = simulation.told("late", "ProvisioningFailed");
-    assert!(told.iter().any(|text| text.contains("may be left there")), "{told:?}");
+    assert!(told.iter().any(|text| text.contains("it is asked for elsewhere")), "{told:?}");
     assert_eq!(best(requirements(&simulation).last().unwrap()), json!({ZONE: "z"}));
 }
 
@@ -399,7 +399,7 @@ fn assert_one_request(simulation: &Simulation, uid: &str) {
 /// reported.
 fn assert_no_place_added(simulation: &Simulation, name: &str, uid: &str) {
     let told = simulation.told(name, "ProvisioningFailed");
-    if told.iter().any(|text| text.contains("may be left there")) {
+    if told.iter().any(|text| text.contains("it is asked for elsewhere")) {
         return;
     }
     let places = |call: &Value| sorted(&call["accessibility_requirements"]["requisite"]);

@@ -41,10 +41,7 @@ pub use self::{
     source::{NamedSource, SourceKind},
     writer::Unprotected,
 };
-use self::{
-    holders::{Holders},
-    writer::Writer,
-};
+use self::{holders::Holders, writer::Writer};
 use crate::{
     kube_api::{Client, Sighting, events::Source as Events, views::Claim},
     metrics::Metrics,

@@ -5,7 +5,6 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use super::{
-    holders::Due,
     testing::{DRIVER, SETTINGS, protection},
     *,
 };
