@@ -11,8 +11,12 @@
 
 #[path = "seeds/admins.rs"]
 mod admins;
+#[path = "seeds/asking.rs"]
+mod asking;
 #[path = "seeds/attacher.rs"]
 mod attacher;
+#[path = "seeds/binder.rs"]
+mod binder;
 #[path = "seeds/calls.rs"]
 mod calls;
 #[path = "seeds/cluster.rs"]
@@ -35,6 +39,8 @@ mod driver;
 mod keeper;
 #[path = "seeds/ledger.rs"]
 mod ledger;
+#[path = "seeds/looks.rs"]
+mod looks;
 #[cfg(feature = "mutations")]
 #[path = "seeds/mutants.rs"]
 mod mutants;

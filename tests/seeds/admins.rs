@@ -9,7 +9,7 @@ use super::{
     naming::Naming,
     original,
     storage::{handle, image_of},
-    users::CLAIMS,
+    users::{CLAIMS, CLASSES},
 };
 
 /// The volume of PersistentVolumes that take our names.
@@ -99,14 +99,15 @@ fn delete_volume(core: &Core, dice: &Dice) {
     }
 }
 
-/// A PersistentVolume made by hand, of nobody's volume.
-fn by_hand(name: &str, handle: &str) -> Value {
+/// A PersistentVolume made by hand, of nobody's volume; some are there for whoever takes them.
+fn by_hand(dice: &Dice, name: &str, handle: &str) -> Value {
+    let class = if dice.percent(70) { "by-hand" } else { *dice.pick(&CLASSES) };
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {BY_HAND: "yes"}},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "by-hand",
+            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": class,
             "csi": {"driver": DRIVER, "volumeHandle": handle},
         },
     })
@@ -116,14 +117,14 @@ fn by_hand(name: &str, handle: &str) -> Value {
 fn add_volume_of_our_name(core: &Core, dice: &Dice) {
     let Some(claim) = some_waiting_claim(core, dice) else { return };
     let name = Naming::of(core.plan.names, dice).name(text(&claim, "/metadata/uid"));
-    if core.api.create(&by_hand(&name, OUR_NAME_BY_HAND)).is_ok() {
+    if core.api.create(&by_hand(dice, &name, OUR_NAME_BY_HAND)).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} by hand"));
     }
 }
 
 fn add_volume(core: &Core, dice: &Dice) {
     let name = format!("static-{}", dice.within(0..3));
-    if core.api.create(&by_hand(&name, &format!("by-hand-{name}"))).is_ok() {
+    if core.api.create(&by_hand(dice, &name, &format!("by-hand-{name}"))).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} by hand"));
     }
 }
@@ -169,7 +170,7 @@ fn add_volume_of_our_handle(core: &Core, dice: &Dice) {
     let Some(claim) = some_waiting_claim(core, dice) else { return };
     let name = format!("static-{}", dice.within(0..3));
     let handle = handle_of(core, dice, &claim);
-    if core.api.create(&by_hand(&name, &handle)).is_ok() {
+    if core.api.create(&by_hand(dice, &name, &handle)).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} of {handle} by hand"));
     }
 }

@@ -24,6 +24,7 @@ use super::{
     copying::{Copying, source_of},
     core::{Core, DRIVER},
     dice::Dice,
+    looks,
     process::Life,
     storage::{handle, image_of},
 };
@@ -354,6 +355,7 @@ impl Backend for Driver {
             core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
         let _waited =
             core.calls.begins(&core.ledger, What::Create, caller.name(), &name, time_left);
+        core.asking.check_request(core, &caller, &request, &name);
         let source = source_of(&request);
         let object = Copying::asked(core, caller.name(), &name, source);
         let source = (!source.is_empty()).then(|| (source.to_owned(), object));
@@ -391,6 +393,11 @@ impl Backend for Driver {
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
         let made = core.storage.get(image_of(&id)).map(|image| image.made);
         let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
+        if !caller.is_original() {
+            let works = core.ledger.works_since(caller.elected_host(), caller.start());
+            let names = core.ledger.names_of(&id);
+            looks::check_delete(core, caller.name(), works, &id, &names);
+        }
         let _waited = core.calls.begins(&core.ledger, What::Delete, caller.name(), &id, time_left);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);

@@ -7,6 +7,14 @@ use tokio::time::Instant;
 
 use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, old};
 
+/// What a process that deletes a volume can know.
+pub(super) struct View {
+    /// How old its look at the PersistentVolume may be.
+    pub age: Duration,
+    /// Until when attachments were shown to it; none: to this day.
+    pub attachments: Option<Instant>,
+}
+
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
     /// and was bound to it. What was gone before who works now listed what there is counts only
@@ -121,14 +129,15 @@ impl Inner {
         self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
     }
 
-    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
+    /// Why the volume, made then, must not be deleted now by whoever has this view.
     pub(super) fn objections(
         &self,
         process: &str,
         handle: &str,
         made: Option<Instant>,
-        shown: Option<Instant>,
+        view: &View,
     ) -> Vec<String> {
+        let old = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() > view.age);
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
@@ -153,7 +162,8 @@ impl Inner {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
         let is_shown = |since: &Instant| {
-            since.elapsed() > UNSEEN / 10 && shown.is_none_or(|until| *since + STALE < until)
+            let shown = view.attachments.is_none_or(|until| *since + STALE < until);
+            shown && since.elapsed() > UNSEEN / 10
         };
         let attached =
             |volume: &&&VolumeTruth| self.attached.get(&volume.name).is_some_and(is_shown);

@@ -18,15 +18,17 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
+use self::judgement::View;
 pub(crate) use self::sight::{is_recorded, recorded_volume};
 use super::{
+    looks::FRESH,
     naming::may_be_of,
     storage::{Storage, image_of},
     watching::{Lists, Watching},
 };
 
-/// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
-/// takes to arrive.
+/// What the program saw may be so old where it has not read it for what it does: an answer takes
+/// its time to arrive, and so does what follows from it.
 pub(crate) const STALE: Duration = Duration::from_millis(4_500);
 
 /// So long what a watch should show may be unknown, when watches stand still: for what is only
@@ -359,9 +361,8 @@ impl Ledger {
         name: &str,
     ) -> bool {
         self.in_term(host, &format!("CreateVolume {name}"));
+        let works = self.works_since(host, start);
         let mut inner = self.inner.lock();
-        let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
-        let works = term.map_or(start, |term| term.max(start));
         let bound = inner.all_had(name, self.lists.first_since(process, works));
         let beside = inner.unknown_beside(process, name);
         let calls = inner.calls.entry(name.to_owned()).or_default();
@@ -444,8 +445,10 @@ impl Ledger {
         made: Option<Instant>,
     ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
-        let shown = self.watching.shown_until(process);
-        let wrong = self.inner.lock().objections(process, handle, made, shown);
+        // Read right before the call, but where the process stood still in between.
+        let age = if self.watching.stood_still(process) { STALE } else { FRESH };
+        let view = View { age, attachments: self.watching.shown_until(process) };
+        let wrong = self.inner.lock().objections(process, handle, made, &view);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
@@ -558,6 +561,22 @@ impl Ledger {
                 "{process} saves {name} of {handle}, which the driver does not have"
             ));
         }
+    }
+
+    /// Since when a process that runs since `start` works: with leader election since its term began.
+    pub(crate) fn works_since(&self, host: Option<&str>, start: Instant) -> Instant {
+        let inner = self.inner.lock();
+        let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
+        term.map_or(start, |term| term.max(start))
+    }
+
+    /// The names of all PersistentVolumes that have or had the handle, and of that which a volume with
+    /// it is made for.
+    pub(crate) fn names_of(&self, handle: &str) -> Vec<String> {
+        let inner = self.inner.lock();
+        let same = inner.volumes.values().filter(|volume| volume.handle == handle);
+        let names = same.map(|volume| volume.name.clone()).chain([image_of(handle).to_owned()]);
+        names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// With leader election work is begun in a term only.

@@ -45,6 +45,7 @@ pub(crate) async fn take_turn(core: &Arc<Core>, replica: &Replica, number: u64, 
     core.ledger.tell(&format!("{} starts", life.name()));
     replica.driver.backend().called_by(&life);
     let naming = Naming::of(core.plan.names, dice);
+    life.names(naming);
     let original = Original { core, replica, life: Arc::clone(&life), dice, naming };
     let _ = timeout(dice.stretch(2_000..60_000), original.lead()).await;
     life.kill();
@@ -149,7 +150,11 @@ impl Original<'_> {
     async fn delete(&self, volume: &Value) {
         let (name, handle) =
             (text(volume, "/metadata/name"), text(volume, "/spec/csi/volumeHandle"));
+        let finalizers = volume["metadata"]["finalizers"].as_array();
+        let is_held = finalizers.is_some_and(|them| them.iter().any(|it| it == PROTECTION));
+        let is_done = volume["metadata"]["deletionTimestamp"].is_string() && !is_held;
         let due = text(volume, "/status/phase") == "Released"
+            && !is_done
             && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
             && text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
         let volumes = self.core.api.list("PersistentVolume", "");

@@ -77,6 +77,8 @@ pub(crate) struct Plan {
     pub nodes: bool,
     /// Whether that happens together which chance alone brings together too rarely.
     pub coincidences: bool,
+    /// Whether volumes wear the finalizer that keeps them while they are bound.
+    pub protects: bool,
 }
 
 /// Names that change are dangerous; so are names that collide, but they stand in their own way.
@@ -123,6 +125,7 @@ impl Plan {
             // What came later has dice of its own: seeds without it stay as they were.
             quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
+            protects: Dice::new(seed, "whether protects").percent(50),
             nodes: Dice::new(seed, "whether nodes").percent(40),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Life {
     /// The name it is elected under, where it is.
     host: Option<String>,
     start: Option<Instant>,
+    /// How it names volumes.
+    naming: OnceLock<Naming>,
     inner: Mutex<LifeInner>,
     tasks: Mutex<JoinSet<()>>,
     over: Notify,
@@ -67,6 +69,16 @@ impl Life {
 
     pub(crate) fn elected_host(&self) -> Option<&str> {
         self.host.as_deref()
+    }
+
+    /// Names volumes so from now on.
+    pub(crate) fn names(&self, naming: Naming) {
+        let _ = self.naming.set(naming);
+    }
+
+    /// How it names volumes.
+    pub(crate) fn naming(&self) -> Naming {
+        self.naming.get().copied().unwrap_or(Naming::USUAL)
     }
 
     pub(crate) fn start(&self) -> Instant {
@@ -251,6 +263,7 @@ impl Process {
             },
         };
         let naming = Naming::of(plan.names, &dice);
+        life.names(naming);
         let flags = flags(core, naming);
         core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);

@@ -133,14 +133,14 @@ fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
     let policy = if (name == "kept") == turned { "Delete" } else { "Retain" };
     let mut class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": {"cluster": cluster},
+        "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": {"of": name, "cluster": cluster},
     });
     if core.plan.topology && name != "kept" {
         class["volumeBindingMode"] = json!("WaitForFirstConsumer");
     }
     if name == "secret" {
         class["parameters"] = json!({
-            "cluster": cluster, "secret": "right",
+            "of": name, "cluster": cluster, "secret": "right",
             "csi.storage.k8s.io/provisioner-secret-name": "key",
             "csi.storage.k8s.io/provisioner-secret-namespace": NAMESPACE,
         });
