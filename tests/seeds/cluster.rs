@@ -48,7 +48,7 @@ fn step(core: &Core, dice: &Dice) {
     schedule(core, dice);
     for _ in 0..WRITES_AT_ONCE {
         let changes = View::of(&core.api, &NAMESPACES).changes();
-        let last = changes.is_empty() || dice.percent(50);
+        let last = changes.is_empty() || dice.percent(15);
         for change in &changes {
             carry_out(core, change);
         }

@@ -28,7 +28,7 @@ impl Inner {
                     && old(volume.bound)
                     && (volume.gone.is_none()
                         || volume.bound > Some(since)
-                        || old(self.named.get(*uid).copied()))
+                        || old(self.named.get(*uid).map(|(since, _)| *since)))
             })
         };
         let mut names = Vec::new();

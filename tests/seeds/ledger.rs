@@ -58,8 +58,8 @@ struct Inner {
     suspects: Vec<String>,
     /// Every claim that is or was, by UID, and since when it has been deleted.
     claims: BTreeMap<String, Option<Instant>>,
-    /// Those that name the volume they are bound to, and since when.
-    named: BTreeMap<String, Instant>,
+    /// Since when those that name a volume do, and its name.
+    named: BTreeMap<String, (Instant, String)>,
     /// Those whose finalizers a user took off.
     stripped_claims: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.

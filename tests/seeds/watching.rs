@@ -61,6 +61,14 @@ struct Views {
     held_up: BTreeMap<String, Gap>,
 }
 
+impl Views {
+    /// When that began by which the process's watch of the kind shows nothing, or did a moment ago.
+    fn gaps(&self, (process, kind): &(String, String)) -> impl Iterator<Item = Instant> {
+        let gaps = [self.still.get(process), self.held_up.get(kind)];
+        gaps.into_iter().flatten().filter_map(Gap::recent_start)
+    }
+}
+
 /// A time in which nothing was shown.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
@@ -115,13 +123,15 @@ impl Drop for Open {
 }
 
 impl Open {
-    /// It shows nothing more, and has shown what there was up to then.
+    /// It shows nothing more, and has shown what there was up to then, but what it was held up with
+    /// or what its process has not read.
     fn ends(&self, until: impl FnOnce(Instant) -> Instant) {
-        let views = &mut self.watching.0.lock().all;
-        let Some(View::Open { since, before }) = views.get(&self.key).copied() else { return };
+        let mut views = self.watching.0.lock();
+        let Some(View::Open { since, before }) = views.all.get(&self.key).copied() else { return };
         // Not the one that came after it.
         if since == self.since {
-            views.insert(self.key.clone(), View::Until(until(before)));
+            let until = views.gaps(&self.key).chain([until(before)]).min().unwrap_or(before);
+            views.all.insert(self.key.clone(), View::Until(until));
         }
     }
 }
@@ -134,11 +144,8 @@ impl Watching {
 
     /// Up to when the process knows of everything of the kind, whatever it was held up by.
     pub(crate) fn known_until(&self, process: &str, kind: &str) -> Instant {
-        let views = self.0.lock();
-        let Some(view) = views.all.get(&key(process, kind)) else { return Instant::now() - STALE };
-        let gaps = [views.still.get(process), views.held_up.get(kind)];
-        let gaps = gaps.into_iter().flatten().filter_map(Gap::recent_start);
-        let ends = gaps.chain(view.end());
+        let (views, key) = (self.0.lock(), key(process, kind));
+        let ends = views.gaps(&key).chain(views.all.get(&key).and_then(|view| view.end()));
         ends.min().unwrap_or_else(Instant::now) - STALE
     }
 
@@ -180,11 +187,11 @@ impl Watching {
     /// All watches are cut. What a process that stands still has not read by then is lost with them.
     pub(crate) fn cut(&self) {
         let (now, mut views) = (Instant::now(), self.0.lock());
-        let Views { all, still, .. } = &mut *views;
-        for ((process, _), view) in all {
-            let still = still.get(process).filter(|gap| gap.until.is_none());
-            *view = view.cut(still.map_or(now, |gap| gap.since));
-        }
+        let cut = |(key, view): (&(String, String), &View)| {
+            (key.clone(), view.cut(views.gaps(key).min().unwrap_or(now)))
+        };
+        let all = views.all.iter().map(cut).collect();
+        views.all = all;
     }
 
     /// A list is answered.
@@ -211,9 +218,12 @@ impl Watching {
         let (parts, body) = response.into_parts();
         let frames = futures::stream::unfold((body, open), |(mut body, open)| async move {
             let frame = body.frame().await?;
-            let text = frame.as_ref().ok().and_then(|frame| frame.data_ref());
-            if text.is_some_and(|text| is_error(text)) {
-                open.ends(|before| before);
+            match &frame {
+                Ok(frame) if frame.data_ref().is_some_and(|text| is_error(text)) => {
+                    open.ends(|before| before);
+                }
+                Ok(_) => {}
+                Err(_) => open.ends(|_| Instant::now()),
             }
             Some((frame, (body, open)))
         });
