@@ -11,6 +11,8 @@
 
 #[path = "seeds/admins.rs"]
 mod admins;
+#[path = "seeds/adversary.rs"]
+mod adversary;
 #[path = "seeds/asking.rs"]
 mod asking;
 #[path = "seeds/attacher.rs"]

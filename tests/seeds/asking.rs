@@ -351,8 +351,11 @@ impl Inner {
         }
         let repeats_class = asked.is_some_and(|asked| asked.parameters.contains(&parameters));
         if !repeats_class && !self.is_of_its_class(core, life, claim, &parameters) {
-            let classes: Vec<&str> = claim.classes.iter().map(|(_, class)| class.as_str()).collect();
-            wrong.push(format!("{name} with {parameters:?}, and its claim's classes are {classes:?}"));
+            let classes: Vec<&str> =
+                claim.classes.iter().map(|(_, class)| class.as_str()).collect();
+            wrong.push(format!(
+                "{name} with {parameters:?}, and its claim's classes are {classes:?}"
+            ));
         }
         let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
         if asked.is_none() && claim.named.is_some_and(|named| named < known) {

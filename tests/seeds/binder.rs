@@ -14,10 +14,12 @@ use testkit::apiserver::{ApiServer, object::Object};
 
 use super::{cluster::SELECTED_NODE, ledger::text};
 
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+/// Says that a claim is bound, or has been.
+pub(crate) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// The older name of a claim's class, which wins over the field.
+pub(crate) const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const BETA_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
 
 /// The annotation that calls a claim's provisioner.

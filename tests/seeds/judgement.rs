@@ -56,7 +56,16 @@ impl Inner {
     /// Whether nobody may know of this volume, by no fault or as was said.
     pub(super) fn is_left(&self, name: &str) -> bool {
         self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
-            || self.suspects.iter().any(|told| told.contains(name))
+            || self.is_reported(name)
+    }
+
+    /// Whether the program has said that this volume may be left behind: by its name or handle, or as that
+    /// of a record which it does not follow, under whatever prefix.
+    pub(super) fn is_reported(&self, name: &str) -> bool {
+        let same_claim = |uid: &String| {
+            may_be_of(name, uid) && self.unfollowed.iter().any(|volume| may_be_of(volume, uid))
+        };
+        self.suspects.iter().any(|told| told.contains(name)) || self.claims.keys().any(same_claim)
     }
 
     /// Whether nothing tells the process of the call for this volume: that of another one, which is

@@ -60,8 +60,12 @@ struct Inner {
     claims: BTreeMap<String, Option<Instant>>,
     /// Since when those that name a volume do, and its name.
     named: BTreeMap<String, (Instant, String)>,
-    /// Those whose finalizers a user took off.
+    /// Those whose finalizers or record a user took off.
     stripped_claims: BTreeSet<String>,
+    /// Those on which a user wrote what only the program should.
+    tampered: BTreeSet<String>,
+    /// The volumes of the records that the program does not follow, as it says.
+    unfollowed: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.
     recorded: BTreeMap<String, String>,
     /// Those that ever did.
@@ -199,9 +203,15 @@ impl Ledger {
         self.inner.lock().suspects.push(what.to_owned());
     }
 
+    /// The program says that it does not follow a record of an open call, which names this volume.
+    pub(crate) fn unfollowed(&self, volume: &str) {
+        self.tell(&format!("unfollowed: {volume}"));
+        self.inner.lock().unfollowed.insert(volume.to_owned());
+    }
+
     /// Whether the program has said that this volume may be left behind.
-    pub(crate) fn is_suspect(&self, handle: &str) -> bool {
-        self.inner.lock().suspects.iter().any(|told| told.contains(handle))
+    pub(crate) fn is_suspect(&self, name: &str) -> bool {
+        self.inner.lock().is_reported(name)
     }
 
     /// How the volume of this name was abandoned, where it was: by a process that has ended, or that
@@ -306,6 +316,16 @@ impl Ledger {
     /// A user takes the finalizers off a claim.
     pub(crate) fn claim_stripped(&self, uid: &str) {
         self.inner.lock().stripped_claims.insert(uid.to_owned());
+    }
+
+    /// A user writes what he likes on a claim.
+    pub(crate) fn tampered(&self, uid: &str) {
+        self.inner.lock().tampered.insert(uid.to_owned());
+    }
+
+    /// Whether a user has.
+    pub(crate) fn is_tampered(&self, uid: &str) -> bool {
+        self.inner.lock().tampered.contains(uid)
     }
 
     /// An administrator takes the finalizers off a PersistentVolume, or has deleted it without any.

@@ -15,7 +15,7 @@ use super::{
 pub(crate) const NODES: [&str; 2] = ["north", "south"];
 
 /// The label that names the zone.
-const ZONE: &str = "topology.example.com/zone";
+pub(crate) const ZONE: &str = "topology.example.com/zone";
 
 /// All of them are there, with what belongs to them.
 pub(crate) fn provide(api: &ApiServer) {

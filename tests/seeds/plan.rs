@@ -77,6 +77,12 @@ pub(crate) struct Plan {
     pub nodes: bool,
     /// Whether that happens together which chance alone brings together too rarely.
     pub coincidences: bool,
+    /// Whether a user writes whatever he likes on claims.
+    pub adversary: bool,
+    /// Whether he names sources that are longer than any name.
+    pub huge: bool,
+    /// `--claim-protection-timeout`, where it is not the default of an hour.
+    pub patience: Option<&'static str>,
     /// Whether volumes wear the finalizer that keeps them while they are bound.
     pub protects: bool,
 }
@@ -126,11 +132,17 @@ impl Plan {
             quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
             protects: Dice::new(seed, "whether protects").percent(50),
+            // Claims that share a name can't be told apart, whoever wrote on them.
+            adversary: Dice::new(seed, "whether adversary").percent(25)
+                && !matches!(names, Names::Cut),
+            huge: Dice::new(seed, "whether huge").percent(5),
+            patience: *Dice::new(seed, "patience").pick(&[None, None, Some("4m"), Some("10m")]),
             nodes: Dice::new(seed, "whether nodes").percent(40),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
         };
         plan.nodes &= plan.topology;
+        plan.copies |= plan.adversary && Dice::new(seed, "whether he copies").percent(70);
         plan
     }
 }

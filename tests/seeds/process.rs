@@ -306,6 +306,7 @@ fn flags(core: &Core, naming: Naming) -> Flags {
         format!("--shutdown-timeout={}", plan.shutdown),
         format!("--claim-protection={}", plan.protection),
     ];
+    args.extend(plan.patience.map(|time| format!("--claim-protection-timeout={time}")));
     args.extend(naming.flags());
     if plan.elected {
         let election = ["--leader-election", "--leader-election-namespace=default"];

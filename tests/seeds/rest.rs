@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{
     admins::BY_HAND,
+    adversary::{driver_of, is_owed},
     copying::is_guarded,
-    core::{Core, DRIVER, NAMESPACE},
+    core::{Core, DRIVER},
     ledger::{Abandoned, is_recorded, text},
     naming::{NAMINGS, may_be_of},
     plan::Plan,
@@ -26,16 +27,20 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     for volume in &volumes {
         unrest.extend(about_volume(core, volume, told(volume)));
     }
-    for claim in claims.iter().filter(|claim| !told(claim)) {
-        let name = text(claim, "/metadata/name");
-        if !is_bound(claim) {
-            unrest.push(format!("the claim {name} is unbound without an event"));
-        }
-        if is_held(claim) {
+    for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
+        let (name, told) = (text(claim, "/metadata/name"), told(claim));
+        // Another driver's record is not ours to take off.
+        let anothers = !["", DRIVER].contains(&driver_of(claim).as_str());
+        if is_held(claim) && !told && !anothers {
             unrest.push(format!("the claim {name} is being deleted for ever without an event"));
         }
-    }
-    for claim in claims.iter().filter(|claim| !is_bound(claim)) {
+        let tampered = core.ledger.is_tampered(text(claim, "/metadata/uid"));
+        if is_bound(claim) || tampered && !is_owed(core, claim, told) {
+            continue;
+        }
+        if !told {
+            unrest.push(format!("the claim {name} is unbound without an event"));
+        }
         unrest.extend(unbound(core, &volumes, claim));
     }
     let stuck =
@@ -72,7 +77,8 @@ fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
 fn copies_nothing(core: &Core, volumes: &[Value], claim: &Value) -> bool {
     let named = (text(claim, "/spec/dataSource/kind"), text(claim, "/spec/dataSource/name"));
     let ("PersistentVolumeClaim", source) = named else { return false };
-    let Some(source) = core.api.get("PersistentVolumeClaim", NAMESPACE, source) else {
+    let namespace = text(claim, "/metadata/namespace");
+    let Some(source) = core.api.get("PersistentVolumeClaim", namespace, source) else {
         return false;
     };
     let of_source = |volume: &&Value| {

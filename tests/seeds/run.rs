@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    admins, attacher, cluster, coincidences, copiers,
+    admins, adversary, attacher, cluster, coincidences, copiers,
     core::Core,
     keeper::{self, Replica},
     naming::Names,
@@ -45,6 +45,10 @@ async fn live(core: &Arc<Core>) {
     if core.plan.copies {
         snapshotter::install(core);
     }
+    if core.plan.adversary {
+        adversary::provide(core);
+        core.spawn(adversary::run(Arc::clone(core)));
+    }
     core.observe();
     let hosts: &[&str] = if core.plan.elected { &["left", "right"] } else { &["left"] };
     let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
@@ -75,6 +79,7 @@ async fn live(core: &Arc<Core>) {
     }
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
+    adversary::retire(core);
     users::provide(core);
     if core.plan.topology {
         nodes::provide(&core.api);

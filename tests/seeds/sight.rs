@@ -20,7 +20,7 @@ impl Inner {
             self.claims.entry(uid.clone()).or_default();
             let volume = text(claim.value(), "/spec/volumeName");
             if !volume.is_empty() {
-                self.named.entry(uid.clone()).or_insert((now, volume.to_owned()));
+                self.named.entry(uid.clone()).or_insert_with(|| (now, volume.to_owned()));
             }
             if let Some(volume) = recorded_volume(claim.value()) {
                 self.recorded.insert(uid.clone(), volume);
