@@ -43,6 +43,8 @@ mod keeper;
 mod ledger;
 #[path = "seeds/looks.rs"]
 mod looks;
+#[path = "seeds/machines.rs"]
+mod machines;
 #[cfg(feature = "mutations")]
 #[path = "seeds/mutants.rs"]
 mod mutants;

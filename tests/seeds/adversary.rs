@@ -445,7 +445,8 @@ pub(crate) fn is_owed(core: &Core, claim: &Value, told: bool) -> bool {
     let annotations = &claim["metadata"]["annotations"];
     let unmarked = annotations[BIND_COMPLETED].is_null();
     let place = annotations[SELECTED_NODE].as_str();
-    let placed = !core.plan.topology || place.is_none_or(|node| NODES.contains(&node));
+    let zones = users::zones(core, class_of(claim));
+    let placed = !core.plan.topology || place.is_none_or(|node| zones.contains(&node));
     let waits = told && is_recorded(claim) && may_count(claim);
     let stands = claim["metadata"]["deletionTimestamp"].is_null();
     ours && is_plain && unmarked && placed && stands && !waits

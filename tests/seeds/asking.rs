@@ -24,9 +24,10 @@ use super::{
     copying::source_of,
     core::{Core, DRIVER},
     ledger::text,
+    nodes::ZONE,
     process::Life,
     storage::image_of,
-    watching,
+    users, watching,
 };
 
 /// For so long a source counts as reachable after it was: it is read before the claim is marked and
@@ -357,6 +358,10 @@ impl Inner {
                 "{name} with {parameters:?}, and its claim's classes are {classes:?}"
             ));
         }
+        let class = parameters.get("of").map_or("", String::as_str);
+        let zones = users::zones(core, class);
+        let odd = places(request).find(|place| !zones.iter().any(|zone| is_zone(place, zone)));
+        wrong.extend(odd.map(|place| format!("{name} in {place:?}, where {class} has no volumes")));
         let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
         if asked.is_none() && claim.named.is_some_and(|named| named < known) {
             wrong.push(format!("{name}, whose claim is bound"));
@@ -438,6 +443,19 @@ impl Inner {
         let then = &asked.policies;
         vec![format!("with {policy}; its class {class} says {now:?}, and said {then:?}")]
     }
+}
+
+/// The places that a request names.
+fn places(request: &CreateVolumeRequest) -> impl Iterator<Item = BTreeMap<&str, &str>> {
+    let terms = request.accessibility_requirements.iter();
+    let terms = terms.flat_map(|terms| terms.requisite.iter().chain(&terms.preferred));
+    terms.map(|term| {
+        term.segments.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    })
+}
+
+fn is_zone(place: &BTreeMap<&str, &str>, zone: &str) -> bool {
+    place.len() == 1 && place.get(ZONE) == Some(&zone)
 }
 
 /// The parameters of a request.

@@ -11,7 +11,7 @@ use super::{
     core::{self, Core, NAMESPACE, NAMESPACES},
     dice::Dice,
     ledger::text,
-    nodes,
+    nodes, users,
 };
 
 /// The finalizer of a claim that is in use.
@@ -107,10 +107,15 @@ fn schedule(core: &Core, dice: &Dice) {
     for claim in core.api.objects("PersistentVolumeClaim") {
         let claim = claim.value();
         let class = core.api.get("StorageClass", "", class_of(claim));
-        let waits = class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
-            && claim["metadata"]["annotations"][SELECTED_NODE].is_null()
-            && text(claim, "/spec/volumeName").is_empty();
-        if waits {
+        let late = class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer");
+        let waits = match claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
+            None => late,
+            // Its Pods went with the node, and come again.
+            Some(node) => core.plan.local && !nodes.contains(&node) && dice.percent(20),
+        };
+        let zones = users::zones(core, class_of(claim));
+        let nodes: Vec<&str> = nodes.iter().copied().filter(|node| zones.contains(node)).collect();
+        if waits && text(claim, "/spec/volumeName").is_empty() && !nodes.is_empty() {
             let (name, node) = (text(claim, "/metadata/name"), dice.pick(&nodes));
             let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
             let namespace = text(claim, "/metadata/namespace");

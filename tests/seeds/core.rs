@@ -1,7 +1,7 @@
 //! What all actors of a seed share.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     sync::{
         Arc,
@@ -16,8 +16,14 @@ use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    asking::Asking, calls::Calls, copying::Copying, ledger::Ledger, looks::Looks, nodes,
-    plan::Plan, storage::Storage,
+    asking::Asking,
+    calls::Calls,
+    copying::Copying,
+    ledger::Ledger,
+    looks::Looks,
+    nodes,
+    plan::Plan,
+    storage::{Storage, node_of},
 };
 
 /// The driver's name.
@@ -46,6 +52,8 @@ pub(crate) struct Core {
     pub ledger: Ledger,
     pub looks: Looks,
     pub asking: Asking,
+    /// The nodes that have left for ever, and all that was on them.
+    pub lost: Mutex<BTreeSet<String>>,
     /// Whether all trouble is over.
     healed: AtomicBool,
     /// What may not be done until when, by verb and resource.
@@ -73,7 +81,7 @@ impl Core {
         namespace(&api);
         let plan = Plan::new(seed);
         if plan.topology {
-            nodes::provide(&api);
+            nodes::provide(&api, &plan);
         }
         Arc::new(Self {
             seed,
@@ -85,6 +93,7 @@ impl Core {
             ledger: Ledger::new(),
             looks: Looks::default(),
             asking: Asking::default(),
+            lost: Mutex::default(),
             healed: AtomicBool::new(false),
             forbidden: Mutex::default(),
             held_up: Mutex::default(),
@@ -127,6 +136,11 @@ impl Core {
     pub(crate) fn observe(&self) {
         self.ledger.catch_up(&self.api);
         self.asking.catch_up(&self.api, self.plan.copies);
+    }
+
+    /// Whether what has this handle was on a node that has left for ever.
+    pub(crate) fn is_lost(&self, handle: &str) -> bool {
+        node_of(handle).is_some_and(|node| self.lost.lock().contains(node))
     }
 
     pub(crate) fn forbid(&self, verb: &'static str, resource: &'static str, time: Duration) {

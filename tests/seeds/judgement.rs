@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, old};
+use super::{
+    CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, name_of, old,
+};
 
 /// What a process that deletes a volume can know.
 pub(super) struct View {
@@ -65,7 +67,8 @@ impl Inner {
         let same_claim = |uid: &String| {
             may_be_of(name, uid) && self.unfollowed.iter().any(|volume| may_be_of(volume, uid))
         };
-        self.suspects.iter().any(|told| told.contains(name)) || self.claims.keys().any(same_claim)
+        let said = |told: &String| told.contains(name) || told.contains(name_of(name));
+        self.suspects.iter().any(said) || self.claims.keys().any(same_claim)
     }
 
     /// Whether nothing tells the process of the call for this volume: that of another one, which is
@@ -104,7 +107,9 @@ impl Inner {
         };
         let mut names = self.calls.iter().filter(followed).map(|(name, _)| name);
         let is_taken = |name: &String| {
-            self.volumes.values().any(|volume| volume.name == *name && volume.gone.is_none())
+            self.volumes
+                .values()
+                .any(|volume| volume.name == name_of(name) && volume.gone.is_none())
         };
         // One made by hand says nothing of the call.
         let is_own = |volume: &VolumeTruth| {

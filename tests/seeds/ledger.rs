@@ -23,7 +23,7 @@ pub(crate) use self::sight::{is_recorded, recorded_volume};
 use super::{
     looks::FRESH,
     naming::may_be_of,
-    storage::{Storage, image_of},
+    storage::{Storage, image_of, name_of},
     watching::{Lists, Watching},
 };
 
@@ -237,7 +237,7 @@ impl Ledger {
                 && may_be_of(name, &volume.claim)
                 && image_of(&volume.handle) != name
         };
-        inner.taken.contains(name) || inner.volumes.values().any(replaces)
+        inner.taken.contains(name_of(name)) || inner.volumes.values().any(replaces)
     }
 
     /// Whether a PersistentVolume has stood under the name of another one's volume: whoever has that to
@@ -340,7 +340,7 @@ impl Ledger {
         let inner = self.inner.lock();
         let standing = |volume: &&VolumeTruth| volume.handle == handle && volume.gone.is_none();
         let mut names = inner.volumes.values().filter(standing).map(|volume| volume.name.as_str());
-        inner.owner(handle).is_some() && names.all(|name| name != image_of(handle))
+        inner.owner(handle).is_some() && names.all(|name| name != name_of(image_of(handle)))
     }
 
     /// Whether people have given the image up: they retained it, or took its PersistentVolume
@@ -595,7 +595,8 @@ impl Ledger {
     pub(crate) fn names_of(&self, handle: &str) -> Vec<String> {
         let inner = self.inner.lock();
         let same = inner.volumes.values().filter(|volume| volume.handle == handle);
-        let names = same.map(|volume| volume.name.clone()).chain([image_of(handle).to_owned()]);
+        let names =
+            same.map(|volume| volume.name.clone()).chain([name_of(image_of(handle)).to_owned()]);
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
@@ -619,7 +620,7 @@ impl Ledger {
 
 /// Whether a record that names this volume is of the call for `name`: one that names none may be.
 fn is_for(volume: &str, name: &str) -> bool {
-    volume.is_empty() || volume == name
+    volume.is_empty() || volume == name_of(name)
 }
 
 /// Whether that was long enough ago for everybody to know.

@@ -1,6 +1,6 @@
 //! How volumes are named: `--volume-name-prefix` and `--volume-name-uuid-length`.
 
-use super::dice::Dice;
+use super::{dice::Dice, storage::name_of};
 
 /// What a process names volumes by.
 #[derive(Debug, Clone, Copy)]
@@ -59,8 +59,9 @@ impl Naming {
     }
 }
 
-/// Whether a claim's volume may have this name, under whatever prefix.
+/// Whether a claim's volume may have this name, under whatever prefix and on whatever node.
 pub(crate) fn may_be_of(name: &str, uid: &str) -> bool {
+    let name = name_of(name);
     let prefix = name.strip_suffix(uid).filter(|_| !uid.is_empty());
     prefix.is_some_and(|prefix| prefix.len() > 1 && prefix.ends_with('-'))
         || !uid.is_empty() && NAMINGS.iter().any(|naming| naming.name(uid) == name)

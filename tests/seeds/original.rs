@@ -19,7 +19,9 @@ use super::{
     keeper::Replica,
     ledger::{is_attached, text},
     naming::Naming,
+    nodes,
     process::Life,
+    storage::{image_of, node_of},
 };
 
 /// What keeps a PersistentVolume until its volume is gone.
@@ -210,7 +212,7 @@ fn request(name: &str, class: &Value, secret: Option<&Value>) -> Option<CreateVo
 
 /// The PersistentVolume as a provisioner saves it.
 pub(crate) fn volume(name: &str, handle: &str, claim: &Value, class: &Value) -> Value {
-    let metadata = &claim["metadata"];
+    let (metadata, node) = (&claim["metadata"], node_of(image_of(handle)));
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "finalizers": [PROTECTION],
@@ -219,6 +221,7 @@ pub(crate) fn volume(name: &str, handle: &str, claim: &Value, class: &Value) -> 
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
             "persistentVolumeReclaimPolicy": class["reclaimPolicy"],
             "storageClassName": class["metadata"]["name"],
+            "nodeAffinity": node.map(nodes::affinity),
             "csi": {"driver": DRIVER, "volumeHandle": handle},
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                          "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]},

@@ -264,7 +264,7 @@ impl Process {
         };
         let naming = Naming::of(plan.names, &dice);
         life.names(naming);
-        let flags = flags(core, naming);
+        let flags = flags(core, host, naming);
         core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
         Mortals(life).spawn(
@@ -296,7 +296,7 @@ fn identity(host: &str, pod_uid: bool) -> String {
     if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
 }
 
-fn flags(core: &Core, naming: Naming) -> Flags {
+fn flags(core: &Core, host: &str, naming: Naming) -> Flags {
     let plan = &core.plan;
     let mut args = vec![
         "csi-provisioner".to_owned(),
@@ -312,5 +312,11 @@ fn flags(core: &Core, naming: Naming) -> Flags {
         let election = ["--leader-election", "--leader-election-namespace=default"];
         args.extend(election.map(ToOwned::to_owned));
     }
-    Flags::parse(args.into_iter().map(Into::into), |_| None).unwrap().flags
+    if plan.local {
+        let shared = ["--node-deployment", "--node-deployment-base-delay=2s"];
+        args.extend(shared.map(ToOwned::to_owned));
+        args.push("--node-deployment-max-delay=5s".to_owned());
+    }
+    let variable = |name: &str| (name == "NODE_NAME").then(|| host.into());
+    Flags::parse(args.into_iter().map(Into::into), variable).unwrap().flags
 }

@@ -31,8 +31,9 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
         let (name, told) = (text(claim, "/metadata/name"), told(claim));
         // Another driver's record is not ours to take off.
         let anothers = !["", DRIVER].contains(&driver_of(claim).as_str());
-        if is_held(claim) && !told && !anothers {
-            unrest.push(format!("the claim {name} is being deleted for ever without an event"));
+        if is_held(claim) && !anothers && (!told || core.plan.patience.is_some()) {
+            let how = if told { "" } else { " without an event" };
+            unrest.push(format!("the claim {name} is being deleted for ever{how}"));
         }
         let tampered = core.ledger.is_tampered(text(claim, "/metadata/uid"));
         if is_bound(claim) || tampered && !is_owed(core, claim, told) {
@@ -151,7 +152,8 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     let ours = text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
     let mut unrest = Vec::new();
     let by_hand = volume["metadata"]["annotations"][BY_HAND].is_string();
-    if !ours || by_hand {
+    // With its node the driver has gone that could delete it.
+    if !ours || by_hand || core.is_lost(text(volume, "/spec/csi/volumeHandle")) {
         return unrest;
     }
     let (handle, phase) = (text(volume, "/spec/csi/volumeHandle"), text(volume, "/status/phase"));

@@ -8,6 +8,7 @@ use super::{
     admins, adversary, attacher, cluster, coincidences, copiers,
     core::Core,
     keeper::{self, Replica},
+    machines,
     naming::Names,
     neighbour, nodes, rest, sizes, snapshotter, suspects, users, weather,
 };
@@ -50,7 +51,11 @@ async fn live(core: &Arc<Core>) {
         core.spawn(adversary::run(Arc::clone(core)));
     }
     core.observe();
-    let hosts: &[&str] = if core.plan.elected { &["left", "right"] } else { &["left"] };
+    let hosts: &[&str] = match (core.plan.local, core.plan.elected) {
+        (true, _) => nodes::all(&core.plan),
+        (_, true) => &["left", "right"],
+        _ => &["left"],
+    };
     let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
     for replica in &replicas {
         core.spawn(keeper::run(Arc::clone(core), Arc::clone(replica)));
@@ -60,6 +65,9 @@ async fn live(core: &Arc<Core>) {
         }
     }
     core.spawn(cluster::run(Arc::clone(core)));
+    if core.plan.local {
+        core.spawn(machines::run(Arc::clone(core), replicas.clone()));
+    }
     if core.plan.attaches {
         core.spawn(attacher::run(Arc::clone(core)));
     }
@@ -81,8 +89,10 @@ async fn live(core: &Arc<Core>) {
     core.heal();
     adversary::retire(core);
     users::provide(core);
-    if core.plan.topology {
-        nodes::provide(&core.api);
+    if core.plan.local {
+        machines::heal(core, &replicas);
+    } else if core.plan.topology {
+        nodes::provide(&core.api, &core.plan);
     }
     admins::clear_names(core);
     come_to_rest(core, &replicas).await;

@@ -9,7 +9,11 @@ use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
 use super::{Inner, LeaseTruth, VolumeTruth, text};
-use crate::{admins::BY_HAND, original, storage::image_of};
+use crate::{
+    admins::BY_HAND,
+    original,
+    storage::{image_of, name_of},
+};
 
 impl Inner {
     pub(super) fn see_claims(&mut self, api: &ApiServer, now: Instant) {
@@ -85,7 +89,8 @@ impl Inner {
             } else {
                 truth.kept.get_or_insert(now);
             }
-            if image_of(&truth.handle) != truth.name && !self.taken.contains(&truth.name) {
+            let own = name_of(image_of(&truth.handle));
+            if own != truth.name && !self.taken.contains(&truth.name) {
                 self.taken.insert(truth.name.clone());
             }
             there.push(uid);

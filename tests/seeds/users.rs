@@ -10,6 +10,7 @@ use super::{
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::{is_recorded, text},
+    nodes::{self, ZONE},
 };
 
 pub(crate) const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
@@ -152,6 +153,10 @@ fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
     if core.plan.topology && name != "kept" {
         class["volumeBindingMode"] = json!("WaitForFirstConsumer");
     }
+    if core.plan.confined && name == "secret" {
+        let term = json!({"key": ZONE, "values": zones(core, name)});
+        class["allowedTopologies"] = json!([{"matchLabelExpressions": [term]}]);
+    }
     if name == "secret" {
         class["parameters"] = json!({
             "of": name, "cluster": cluster, "secret": "right",
@@ -160,6 +165,12 @@ fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
         });
     }
     class
+}
+
+/// The zones in which a class's volumes may be.
+pub(crate) fn zones(core: &Core, class: &str) -> &'static [&'static str] {
+    let all = nodes::all(&core.plan);
+    if core.plan.confined && class == "secret" { &all[1..] } else { all }
 }
 
 fn secret() -> Value {
