@@ -11,8 +11,14 @@
 
 #[path = "seeds/admins.rs"]
 mod admins;
+#[path = "seeds/adversary.rs"]
+mod adversary;
+#[path = "seeds/asking.rs"]
+mod asking;
 #[path = "seeds/attacher.rs"]
 mod attacher;
+#[path = "seeds/binder.rs"]
+mod binder;
 #[path = "seeds/calls.rs"]
 mod calls;
 #[path = "seeds/cluster.rs"]
@@ -35,6 +41,10 @@ mod driver;
 mod keeper;
 #[path = "seeds/ledger.rs"]
 mod ledger;
+#[path = "seeds/looks.rs"]
+mod looks;
+#[path = "seeds/machines.rs"]
+mod machines;
 #[cfg(feature = "mutations")]
 #[path = "seeds/mutants.rs"]
 mod mutants;

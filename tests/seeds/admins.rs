@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::{
+    cluster::SELECTED_NODE,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::text,
     naming::Naming,
-    original,
-    storage::{handle, image_of},
-    users::CLAIMS,
+    nodes, original,
+    storage::{handle, image_of, name_of, node_of},
+    users::{CLAIMS, CLASSES},
 };
 
 /// The volume of PersistentVolumes that take our names.
@@ -99,14 +100,20 @@ fn delete_volume(core: &Core, dice: &Dice) {
     }
 }
 
-/// A PersistentVolume made by hand, of nobody's volume.
-fn by_hand(name: &str, handle: &str) -> Value {
+/// A PersistentVolume made by hand, of nobody's volume; some are there for whoever takes them.
+fn by_hand(core: &Core, dice: &Dice, name: &str, handle: &str) -> Value {
+    let node = match node_of(image_of(handle)) {
+        None if core.plan.local => Some(*dice.pick(&nodes::NODES)),
+        node => node,
+    };
+    let class = if dice.percent(70) { "by-hand" } else { *dice.pick(&CLASSES) };
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": {BY_HAND: "yes"}},
         "spec": {
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
-            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "by-hand",
+            "persistentVolumeReclaimPolicy": "Retain", "storageClassName": class,
+            "nodeAffinity": node.map(nodes::affinity),
             "csi": {"driver": DRIVER, "volumeHandle": handle},
         },
     })
@@ -116,14 +123,14 @@ fn by_hand(name: &str, handle: &str) -> Value {
 fn add_volume_of_our_name(core: &Core, dice: &Dice) {
     let Some(claim) = some_waiting_claim(core, dice) else { return };
     let name = Naming::of(core.plan.names, dice).name(text(&claim, "/metadata/uid"));
-    if core.api.create(&by_hand(&name, OUR_NAME_BY_HAND)).is_ok() {
+    if core.api.create(&by_hand(core, dice, &name, OUR_NAME_BY_HAND)).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} by hand"));
     }
 }
 
 fn add_volume(core: &Core, dice: &Dice) {
     let name = format!("static-{}", dice.within(0..3));
-    if core.api.create(&by_hand(&name, &format!("by-hand-{name}"))).is_ok() {
+    if core.api.create(&by_hand(core, dice, &name, &format!("by-hand-{name}"))).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} by hand"));
     }
 }
@@ -161,7 +168,11 @@ fn handle_of(core: &Core, dice: &Dice, claim: &Value) -> String {
     let naming = Naming::of(core.plan.names, dice);
     let class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"));
     let cluster = class.map(|class| text(&class, "/parameters/cluster").to_owned());
-    handle(cluster.as_deref().unwrap_or("a"), &naming.name(text(claim, "/metadata/uid")))
+    let name = naming.name(text(claim, "/metadata/uid"));
+    let node = claim["metadata"]["annotations"][SELECTED_NODE].as_str();
+    let node = node.filter(|_| core.plan.local);
+    let image = node.map_or_else(|| name.clone(), |node| format!("{name}@{node}"));
+    handle(cluster.as_deref().unwrap_or("a"), &image)
 }
 
 /// A PersistentVolume by hand of the volume that a claim in the making gets.
@@ -169,7 +180,7 @@ fn add_volume_of_our_handle(core: &Core, dice: &Dice) {
     let Some(claim) = some_waiting_claim(core, dice) else { return };
     let name = format!("static-{}", dice.within(0..3));
     let handle = handle_of(core, dice, &claim);
-    if core.api.create(&by_hand(&name, &handle)).is_ok() {
+    if core.api.create(&by_hand(core, dice, &name, &handle)).is_ok() {
         core.ledger.tell(&format!("admin: adds {name} of {handle} by hand"));
     }
 }
@@ -208,16 +219,16 @@ fn of_claim_in_the_making(core: &Core, dice: &Dice) -> Option<(String, Value)> {
     let claim = some_waiting_claim(core, dice)?;
     let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"))?;
     let handle = handle_of(core, dice, &claim);
-    let name = image_of(&handle).to_owned();
+    let name = name_of(image_of(&handle)).to_owned();
     Some((name.clone(), original::volume(&name, &handle, &claim, &class)))
 }
 
 /// The PersistentVolume of a claim whose volume is being made comes from a backup, to be deleted
 /// with its claim.
-pub(crate) fn restore_unsaved(core: &Core, name: &str, claim: &Value) -> Option<()> {
+pub(crate) fn restore_unsaved(core: &Core, image: &str, claim: &Value) -> Option<()> {
     let mut class = core.api.get("StorageClass", "", text(claim, "/spec/storageClassName"))?;
     class["reclaimPolicy"] = json!("Delete");
-    let handle = handle(text(&class, "/parameters/cluster"), name);
+    let (name, handle) = (name_of(image), handle(text(&class, "/parameters/cluster"), image));
     let mut volume = original::volume(name, &handle, claim, &class);
     volume["metadata"]["annotations"][BY_HAND] = json!("yes");
     core.api.create(&volume).ok()?;

@@ -1,26 +1,30 @@
-//! The cluster's own controllers: binding, releasing, protection of claims.
+//! The cluster's own controllers: binding, releasing, protection of claims and volumes, scheduling.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use testkit::{
-    apiserver::ApiServer,
-    binder::{self, Action, Settings},
-};
+use testkit::apiserver::ApiServer;
 use tokio::time::sleep;
 
 use super::{
-    core::{self, Core, DRIVER, NAMESPACE},
+    binder::{Change, View, class_of},
+    core::{self, Core, NAMESPACE, NAMESPACES},
     dice::Dice,
     ledger::text,
-    nodes,
+    nodes, users,
 };
 
 /// The finalizer of a claim that is in use.
 pub(crate) const CLAIM_IN_USE: &str = "kubernetes.io/pvc-protection";
 
+/// The finalizer of a volume that may be bound.
+const VOLUME_IN_USE: &str = "kubernetes.io/pv-protection";
+
 /// The node that the scheduler chose for a claim.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// How many writes the binder makes at most before others get a turn.
+const WRITES_AT_ONCE: usize = 4;
 
 /// Works until the seed's end.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -36,53 +40,39 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 /// Does whatever is to be done now.
 fn step(core: &Core, dice: &Dice) {
-    let api = &core.api;
     empty_namespace(core);
-    unprotect_claims(api);
+    unprotect_claims(&core.api);
+    if core.plan.protects {
+        protect_volumes(&core.api);
+    }
     schedule(core, dice);
-    claim_named_volumes(api);
-    release_unneeded(api);
-    let cluster = binder::Cluster {
-        claims: parsed(api.list("PersistentVolumeClaim", NAMESPACE)),
-        volumes: parsed(api.list("PersistentVolume", "")),
-        classes: parsed(api.list("StorageClass", "")),
-    };
-    for action in binder::plan(&cluster, &Settings::default()) {
-        carry_out(core, action);
+    for _ in 0..WRITES_AT_ONCE {
+        let changes = View::of(&core.api, &NAMESPACES).changes();
+        let last = changes.is_empty() || dice.percent(15);
+        for change in &changes {
+            carry_out(core, change);
+        }
+        if last {
+            return;
+        }
+        core.observe();
     }
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(objects: Vec<Value>) -> Vec<Arc<T>> {
-    objects.into_iter().map(|object| Arc::new(serde_json::from_value(object).unwrap())).collect()
-}
-
-fn carry_out(core: &Core, action: Action) {
-    let merge = |kind: &str, namespace: &str, name: &str, patch: &Value| {
-        // A change that came in between is looked at the next time.
-        if core.api.merge(kind, namespace, name, patch).is_ok() {
-            core.ledger.tell(&format!("cluster: {kind} {name} {}", brief(patch)));
-        }
-    };
-    match action {
-        Action::Claim { namespace, name, patch, .. } => {
-            merge("PersistentVolumeClaim", &namespace, &name, &patch);
-        }
-        Action::Volume { name, patch } => merge("PersistentVolume", "", &name, &patch),
-        Action::Release { name, .. } => merge("PersistentVolume", "", &name, &phase("Released")),
-        Action::Lose { namespace, name, .. } => {
-            merge("PersistentVolumeClaim", &namespace, &name, &phase("Lost"));
-        }
+fn carry_out(core: &Core, change: &Change) {
+    let Change { kind, namespace, name, patch } = change;
+    // A change that came in between is looked at the next time.
+    if core.api.merge(kind, namespace, name, patch).is_ok() {
+        core.ledger.tell(&format!("cluster: {kind} {name} {}", brief(patch)));
     }
-}
-
-fn phase(phase: &str) -> Value {
-    json!({"status": {"phase": phase}})
 }
 
 /// A patch in a word, for the trace.
 fn brief(patch: &Value) -> String {
-    let (phase, volume) = (text(patch, "/status/phase"), text(patch, "/spec/volumeName"));
-    format!("{phase}{volume}")
+    let word = |path| text(patch, path).to_owned();
+    let claimed = patch["spec"].get("claimRef").map(|_| "claimRef".to_owned());
+    let words = [word("/status/phase"), word("/spec/volumeName"), claimed.unwrap_or_default()];
+    words.concat()
 }
 
 /// A namespace that is being deleted goes with all that is in it, and comes again.
@@ -114,15 +104,22 @@ fn namespace_again(core: &Core) {
 /// Claims that wait for their first consumer have one, for which a node is chosen.
 fn schedule(core: &Core, dice: &Dice) {
     let nodes = nodes::standing(&core.api);
-    for claim in core.api.list("PersistentVolumeClaim", NAMESPACE) {
-        let class = core.api.get("StorageClass", "", text(&claim, "/spec/storageClassName"));
-        let waits = class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
-            && claim["metadata"]["annotations"][SELECTED_NODE].is_null()
-            && text(&claim, "/spec/volumeName").is_empty();
-        if waits {
-            let (name, node) = (text(&claim, "/metadata/name"), dice.pick(&nodes));
+    for claim in core.api.objects("PersistentVolumeClaim") {
+        let claim = claim.value();
+        let class = core.api.get("StorageClass", "", class_of(claim));
+        let late = class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer");
+        let waits = match claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
+            None => late,
+            // Its Pods went with the node, and come again.
+            Some(node) => core.plan.local && !nodes.contains(&node) && dice.percent(20),
+        };
+        let zones = users::zones(core, class_of(claim));
+        let nodes: Vec<&str> = nodes.iter().copied().filter(|node| zones.contains(node)).collect();
+        if waits && text(claim, "/spec/volumeName").is_empty() && !nodes.is_empty() {
+            let (name, node) = (text(claim, "/metadata/name"), dice.pick(&nodes));
             let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
-            let _ = core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch);
+            let namespace = text(claim, "/metadata/namespace");
+            let _ = core.api.merge("PersistentVolumeClaim", namespace, name, &patch);
             core.ledger.tell(&format!("scheduler: {name} is for {node}"));
         }
     }
@@ -130,60 +127,38 @@ fn schedule(core: &Core, dice: &Dice) {
 
 /// Claims that are being deleted are in no Pod's use here.
 fn unprotect_claims(api: &ApiServer) {
-    for claim in api.list("PersistentVolumeClaim", NAMESPACE) {
-        let finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        let left: Vec<Value> =
-            finalizers.iter().filter(|it| *it != CLAIM_IN_USE).cloned().collect();
-        if claim["metadata"]["deletionTimestamp"].is_string() && left.len() < finalizers.len() {
-            let patch = json!({"metadata": {"finalizers": left}});
-            let _ = api.merge(
-                "PersistentVolumeClaim",
-                NAMESPACE,
-                text(&claim, "/metadata/name"),
-                &patch,
-            );
+    for claim in api.objects("PersistentVolumeClaim") {
+        let deleted = claim.value()["metadata"]["deletionTimestamp"].is_string();
+        if deleted && NAMESPACES.contains(&claim.meta("namespace")) {
+            take_off("PersistentVolumeClaim", claim.value(), CLAIM_IN_USE, api);
         }
     }
 }
 
-/// A volume that a claim's user has named becomes the claim's, if it is nobody's.
-fn claim_named_volumes(api: &ApiServer) {
-    for claim in api.list("PersistentVolumeClaim", NAMESPACE) {
-        let named = text(&claim, "/spec/volumeName");
-        let Some(volume) = api.get("PersistentVolume", "", named) else { continue };
-        if volume["spec"]["claimRef"].is_null() {
-            let metadata = &claim["metadata"];
-            let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
-                "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]});
-            let _ =
-                api.merge("PersistentVolume", "", named, &json!({"spec": {"claimRef": reference}}));
+/// Volumes stay while they are bound.
+fn protect_volumes(api: &ApiServer) {
+    for volume in api.objects("PersistentVolume") {
+        let volume = volume.value();
+        let finalizers = volume["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let is_protected = finalizers.iter().any(|it| it == VOLUME_IN_USE);
+        if volume["metadata"]["deletionTimestamp"].is_string() {
+            if text(volume, "/status/phase") != "Bound" {
+                take_off("PersistentVolume", volume, VOLUME_IN_USE, api);
+            }
+        } else if !is_protected {
+            let all = [finalizers, vec![json!(VOLUME_IN_USE)]].concat();
+            let patch = json!({"metadata": {"finalizers": all}});
+            let _ = api.merge("PersistentVolume", "", text(volume, "/metadata/name"), &patch);
         }
     }
 }
 
-/// A volume made for a claim that has found another is not needed: `syncVolume` in Kubernetes'
-/// PV controller releases it.
-fn release_unneeded(api: &ApiServer) {
-    for volume in api.list("PersistentVolume", "") {
-        let reference = &volume["spec"]["claimRef"];
-        let Some(claim) = api.get("PersistentVolumeClaim", NAMESPACE, text(reference, "/name"))
-        else {
-            continue;
-        };
-        let elsewhere = text(&claim, "/spec/volumeName");
-        let unneeded = claim["metadata"]["uid"] == reference["uid"]
-            && !elsewhere.is_empty()
-            && elsewhere != text(&volume, "/metadata/name")
-            && text(&volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER
-            && text(&volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
-            && text(&volume, "/status/phase") != "Released";
-        if unneeded {
-            let _ = api.merge(
-                "PersistentVolume",
-                "",
-                text(&volume, "/metadata/name"),
-                &phase("Released"),
-            );
-        }
+fn take_off(kind: &str, object: &Value, finalizer: &str, api: &ApiServer) {
+    let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let left: Vec<Value> = finalizers.iter().filter(|it| *it != finalizer).cloned().collect();
+    if left.len() < finalizers.len() {
+        let (namespace, name) =
+            (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+        let _ = api.merge(kind, namespace, name, &json!({"metadata": {"finalizers": left}}));
     }
 }

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    core::{Core, NAMESPACE},
+    binder::class_of,
+    core::{Core, DRIVER, NAMESPACE, TENANT},
     dice::Dice,
     driver::NO_SOURCE,
     ledger::text,
@@ -37,14 +38,15 @@ fn act(core: &Core, dice: &Dice) {
         0..4 => copy(core, dice),
         4 | 5 => take_snapshot(core, dice),
         6 | 7 => delete_source(core, dice),
-        8 => delete("VolumeSnapshot", core, one(dice, &SNAPSHOTS)),
-        _ => delete("PersistentVolumeClaim", core, one(dice, &COPIES)),
+        8 => delete_named("VolumeSnapshot", core, one(dice, &SNAPSHOTS)),
+        _ => delete_named("PersistentVolumeClaim", core, one(dice, &COPIES)),
     }
 }
 
 /// What a claim names as its source; null where it names none.
 fn source(claim: &Value) -> &Value {
-    &claim["spec"]["dataSource"]
+    let spec = &claim["spec"];
+    if spec["dataSource"].is_null() { &spec["dataSourceRef"] } else { &spec["dataSource"] }
 }
 
 fn is_pending(claim: &Value) -> bool {
@@ -91,42 +93,54 @@ fn delete_source(core: &Core, dice: &Dice) {
         return;
     }
     let source = source(dice.pick(&copies));
-    delete(text(source, "/kind"), core, text(source, "/name"));
+    delete_named(text(source, "/kind"), core, text(source, "/name"));
 }
 
-fn delete(kind: &str, core: &Core, name: &str) {
+fn delete_named(kind: &str, core: &Core, name: &str) {
     if core.api.delete(kind, NAMESPACE, name).is_ok() {
         core.ledger.tell(&format!("copier: deletes the {kind} {name}"));
+    }
+}
+
+fn delete(kind: &str, core: &Core, object: &Value) {
+    let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
+    if core.api.delete(kind, namespace, name).is_ok() {
+        core.ledger.tell(&format!("copier: deletes the {kind} {namespace}/{name}"));
     }
 }
 
 /// Does what the events of copies that can't be made ask people for: those go whose source is gone,
 /// is going, or is another one by now.
 pub(crate) fn mend(core: &Core) {
-    for claim in core.api.list("PersistentVolumeClaim", NAMESPACE) {
+    for claim in
+        [NAMESPACE, TENANT].iter().flat_map(|it| core.api.list("PersistentVolumeClaim", it))
+    {
         if is_pending(&claim) && (!can_be_made(core, &claim) || is_hopeless(core, &claim)) {
-            delete("PersistentVolumeClaim", core, text(&claim, "/metadata/name"));
+            delete("PersistentVolumeClaim", core, &claim);
         }
     }
     // Nobody will bind what a snapshot waits for.
-    for snapshot in core.api.list("VolumeSnapshot", NAMESPACE) {
+    for snapshot in core.api.list("VolumeSnapshot", "") {
         if text(&snapshot, "/status/boundVolumeSnapshotContentName").is_empty() {
-            delete("VolumeSnapshot", core, text(&snapshot, "/metadata/name"));
+            delete("VolumeSnapshot", core, &snapshot);
         }
     }
 }
 
 fn can_be_made(core: &Core, claim: &Value) -> bool {
     let (kind, name) = (text(source(claim), "/kind"), text(source(claim), "/name"));
-    core.api.get(kind, NAMESPACE, name).is_some_and(|source| {
-        let bound = kind == "VolumeSnapshot" || text(&source, "/status/phase") == "Bound";
-        bound && source["metadata"]["deletionTimestamp"].is_null()
-    })
+    let class = core.api.get("StorageClass", "", class_of(claim));
+    let source = core.api.get(kind, text(claim, "/metadata/namespace"), name);
+    class.is_some_and(|class| class["provisioner"] == DRIVER)
+        && source.is_some_and(|source| {
+            let bound = kind == "VolumeSnapshot" || text(&source, "/status/phase") == "Bound";
+            bound && source["metadata"]["deletionTimestamp"].is_null()
+        })
 }
 
 /// Whether its user was told that its source is another one by now, or gone at the driver.
 fn is_hopeless(core: &Core, claim: &Value) -> bool {
-    core.api.list("Event", NAMESPACE).iter().any(|event| {
+    core.api.list("Event", text(claim, "/metadata/namespace")).iter().any(|event| {
         let message = text(event, "/message");
         event["involvedObject"]["uid"] == claim["metadata"]["uid"]
             && (message.contains("another source of that name") || message.contains(NO_SOURCE))

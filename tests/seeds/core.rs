@@ -1,7 +1,7 @@
 //! What all actors of a seed share.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     sync::{
         Arc,
@@ -15,13 +15,31 @@ use serde_json::json;
 use testkit::apiserver::{ApiServer, Documents, Options, hooks::Hooks};
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{calls::Calls, copying::Copying, ledger::Ledger, nodes, plan::Plan, storage::Storage};
+use super::{
+    asking::Asking,
+    calls::Calls,
+    copying::Copying,
+    ledger::Ledger,
+    looks::Looks,
+    nodes,
+    plan::Plan,
+    storage::{Storage, node_of},
+};
 
 /// The driver's name.
 pub(crate) const DRIVER: &str = csi_provisioner::mutations::SIMULATED_DRIVER;
 
 /// The namespace of claims and secrets.
 pub(crate) const NAMESPACE: &str = "work";
+
+/// The namespace of a user who means harm.
+pub(crate) const TENANT: &str = "tenant";
+
+/// The namespace of those whom he means it.
+pub(crate) const VAULT: &str = "vault";
+
+/// Where the cluster's controllers work.
+pub(crate) const NAMESPACES: [&str; 3] = [NAMESPACE, TENANT, VAULT];
 
 /// The cluster, the storage and the truth about them.
 pub(crate) struct Core {
@@ -32,6 +50,10 @@ pub(crate) struct Core {
     pub copying: Copying,
     pub calls: Calls,
     pub ledger: Ledger,
+    pub looks: Looks,
+    pub asking: Asking,
+    /// The nodes that have left for ever, and all that was on them.
+    pub lost: Mutex<BTreeSet<String>>,
     /// Whether all trouble is over.
     healed: AtomicBool,
     /// What may not be done until when, by verb and resource.
@@ -59,7 +81,7 @@ impl Core {
         namespace(&api);
         let plan = Plan::new(seed);
         if plan.topology {
-            nodes::provide(&api);
+            nodes::provide(&api, &plan);
         }
         Arc::new(Self {
             seed,
@@ -69,6 +91,9 @@ impl Core {
             copying: Copying::default(),
             calls: Calls::default(),
             ledger: Ledger::new(),
+            looks: Looks::default(),
+            asking: Asking::default(),
+            lost: Mutex::default(),
             healed: AtomicBool::new(false),
             forbidden: Mutex::default(),
             held_up: Mutex::default(),
@@ -96,6 +121,7 @@ impl Core {
         self.healed.store(true, Ordering::Relaxed);
         self.forbidden.lock().clear();
         self.held_up.lock().clear();
+        self.ledger.watching.heals();
         *self.used_up.lock() = None;
         self.ledger.quota_used_up(Instant::now());
         *self.dragging.lock() = None;
@@ -109,6 +135,12 @@ impl Core {
     /// Brings the truth up to date.
     pub(crate) fn observe(&self) {
         self.ledger.catch_up(&self.api);
+        self.asking.catch_up(&self.api, self.plan.copies);
+    }
+
+    /// Whether what has this handle was on a node that has left for ever.
+    pub(crate) fn is_lost(&self, handle: &str) -> bool {
+        node_of(handle).is_some_and(|node| self.lost.lock().contains(node))
     }
 
     pub(crate) fn forbid(&self, verb: &'static str, resource: &'static str, time: Duration) {
@@ -141,6 +173,7 @@ impl Core {
     pub(crate) fn hold_up(&self, resource: &'static str, time: Duration) {
         self.ledger.tell(&format!("weather: watches of {resource} show nothing for {time:?}"));
         self.held_up.lock().insert(resource, Instant::now() + time);
+        self.ledger.watching.held_up(resource, time);
     }
 
     /// What is asked of the drivers from now on is not done before this time is over.

@@ -24,8 +24,10 @@ use super::{
     copying::{Copying, source_of},
     core::{Core, DRIVER},
     dice::Dice,
+    looks,
+    nodes::ZONE,
     process::Life,
-    storage::{handle, image_of},
+    storage::{handle, image_of, node_of},
 };
 
 /// The codes a failing call may have.
@@ -51,6 +53,14 @@ const CODES: [Code; 16] = [
 /// The codes that a driver which keeps to the CSI specification may end an unfinished call with.
 const UNFINISHED: [Code; 5] =
     [Code::Cancelled, Code::DeadlineExceeded, Code::Aborted, Code::Unavailable, Code::Aborted];
+
+/// How many volumes a node has room for that has storage of its own.
+const ROOM: usize = 5;
+
+/// The place of a node.
+fn place(node: &str) -> Topology {
+    Topology { segments: [(ZONE.to_owned(), node.to_owned())].into_iter().collect() }
+}
 
 /// The zone that a volume is made in: the one that is asked for first.
 fn zone(request: &CreateVolumeRequest) -> Vec<Topology> {
@@ -140,6 +150,30 @@ impl Inner {
         running.spawn(task);
     }
 
+    /// The image that is asked for by this name: one of this node's own, where it has storage.
+    fn image(&self, name: &str) -> String {
+        if self.core.plan.local { format!("{name}@{}", self.host) } else { name.to_owned() }
+    }
+
+    /// Bytes that are left on this node.
+    fn room(&self) -> i64 {
+        let taken = self.core.storage.count_on(&self.host);
+        let left = if self.core.is_healed() { ROOM } else { ROOM.saturating_sub(taken) };
+        i64::try_from(left).unwrap() << 30
+    }
+
+    /// Where each node has storage of its own: whether there is some for the request on this one.
+    fn check_place(&self, request: &CreateVolumeRequest, image: &str) -> Answer<()> {
+        let zones = request.accessibility_requirements.as_ref();
+        if zones.is_some_and(|zones| !zones.requisite.contains(&place(&self.host))) {
+            return Err(Status::resource_exhausted("the volume may not be on this node"));
+        }
+        if self.room() == 0 && self.core.storage.get(image).is_none() {
+            return Err(Status::resource_exhausted("not enough space left on this node"));
+        }
+        Ok(())
+    }
+
     /// Whether there is neither an image of this name nor a call that could still make it.
     fn has_nothing_of(&self, name: &str) -> bool {
         self.core.storage.get(name).is_none() && !self.locks.lock().contains(name)
@@ -174,7 +208,7 @@ impl Inner {
         request: &CreateVolumeRequest,
         caller: &Life,
     ) -> Answer<CreateVolumeResponse> {
-        let (name, fate) = (&request.name, self.fate());
+        let (name, fate) = (&self.image(&request.name), self.fate());
         let purges = self.core.plan.purges && !self.core.is_healed() && self.dice.percent(30);
         if purges && self.core.storage.remove(name) {
             self.core.ledger.tell(&format!("storage: {name} is purged by a repeated CreateVolume"));
@@ -191,6 +225,9 @@ impl Inner {
         let source = source_of(request);
         if !source.is_empty() && !self.core.storage.has_source(source) {
             return Err(Status::not_found(format!("{NO_SOURCE} {source}")));
+        }
+        if self.core.plan.local {
+            self.check_place(request, name)?;
         }
         let size = request.capacity_range.map_or(1, |range| range.required_bytes.max(1));
         if self.core.storage.get(name).is_none() {
@@ -212,9 +249,13 @@ impl Inner {
     fn shaped(&self, request: &CreateVolumeRequest, size: i64) -> CreateVolumeResponse {
         let cluster = request.parameters.get("cluster").map_or("a", String::as_str);
         let mut volume = Volume {
-            volume_id: handle(cluster, &request.name),
+            volume_id: handle(cluster, &self.image(&request.name)),
             capacity_bytes: size,
-            accessible_topology: zone(request),
+            accessible_topology: if self.core.plan.local {
+                vec![place(&self.host)]
+            } else {
+                zone(request)
+            },
             content_source: request.volume_content_source.clone(),
             ..Volume::default()
         };
@@ -233,6 +274,10 @@ impl Inner {
 
     async fn delete(&self, request: &DeleteVolumeRequest) -> Answer<DeleteVolumeResponse> {
         let (image, fate) = (image_of(&request.volume_id), self.fate());
+        if node_of(image).is_some_and(|node| node != self.host) {
+            let (host, core) = (&self.host, &self.core);
+            core.ledger.wrong(&format!("{image} is to be deleted by the driver on {host}"));
+        }
         sleep(fate.before).await;
         if self.core.copying.is_locked(&self.host, &request.volume_id) {
             return Err(Status::aborted(format!("{image} is being copied")));
@@ -338,7 +383,9 @@ impl Backend for Driver {
         let attaches = plan.attaches.then_some(rpc::Type::PublishUnpublishVolume);
         let copies = [rpc::Type::CloneVolume, rpc::Type::CreateDeleteSnapshot];
         let copies = copies.into_iter().filter(|_| plan.copies);
+        let room = plan.local.then_some(rpc::Type::GetCapacity);
         let able = std::iter::once(rpc::Type::CreateDeleteVolume).chain(attaches).chain(copies);
+        let able = able.chain(room);
         let capabilities = able.map(|able| ControllerServiceCapability {
             r#type: Some(controller_service_capability::Type::Rpc(Rpc { r#type: able.into() })),
         });
@@ -347,13 +394,14 @@ impl Backend for Driver {
 
     async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
         let (request, time_left, caller) = (call.request, call.time_left, self.0.caller());
-        let (core, name) = (&self.0.core, request.name.clone());
+        let (core, name) = (&self.0.core, self.0.image(&request.name));
         core.observe();
         core.ledger.tell(&format!("{} CreateVolume {name}", caller.name()));
         let repeats =
             core.ledger.create_begins(caller.name(), caller.elected_host(), caller.start(), &name);
         let _waited =
             core.calls.begins(&core.ledger, What::Create, caller.name(), &name, time_left);
+        core.asking.check_request(core, &caller, &request, &name);
         let source = source_of(&request);
         let object = Copying::asked(core, caller.name(), &name, source);
         let source = (!source.is_empty()).then(|| (source.to_owned(), object));
@@ -391,6 +439,11 @@ impl Backend for Driver {
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
         let made = core.storage.get(image_of(&id)).map(|image| image.made);
         let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
+        if !caller.is_original() {
+            let works = core.ledger.works_since(caller.elected_host(), caller.start());
+            let names = core.ledger.names_of(&id);
+            looks::check_delete(core, caller.name(), works, &id, &names);
+        }
         let _waited = core.calls.begins(&core.ledger, What::Delete, caller.name(), &id, time_left);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {
             caller.die_soon(&self.0.dice);
@@ -408,10 +461,19 @@ impl Backend for Driver {
     }
 
     async fn get_capacity(&self, _: Call<GetCapacityRequest>) -> Answer<GetCapacityResponse> {
-        Err(Status::unimplemented("not modelled"))
+        if !self.0.core.plan.local {
+            return Err(Status::unimplemented("not modelled"));
+        }
+        let available_capacity = self.0.room();
+        Ok(GetCapacityResponse { available_capacity, ..GetCapacityResponse::default() })
     }
 
     async fn node_get_info(&self) -> Answer<NodeGetInfoResponse> {
-        Err(Status::unimplemented("not modelled"))
+        if !self.0.core.plan.local {
+            return Err(Status::unimplemented("not modelled"));
+        }
+        let node_id = self.0.host.clone();
+        let accessible_topology = Some(place(&node_id));
+        Ok(NodeGetInfoResponse { node_id, accessible_topology, max_volumes_per_node: 0 })
     }
 }

@@ -5,7 +5,17 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, old};
+use super::{
+    CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, name_of, old,
+};
+
+/// What a process that deletes a volume can know.
+pub(super) struct View {
+    /// How old its look at the PersistentVolume may be.
+    pub age: Duration,
+    /// Until when attachments were shown to it; none: to this day.
+    pub attachments: Option<Instant>,
+}
 
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
@@ -20,7 +30,7 @@ impl Inner {
                     && old(volume.bound)
                     && (volume.gone.is_none()
                         || volume.bound > Some(since)
-                        || old(self.named.get(*uid).copied()))
+                        || old(self.named.get(*uid).map(|(since, _)| *since)))
             })
         };
         let mut names = Vec::new();
@@ -48,7 +58,17 @@ impl Inner {
     /// Whether nobody may know of this volume, by no fault or as was said.
     pub(super) fn is_left(&self, name: &str) -> bool {
         self.calls.get(name).is_some_and(|calls| calls.abandoned.is_some())
-            || self.suspects.iter().any(|told| told.contains(name))
+            || self.is_reported(name)
+    }
+
+    /// Whether the program has said that this volume may be left behind: by its name or handle, or as that
+    /// of a record which it does not follow, under whatever prefix.
+    pub(super) fn is_reported(&self, name: &str) -> bool {
+        let same_claim = |uid: &String| {
+            may_be_of(name, uid) && self.unfollowed.iter().any(|volume| may_be_of(volume, uid))
+        };
+        let said = |told: &String| told.contains(name) || told.contains(name_of(name));
+        self.suspects.iter().any(said) || self.claims.keys().any(same_claim)
     }
 
     /// Whether nothing tells the process of the call for this volume: that of another one, which is
@@ -87,7 +107,9 @@ impl Inner {
         };
         let mut names = self.calls.iter().filter(followed).map(|(name, _)| name);
         let is_taken = |name: &String| {
-            self.volumes.values().any(|volume| volume.name == *name && volume.gone.is_none())
+            self.volumes
+                .values()
+                .any(|volume| volume.name == name_of(name) && volume.gone.is_none())
         };
         // One made by hand says nothing of the call.
         let is_own = |volume: &VolumeTruth| {
@@ -121,14 +143,15 @@ impl Inner {
         self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
     }
 
-    /// Why the volume, made then, must not be deleted now by whom attachments were shown until `shown`.
+    /// Why the volume, made then, must not be deleted now by whoever has this view.
     pub(super) fn objections(
         &self,
         process: &str,
         handle: &str,
         made: Option<Instant>,
-        shown: Option<Instant>,
+        view: &View,
     ) -> Vec<String> {
+        let old = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() > view.age);
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
@@ -153,7 +176,8 @@ impl Inner {
             why.push("its PersistentVolume was bound and is gone".to_owned());
         }
         let is_shown = |since: &Instant| {
-            since.elapsed() > UNSEEN / 10 && shown.is_none_or(|until| *since + STALE < until)
+            let shown = view.attachments.is_none_or(|until| *since + STALE < until);
+            shown && since.elapsed() > UNSEEN / 10
         };
         let attached =
             |volume: &&&VolumeTruth| self.attached.get(&volume.name).is_some_and(is_shown);

@@ -1,10 +1,19 @@
 //! Keeps one replica running: starts it again whenever it has ended, and ends it at times.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use testkit::driver;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 
 use super::{core::Core, dice::Dice, driver::Driver, original, process::Process};
 
@@ -13,12 +22,42 @@ pub(crate) struct Replica {
     pub host: String,
     pub driver: Arc<driver::Host<Driver>>,
     pub process: Mutex<Option<Process>>,
+    /// Whether its machine has left.
+    away: AtomicBool,
+    back: Notify,
 }
 
 impl Replica {
     pub(crate) fn new(core: &Arc<Core>, host: &str) -> Arc<Self> {
         let driver = Arc::new(driver::Host::new(Driver::new(core, host)));
-        Arc::new(Self { host: host.to_owned(), driver, process: Mutex::default() })
+        Arc::new(Self {
+            host: host.to_owned(),
+            driver,
+            process: Mutex::default(),
+            away: AtomicBool::new(false),
+            back: Notify::new(),
+        })
+    }
+
+    /// Its machine goes, with all that runs there.
+    pub(crate) fn leaves(&self) {
+        self.away.store(true, Ordering::Relaxed);
+        if let Some(process) = &*self.process.lock() {
+            process.life.kill();
+        }
+        self.driver.stop();
+        self.driver.backend().forget();
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    /// It is there again.
+    pub(crate) fn returns(&self) {
+        self.driver.start();
+        self.away.store(false, Ordering::Relaxed);
+        self.back.notify_one();
     }
 }
 
@@ -26,6 +65,9 @@ impl Replica {
 pub(crate) async fn run(core: Arc<Core>, replica: Arc<Replica>) {
     let dice = Dice::new(core.seed, &format!("keeper {}", replica.host));
     for number in 1.. {
+        while replica.is_away() {
+            replica.back.notified().await;
+        }
         if core.plan.original && !core.is_healed() && dice.percent(40) {
             original::take_turn(&core, &replica, number, &dice).await;
             sleep(dice.stretch(500..10_000)).await;

@@ -18,15 +18,17 @@ use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
+use self::judgement::View;
 pub(crate) use self::sight::{is_recorded, recorded_volume};
 use super::{
+    looks::FRESH,
     naming::may_be_of,
-    storage::{Storage, image_of},
+    storage::{Storage, image_of, name_of},
     watching::{Lists, Watching},
 };
 
-/// What the program saw may be so old: the two seconds of safety rule 10, and the time an answer
-/// takes to arrive.
+/// What the program saw may be so old where it has not read it for what it does: an answer takes
+/// its time to arrive, and so does what follows from it.
 pub(crate) const STALE: Duration = Duration::from_millis(4_500);
 
 /// So long what a watch should show may be unknown, when watches stand still: for what is only
@@ -56,10 +58,14 @@ struct Inner {
     suspects: Vec<String>,
     /// Every claim that is or was, by UID, and since when it has been deleted.
     claims: BTreeMap<String, Option<Instant>>,
-    /// Those that name the volume they are bound to, and since when.
-    named: BTreeMap<String, Instant>,
-    /// Those whose finalizers a user took off.
+    /// Since when those that name a volume do, and its name.
+    named: BTreeMap<String, (Instant, String)>,
+    /// Those whose finalizers or record a user took off.
     stripped_claims: BTreeSet<String>,
+    /// Those on which a user wrote what only the program should.
+    tampered: BTreeSet<String>,
+    /// The volumes of the records that the program does not follow, as it says.
+    unfollowed: BTreeSet<String>,
     /// Those that carry the record of an open call, and the volume that it names, where it does.
     recorded: BTreeMap<String, String>,
     /// Those that ever did.
@@ -197,9 +203,15 @@ impl Ledger {
         self.inner.lock().suspects.push(what.to_owned());
     }
 
+    /// The program says that it does not follow a record of an open call, which names this volume.
+    pub(crate) fn unfollowed(&self, volume: &str) {
+        self.tell(&format!("unfollowed: {volume}"));
+        self.inner.lock().unfollowed.insert(volume.to_owned());
+    }
+
     /// Whether the program has said that this volume may be left behind.
-    pub(crate) fn is_suspect(&self, handle: &str) -> bool {
-        self.inner.lock().suspects.iter().any(|told| told.contains(handle))
+    pub(crate) fn is_suspect(&self, name: &str) -> bool {
+        self.inner.lock().is_reported(name)
     }
 
     /// How the volume of this name was abandoned, where it was: by a process that has ended, or that
@@ -225,7 +237,7 @@ impl Ledger {
                 && may_be_of(name, &volume.claim)
                 && image_of(&volume.handle) != name
         };
-        inner.taken.contains(name) || inner.volumes.values().any(replaces)
+        inner.taken.contains(name_of(name)) || inner.volumes.values().any(replaces)
     }
 
     /// Whether a PersistentVolume has stood under the name of another one's volume: whoever has that to
@@ -306,6 +318,16 @@ impl Ledger {
         self.inner.lock().stripped_claims.insert(uid.to_owned());
     }
 
+    /// A user writes what he likes on a claim.
+    pub(crate) fn tampered(&self, uid: &str) {
+        self.inner.lock().tampered.insert(uid.to_owned());
+    }
+
+    /// Whether a user has.
+    pub(crate) fn is_tampered(&self, uid: &str) -> bool {
+        self.inner.lock().tampered.contains(uid)
+    }
+
     /// An administrator takes the finalizers off a PersistentVolume, or has deleted it without any.
     pub(crate) fn stripped(&self, uid: &str) {
         if let Some(volume) = self.inner.lock().volumes.get_mut(uid) {
@@ -318,7 +340,7 @@ impl Ledger {
         let inner = self.inner.lock();
         let standing = |volume: &&VolumeTruth| volume.handle == handle && volume.gone.is_none();
         let mut names = inner.volumes.values().filter(standing).map(|volume| volume.name.as_str());
-        inner.owner(handle).is_some() && names.all(|name| name != image_of(handle))
+        inner.owner(handle).is_some() && names.all(|name| name != name_of(image_of(handle)))
     }
 
     /// Whether people have given the image up: they retained it, or took its PersistentVolume
@@ -359,9 +381,8 @@ impl Ledger {
         name: &str,
     ) -> bool {
         self.in_term(host, &format!("CreateVolume {name}"));
+        let works = self.works_since(host, start);
         let mut inner = self.inner.lock();
-        let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
-        let works = term.map_or(start, |term| term.max(start));
         let bound = inner.all_had(name, self.lists.first_since(process, works));
         let beside = inner.unknown_beside(process, name);
         let calls = inner.calls.entry(name.to_owned()).or_default();
@@ -444,8 +465,10 @@ impl Ledger {
         made: Option<Instant>,
     ) -> Option<String> {
         self.in_term(host, &format!("DeleteVolume {handle}"));
-        let shown = self.watching.shown_until(process);
-        let wrong = self.inner.lock().objections(process, handle, made, shown);
+        // Read right before the call, but where the process stood still in between.
+        let age = if self.watching.stood_still(process) { STALE } else { FRESH };
+        let view = View { age, attachments: self.watching.shown_until(process) };
+        let wrong = self.inner.lock().objections(process, handle, made, &view);
         for why in wrong {
             self.wrong(&format!("{process} deletes {handle}: {why}"));
         }
@@ -560,6 +583,23 @@ impl Ledger {
         }
     }
 
+    /// Since when a process that runs since `start` works: with leader election since its term began.
+    pub(crate) fn works_since(&self, host: Option<&str>, start: Instant) -> Instant {
+        let inner = self.inner.lock();
+        let term = inner.lease.as_ref().filter(|_| host.is_some()).map(|lease| lease.since);
+        term.map_or(start, |term| term.max(start))
+    }
+
+    /// The names of all PersistentVolumes that have or had the handle, and of that which a volume with
+    /// it is made for.
+    pub(crate) fn names_of(&self, handle: &str) -> Vec<String> {
+        let inner = self.inner.lock();
+        let same = inner.volumes.values().filter(|volume| volume.handle == handle);
+        let names =
+            same.map(|volume| volume.name.clone()).chain([name_of(image_of(handle)).to_owned()]);
+        names.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// With leader election work is begun in a term only.
     fn in_term(&self, host: Option<&str>, what: &str) {
         let Some(host) = host else { return };
@@ -580,7 +620,7 @@ impl Ledger {
 
 /// Whether a record that names this volume is of the call for `name`: one that names none may be.
 fn is_for(volume: &str, name: &str) -> bool {
-    volume.is_empty() || volume == name
+    volume.is_empty() || volume == name_of(name)
 }
 
 /// Whether that was long enough ago for everybody to know.

@@ -1,6 +1,6 @@
 //! How volumes are named: `--volume-name-prefix` and `--volume-name-uuid-length`.
 
-use super::dice::Dice;
+use super::{dice::Dice, storage::name_of};
 
 /// What a process names volumes by.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Naming {
     pub(crate) fn name(&self, uid: &str) -> String {
         let part = match self.length {
             None => uid.to_owned(),
-            Some(length) => uid.replace('-', "")[..length].to_owned(),
+            Some(length) => uid.replace('-', "").get(..length).unwrap_or_default().to_owned(),
         };
         format!("{}-{part}", self.prefix)
     }
@@ -59,7 +59,10 @@ impl Naming {
     }
 }
 
-/// Whether a claim's volume may have this name.
+/// Whether a claim's volume may have this name, under whatever prefix and on whatever node.
 pub(crate) fn may_be_of(name: &str, uid: &str) -> bool {
-    NAMINGS.iter().any(|naming| naming.name(uid) == name)
+    let name = name_of(name);
+    let prefix = name.strip_suffix(uid).filter(|_| !uid.is_empty());
+    prefix.is_some_and(|prefix| prefix.len() > 1 && prefix.ends_with('-'))
+        || !uid.is_empty() && NAMINGS.iter().any(|naming| naming.name(uid) == name)
 }

@@ -9,21 +9,44 @@ use tokio::time::sleep;
 use super::{
     core::{Core, DRIVER},
     dice::Dice,
+    plan::Plan,
 };
 
-/// Their names.
-pub(crate) const NODES: [&str; 2] = ["north", "south"];
+/// Their names; the last is there only where each has storage of its own.
+pub(crate) const NODES: [&str; 3] = ["north", "south", "west"];
 
 /// The label that names the zone.
-const ZONE: &str = "topology.example.com/zone";
+pub(crate) const ZONE: &str = "topology.example.com/zone";
+
+/// Those of a seed.
+pub(crate) fn all(plan: &Plan) -> &'static [&'static str] {
+    if plan.local { &NODES } else { &NODES[..2] }
+}
 
 /// All of them are there, with what belongs to them.
-pub(crate) fn provide(api: &ApiServer) {
-    for node in NODES {
-        put(api, node, "v1", "Node", &json!({"metadata": {"labels": {ZONE: node}}}));
-        let drivers = json!([{"name": DRIVER, "nodeID": node, "topologyKeys": [ZONE]}]);
-        put(api, node, "storage.k8s.io/v1", "CSINode", &json!({"spec": {"drivers": drivers}}));
+pub(crate) fn provide(api: &ApiServer, plan: &Plan) {
+    for node in all(plan) {
+        provide_one(api, node);
     }
+}
+
+/// This one is.
+pub(crate) fn provide_one(api: &ApiServer, node: &str) {
+    put(api, node, "v1", "Node", &json!({"metadata": {"labels": {ZONE: node}}}));
+    let drivers = json!([{"name": DRIVER, "nodeID": node, "topologyKeys": [ZONE]}]);
+    put(api, node, "storage.k8s.io/v1", "CSINode", &json!({"spec": {"drivers": drivers}}));
+}
+
+/// This one leaves.
+pub(crate) fn remove(api: &ApiServer, node: &str) {
+    let _ = api.delete("CSINode", "", node);
+    let _ = api.delete("Node", "", node);
+}
+
+/// The affinity of a volume that only this node has.
+pub(crate) fn affinity(node: &str) -> Value {
+    let term = json!({"matchExpressions": [{"key": ZONE, "operator": "In", "values": [node]}]});
+    json!({"required": {"nodeSelectorTerms": [term]}})
 }
 
 fn put(api: &ApiServer, node: &str, version: &str, kind: &str, content: &Value) {
@@ -48,13 +71,13 @@ pub(crate) async fn run(core: Arc<Core>) {
         if core.is_healed() {
             return;
         }
-        let node = *dice.pick::<&str>(&NODES);
+        let node = *dice.pick(all(&core.plan));
         take(&core, &dice, node);
         if dice.percent(30) {
             core.hold_up(dice.pick::<&str>(&["nodes", "csinodes"]), dice.stretch(200..60_000));
         }
         sleep(dice.stretch(500..60_000)).await;
-        provide(&core.api);
+        provide(&core.api, &core.plan);
         core.ledger.tell("nodes: all is there again");
     }
 }

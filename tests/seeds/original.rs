@@ -19,7 +19,9 @@ use super::{
     keeper::Replica,
     ledger::{is_attached, text},
     naming::Naming,
+    nodes,
     process::Life,
+    storage::{image_of, node_of},
 };
 
 /// What keeps a PersistentVolume until its volume is gone.
@@ -45,6 +47,7 @@ pub(crate) async fn take_turn(core: &Arc<Core>, replica: &Replica, number: u64, 
     core.ledger.tell(&format!("{} starts", life.name()));
     replica.driver.backend().called_by(&life);
     let naming = Naming::of(core.plan.names, dice);
+    life.names(naming);
     let original = Original { core, replica, life: Arc::clone(&life), dice, naming };
     let _ = timeout(dice.stretch(2_000..60_000), original.lead()).await;
     life.kill();
@@ -149,7 +152,11 @@ impl Original<'_> {
     async fn delete(&self, volume: &Value) {
         let (name, handle) =
             (text(volume, "/metadata/name"), text(volume, "/spec/csi/volumeHandle"));
+        let finalizers = volume["metadata"]["finalizers"].as_array();
+        let is_held = finalizers.is_some_and(|them| them.iter().any(|it| it == PROTECTION));
+        let is_done = volume["metadata"]["deletionTimestamp"].is_string() && !is_held;
         let due = text(volume, "/status/phase") == "Released"
+            && !is_done
             && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
             && text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
         let volumes = self.core.api.list("PersistentVolume", "");
@@ -205,7 +212,7 @@ fn request(name: &str, class: &Value, secret: Option<&Value>) -> Option<CreateVo
 
 /// The PersistentVolume as a provisioner saves it.
 pub(crate) fn volume(name: &str, handle: &str, claim: &Value, class: &Value) -> Value {
-    let metadata = &claim["metadata"];
+    let (metadata, node) = (&claim["metadata"], node_of(image_of(handle)));
     json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
         "metadata": {"name": name, "finalizers": [PROTECTION],
@@ -214,6 +221,7 @@ pub(crate) fn volume(name: &str, handle: &str, claim: &Value, class: &Value) -> 
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"},
             "persistentVolumeReclaimPolicy": class["reclaimPolicy"],
             "storageClassName": class["metadata"]["name"],
+            "nodeAffinity": node.map(nodes::affinity),
             "csi": {"driver": DRIVER, "volumeHandle": handle},
             "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                          "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]},

@@ -77,6 +77,18 @@ pub(crate) struct Plan {
     pub nodes: bool,
     /// Whether that happens together which chance alone brings together too rarely.
     pub coincidences: bool,
+    /// Whether a user writes whatever he likes on claims.
+    pub adversary: bool,
+    /// Whether he names sources that are longer than any name.
+    pub huge: bool,
+    /// `--claim-protection-timeout`, where it is not the default of an hour.
+    pub patience: Option<&'static str>,
+    /// Whether each node has storage of its own, and a process that provisions for it.
+    pub local: bool,
+    /// Whether a class allows one zone only, where volumes are bound to zones.
+    pub confined: bool,
+    /// Whether volumes wear the finalizer that keeps them while they are bound.
+    pub protects: bool,
 }
 
 /// Names that change are dangerous; so are names that collide, but they stand in their own way.
@@ -87,7 +99,10 @@ impl Plan {
     pub(crate) fn new(seed: u64) -> Self {
         let dice = Dice::new(seed, "plan");
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
+        let local = Dice::new(seed, "whether local").percent(12);
         let names = *dice.pick(&NAMES);
+        // Where several claims share a name, nothing tells whose volume a node has.
+        let names = if local && matches!(names, Names::Cut) { Names::Usual } else { names };
         let mut plan = Self {
             elected: dice.percent(40),
             pod_uid: dice.percent(50),
@@ -123,11 +138,33 @@ impl Plan {
             // What came later has dice of its own: seeds without it stay as they were.
             quota: Dice::new(seed, "whether quota").percent(25),
             coincidences: Dice::new(seed, "whether coincidences").percent(20),
+            protects: Dice::new(seed, "whether protects").percent(50),
+            // Claims that share a name can't be told apart, whoever wrote on them.
+            adversary: Dice::new(seed, "whether adversary").percent(25)
+                && !matches!(names, Names::Cut),
+            local,
+            confined: Dice::new(seed, "whether confined").percent(40),
+            huge: Dice::new(seed, "whether huge").percent(5),
+            patience: *Dice::new(seed, "patience").pick(&[None, None, Some("4m"), Some("10m")]),
             nodes: Dice::new(seed, "whether nodes").percent(40),
             // Names that collide make two claims one volume, which no source is for.
             copies: Dice::new(seed, "whether copies").percent(30) && !matches!(names, Names::Cut),
         };
+        if local {
+            plan.for_local_storage(seed);
+        }
         plan.nodes &= plan.topology;
+        plan.confined &= plan.topology;
+        let he_copies = Dice::new(seed, "whether he copies").percent(70);
+        plan.copies |= plan.adversary && he_copies && !local;
         plan
+    }
+
+    /// Each node is for itself: nobody is elected, and nothing is copied from one to another. Marks of
+    /// nodes that are gone must be given up within the seed.
+    fn for_local_storage(&mut self, seed: u64) {
+        (self.elected, self.original, self.nodes, self.copies) = (false, false, false, false);
+        self.topology = true;
+        self.patience = Some(*Dice::new(seed, "local patience").pick(&["4m", "10m"]));
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -32,6 +32,8 @@ pub(crate) struct Life {
     /// The name it is elected under, where it is.
     host: Option<String>,
     start: Option<Instant>,
+    /// How it names volumes.
+    naming: OnceLock<Naming>,
     inner: Mutex<LifeInner>,
     tasks: Mutex<JoinSet<()>>,
     over: Notify,
@@ -67,6 +69,16 @@ impl Life {
 
     pub(crate) fn elected_host(&self) -> Option<&str> {
         self.host.as_deref()
+    }
+
+    /// Names volumes so from now on.
+    pub(crate) fn names(&self, naming: Naming) {
+        let _ = self.naming.set(naming);
+    }
+
+    /// How it names volumes.
+    pub(crate) fn naming(&self) -> Naming {
+        self.naming.get().copied().unwrap_or(Naming::USUAL)
     }
 
     pub(crate) fn start(&self) -> Instant {
@@ -251,7 +263,8 @@ impl Process {
             },
         };
         let naming = Naming::of(plan.names, &dice);
-        let flags = flags(core, naming);
+        life.names(naming);
+        let flags = flags(core, host, naming);
         core.ledger.tell(&format!("{} starts, {naming:?}", life.name));
         let main = Arc::clone(&life);
         Mortals(life).spawn(
@@ -283,7 +296,7 @@ fn identity(host: &str, pod_uid: bool) -> String {
     if pod_uid { format!("{host}_{host}-uid") } else { host.to_owned() }
 }
 
-fn flags(core: &Core, naming: Naming) -> Flags {
+fn flags(core: &Core, host: &str, naming: Naming) -> Flags {
     let plan = &core.plan;
     let mut args = vec![
         "csi-provisioner".to_owned(),
@@ -293,10 +306,17 @@ fn flags(core: &Core, naming: Naming) -> Flags {
         format!("--shutdown-timeout={}", plan.shutdown),
         format!("--claim-protection={}", plan.protection),
     ];
+    args.extend(plan.patience.map(|time| format!("--claim-protection-timeout={time}")));
     args.extend(naming.flags());
     if plan.elected {
         let election = ["--leader-election", "--leader-election-namespace=default"];
         args.extend(election.map(ToOwned::to_owned));
     }
-    Flags::parse(args.into_iter().map(Into::into), |_| None).unwrap().flags
+    if plan.local {
+        let shared = ["--node-deployment", "--node-deployment-base-delay=2s"];
+        args.extend(shared.map(ToOwned::to_owned));
+        args.push("--node-deployment-max-delay=5s".to_owned());
+    }
+    let variable = |name: &str| (name == "NODE_NAME").then(|| host.into());
+    Flags::parse(args.into_iter().map(Into::into), variable).unwrap().flags
 }

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::{
     admins::BY_HAND,
+    adversary::{driver_of, is_owed},
     copying::is_guarded,
-    core::{Core, DRIVER, NAMESPACE},
+    core::{Core, DRIVER},
     ledger::{Abandoned, is_recorded, text},
     naming::{NAMINGS, may_be_of},
     plan::Plan,
@@ -26,16 +27,21 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     for volume in &volumes {
         unrest.extend(about_volume(core, volume, told(volume)));
     }
-    for claim in claims.iter().filter(|claim| !told(claim)) {
-        let name = text(claim, "/metadata/name");
-        if !is_bound(claim) {
+    for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
+        let (name, told) = (text(claim, "/metadata/name"), told(claim));
+        // Another driver's record is not ours to take off.
+        let anothers = !["", DRIVER].contains(&driver_of(claim).as_str());
+        if is_held(claim) && !anothers && (!told || core.plan.patience.is_some()) {
+            let how = if told { "" } else { " without an event" };
+            unrest.push(format!("the claim {name} is being deleted for ever{how}"));
+        }
+        let tampered = core.ledger.is_tampered(text(claim, "/metadata/uid"));
+        if is_bound(claim) || tampered && !is_owed(core, claim, told) {
+            continue;
+        }
+        if !told {
             unrest.push(format!("the claim {name} is unbound without an event"));
         }
-        if is_held(claim) {
-            unrest.push(format!("the claim {name} is being deleted for ever without an event"));
-        }
-    }
-    for claim in claims.iter().filter(|claim| !is_bound(claim)) {
         unrest.extend(unbound(core, &volumes, claim));
     }
     let stuck =
@@ -72,7 +78,8 @@ fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
 fn copies_nothing(core: &Core, volumes: &[Value], claim: &Value) -> bool {
     let named = (text(claim, "/spec/dataSource/kind"), text(claim, "/spec/dataSource/name"));
     let ("PersistentVolumeClaim", source) = named else { return false };
-    let Some(source) = core.api.get("PersistentVolumeClaim", NAMESPACE, source) else {
+    let namespace = text(claim, "/metadata/namespace");
+    let Some(source) = core.api.get("PersistentVolumeClaim", namespace, source) else {
         return false;
     };
     let of_source = |volume: &&Value| {
@@ -145,7 +152,8 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     let ours = text(volume, "/metadata/annotations/pv.kubernetes.io~1provisioned-by") == DRIVER;
     let mut unrest = Vec::new();
     let by_hand = volume["metadata"]["annotations"][BY_HAND].is_string();
-    if !ours || by_hand {
+    // With its node the driver has gone that could delete it.
+    if !ours || by_hand || core.is_lost(text(volume, "/spec/csi/volumeHandle")) {
         return unrest;
     }
     let (handle, phase) = (text(volume, "/spec/csi/volumeHandle"), text(volume, "/status/phase"));

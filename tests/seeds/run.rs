@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    admins, attacher, cluster, coincidences, copiers,
+    admins, adversary, attacher, cluster, coincidences, copiers,
     core::Core,
     keeper::{self, Replica},
+    machines,
     naming::Names,
     neighbour, nodes, rest, sizes, snapshotter, suspects, users, weather,
 };
@@ -45,8 +46,16 @@ async fn live(core: &Arc<Core>) {
     if core.plan.copies {
         snapshotter::install(core);
     }
+    if core.plan.adversary {
+        adversary::provide(core);
+        core.spawn(adversary::run(Arc::clone(core)));
+    }
     core.observe();
-    let hosts: &[&str] = if core.plan.elected { &["left", "right"] } else { &["left"] };
+    let hosts: &[&str] = match (core.plan.local, core.plan.elected) {
+        (true, _) => nodes::all(&core.plan),
+        (_, true) => &["left", "right"],
+        _ => &["left"],
+    };
     let replicas: Vec<_> = hosts.iter().map(|host| Replica::new(core, host)).collect();
     for replica in &replicas {
         core.spawn(keeper::run(Arc::clone(core), Arc::clone(replica)));
@@ -56,6 +65,9 @@ async fn live(core: &Arc<Core>) {
         }
     }
     core.spawn(cluster::run(Arc::clone(core)));
+    if core.plan.local {
+        core.spawn(machines::run(Arc::clone(core), replicas.clone()));
+    }
     if core.plan.attaches {
         core.spawn(attacher::run(Arc::clone(core)));
     }
@@ -75,9 +87,12 @@ async fn live(core: &Arc<Core>) {
     }
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
+    adversary::retire(core);
     users::provide(core);
-    if core.plan.topology {
-        nodes::provide(&core.api);
+    if core.plan.local {
+        machines::heal(core, &replicas);
+    } else if core.plan.topology {
+        nodes::provide(&core.api, &core.plan);
     }
     admins::clear_names(core);
     come_to_rest(core, &replicas).await;

@@ -9,7 +9,11 @@ use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
 use super::{Inner, LeaseTruth, VolumeTruth, text};
-use crate::{admins::BY_HAND, storage::image_of};
+use crate::{
+    admins::BY_HAND,
+    original,
+    storage::{image_of, name_of},
+};
 
 impl Inner {
     pub(super) fn see_claims(&mut self, api: &ApiServer, now: Instant) {
@@ -18,8 +22,9 @@ impl Inner {
         for claim in api.objects("PersistentVolumeClaim") {
             let uid = text(claim.value(), "/metadata/uid").to_owned();
             self.claims.entry(uid.clone()).or_default();
-            if !text(claim.value(), "/spec/volumeName").is_empty() {
-                self.named.entry(uid.clone()).or_insert(now);
+            let volume = text(claim.value(), "/spec/volumeName");
+            if !volume.is_empty() {
+                self.named.entry(uid.clone()).or_insert_with(|| (now, volume.to_owned()));
             }
             if let Some(volume) = recorded_volume(claim.value()) {
                 self.recorded.insert(uid.clone(), volume);
@@ -70,15 +75,22 @@ impl Inner {
             if truth.claim.is_empty() {
                 text(volume, "/spec/claimRef/uid").clone_into(&mut truth.claim);
             }
-            if text(volume, "/status/phase") == "Bound" {
+            // Until its claim names it nobody can use it.
+            let named = self.named.get(&truth.claim).is_some_and(|(_, name)| *name == truth.name);
+            if named && text(volume, "/status/phase") == "Bound" {
                 truth.bound.get_or_insert(now);
+            }
+            // Whatever is deleted without our finalizer goes with nobody's leave.
+            if is_let_go(volume) && !self.removals.contains_key(&truth.handle) {
+                truth.stripped = true;
             }
             if may_go(volume) {
                 truth.kept = None;
             } else {
                 truth.kept.get_or_insert(now);
             }
-            if image_of(&truth.handle) != truth.name && !self.taken.contains(&truth.name) {
+            let own = name_of(image_of(&truth.handle));
+            if own != truth.name && !self.taken.contains(&truth.name) {
                 self.taken.insert(truth.name.clone());
             }
             there.push(uid);
@@ -125,6 +137,13 @@ impl Inner {
 fn may_go(volume: &Value) -> bool {
     text(volume, "/status/phase") == "Released"
         && text(volume, "/spec/persistentVolumeReclaimPolicy") == "Delete"
+}
+
+/// Whether this PersistentVolume is being deleted, and does not wait for its volume to go.
+fn is_let_go(volume: &Value) -> bool {
+    let finalizers = volume["metadata"]["finalizers"].as_array();
+    let waits = finalizers.is_some_and(|them| them.iter().any(|it| it == original::PROTECTION));
+    volume["metadata"]["deletionTimestamp"].is_string() && !waits
 }
 
 /// Whether a claim carries the record of an open call.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    core::{Core, DRIVER, NAMESPACE},
+    core::{Core, DRIVER},
     dice::Dice,
     ledger::text,
 };
@@ -38,7 +38,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         let lag = if core.is_healed() { 1_500 } else { core.plan.lag };
         sleep(dice.stretch(20..lag)).await;
         core.observe();
-        for snapshot in core.api.list("VolumeSnapshot", NAMESPACE) {
+        for snapshot in core.api.list("VolumeSnapshot", "") {
             promote(&core, &dice, &snapshot);
         }
         clear(&core);
@@ -56,24 +56,29 @@ fn promote(core: &Core, dice: &Dice, snapshot: &Value) {
     if text(snapshot, "/status/boundVolumeSnapshotContentName").is_empty() {
         if let Some(handle) = cut(core, snapshot) {
             core.api.create(&content_of(snapshot, &content, &handle)).unwrap();
-            status(core, name, &json!({"boundVolumeSnapshotContentName": content}));
+            status(core, snapshot, &json!({"boundVolumeSnapshotContentName": content}));
         }
         return;
     }
     if snapshot["status"]["readyToUse"] != true && (core.is_healed() || dice.percent(40)) {
-        status(core, name, &json!({"readyToUse": true, "restoreSize": "1Gi"}));
+        status(core, snapshot, &json!({"readyToUse": true, "restoreSize": "1Gi"}));
         core.ledger.tell(&format!("snapshotter: {name} is ready"));
     }
 }
 
-fn status(core: &Core, name: &str, status: &Value) {
-    let _ = core.api.merge("VolumeSnapshot", NAMESPACE, name, &json!({"status": status}));
+fn status(core: &Core, snapshot: &Value, status: &Value) {
+    let (namespace, name) = (namespace_of(snapshot), text(snapshot, "/metadata/name"));
+    let _ = core.api.merge("VolumeSnapshot", namespace, name, &json!({"status": status}));
+}
+
+fn namespace_of(snapshot: &Value) -> &str {
+    text(snapshot, "/metadata/namespace")
 }
 
 /// Cuts the snapshot at the driver, where its source is bound: its handle there.
 fn cut(core: &Core, snapshot: &Value) -> Option<String> {
     let claim = text(snapshot, "/spec/source/persistentVolumeClaimName");
-    let claim = core.api.get("PersistentVolumeClaim", NAMESPACE, claim)?;
+    let claim = core.api.get("PersistentVolumeClaim", namespace_of(snapshot), claim)?;
     let volume = core.api.get("PersistentVolume", "", text(&claim, "/spec/volumeName"))?;
     let ours = volume["spec"]["csi"]["driver"] == DRIVER
         && text(&claim, "/status/phase") == "Bound"
@@ -101,7 +106,8 @@ fn content_of(snapshot: &Value, name: &str, handle: &str) -> Value {
 fn clear(core: &Core) {
     for content in core.api.list("VolumeSnapshotContent", "") {
         let reference = &content["spec"]["volumeSnapshotRef"];
-        let snapshot = core.api.get("VolumeSnapshot", NAMESPACE, text(reference, "/name"));
+        let (namespace, name) = (text(reference, "/namespace"), text(reference, "/name"));
+        let snapshot = core.api.get("VolumeSnapshot", namespace, name);
         let stands =
             snapshot.is_some_and(|snapshot| snapshot["metadata"]["uid"] == reference["uid"]);
         if !stands {

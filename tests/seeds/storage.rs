@@ -38,6 +38,16 @@ impl Storage {
         self.images.lock().remove(name).is_some()
     }
 
+    /// How many images a node has.
+    pub(crate) fn count_on(&self, node: &str) -> usize {
+        self.images.lock().keys().filter(|image| node_of(image) == Some(node)).count()
+    }
+
+    /// A node is gone for ever with all that it had.
+    pub(crate) fn lose(&self, node: &str) {
+        self.images.lock().retain(|image, _| node_of(image) != Some(node));
+    }
+
     /// Cuts a snapshot.
     pub(crate) fn cut(&self, handle: &str) {
         self.snapshots.lock().insert(handle.to_owned());
@@ -62,6 +72,16 @@ impl Storage {
 /// image can have several, as ceph-csi's do.
 pub(crate) fn handle(cluster: &str, image: &str) -> String {
     format!("0001-{cluster}-{image}")
+}
+
+/// The name that an image was asked for by: of one that a node has for itself, without the node.
+pub(crate) fn name_of(image: &str) -> &str {
+    image.split_once('@').map_or(image, |(name, _)| name)
+}
+
+/// The node that has the image for itself.
+pub(crate) fn node_of(image: &str) -> Option<&str> {
+    image.split_once('@').map(|(_, node)| node)
 }
 
 /// The image that an id means.

@@ -1,4 +1,5 @@
-//! What the program logs of volumes that may be left behind, and of bugs: read from its log.
+//! What the program logs of volumes that may be left behind, of records that it does not follow, and of
+//! bugs: read from its log.
 
 use std::{
     fmt::{self, Write as _},
@@ -19,11 +20,14 @@ pub(crate) fn listen(core: &Arc<Core>) -> DefaultGuard {
     tracing::subscriber::set_default(Listener(Arc::clone(core)))
 }
 
+/// What is logged of a record that is void.
+const UNFOLLOWED: &str = "a record of an open call is not followed";
+
 struct Listener(Arc<Core>);
 
 impl Subscriber for Listener {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() == Level::ERROR
+        metadata.is_event() && *metadata.level() <= Level::WARN
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -37,10 +41,13 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
-        if line.0.contains("suspected leak") {
-            self.0.ledger.suspected(&line.0);
-        } else if line.0.contains("this is a bug") {
-            self.0.ledger.wrong(&line.0);
+        let is_error = *event.metadata().level() == Level::ERROR;
+        if is_error && line.text.contains("suspected leak") {
+            self.0.ledger.suspected(&line.text);
+        } else if is_error && line.text.contains("this is a bug") {
+            self.0.ledger.wrong(&line.text);
+        } else if let Some(volume) = line.volume.filter(|_| line.text.contains(UNFOLLOWED)) {
+            self.0.ledger.unfollowed(&volume);
         }
     }
 
@@ -51,10 +58,17 @@ impl Subscriber for Listener {
 
 /// An event's fields in a line.
 #[derive(Default)]
-struct Line(String);
+struct Line {
+    text: String,
+    /// The field of this name.
+    volume: Option<String>,
+}
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let _ = write!(self.0, "{}={value:?} ", field.name());
+        let _ = write!(self.text, "{}={value:?} ", field.name());
+        if field.name() == "volume" {
+            self.volume = Some(format!("{value:?}").trim_matches('"').to_owned());
+        }
     }
 }

@@ -10,9 +10,15 @@ use super::{
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
     ledger::{is_recorded, text},
+    nodes::{self, ZONE},
 };
 
 pub(crate) const CLASSES: [&str; 3] = ["plain", "kept", "secret"];
+
+/// A class of another driver's, and that driver.
+pub(crate) const FOREIGN: &str = "foreign";
+pub(crate) const FOREIGN_DRIVER: &str = "other.example.com";
+
 pub(crate) const CLAIMS: [&str; 4] = ["one", "two", "three", "four"];
 
 /// Everything that makes claims possible, as it is at the start and again at the end.
@@ -21,6 +27,13 @@ pub(crate) fn provide(core: &Core) {
         if core.api.get("StorageClass", "", name).is_none() {
             core.api.create(&class(core, name, false, "a")).unwrap();
         }
+    }
+    if core.plan.adversary && core.api.get("StorageClass", "", FOREIGN).is_none() {
+        let mut foreign = class(core, "secret", false, "a");
+        foreign["metadata"]["name"] = json!(FOREIGN);
+        foreign["provisioner"] = json!(FOREIGN_DRIVER);
+        foreign["parameters"]["of"] = json!(FOREIGN);
+        core.api.create(&foreign).unwrap();
     }
     // In a namespace that is going there can't be one.
     if core.api.get("Secret", NAMESPACE, "key").is_none() {
@@ -37,7 +50,9 @@ pub(crate) fn mend(core: &Core) {
         let name = text(&event, "/involvedObject/name");
         let Some(claim) = core.api.get("PersistentVolumeClaim", NAMESPACE, name) else { continue };
         let current = claim["metadata"]["uid"] == event["involvedObject"]["uid"];
-        if !asked || !current || !is_recorded(&claim) {
+        // What somebody has made up nobody can restore.
+        let tampered = core.ledger.is_tampered(text(&claim, "/metadata/uid"));
+        if !asked || !current || !is_recorded(&claim) || tampered {
             continue;
         }
         let name = text(&claim, "/spec/storageClassName");
@@ -133,19 +148,29 @@ fn class(core: &Core, name: &str, turned: bool, cluster: &str) -> Value {
     let policy = if (name == "kept") == turned { "Delete" } else { "Retain" };
     let mut class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
-        "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": {"cluster": cluster},
+        "provisioner": DRIVER, "reclaimPolicy": policy, "parameters": {"of": name, "cluster": cluster},
     });
     if core.plan.topology && name != "kept" {
         class["volumeBindingMode"] = json!("WaitForFirstConsumer");
     }
+    if core.plan.confined && name == "secret" {
+        let term = json!({"key": ZONE, "values": zones(core, name)});
+        class["allowedTopologies"] = json!([{"matchLabelExpressions": [term]}]);
+    }
     if name == "secret" {
         class["parameters"] = json!({
-            "cluster": cluster, "secret": "right",
+            "of": name, "cluster": cluster, "secret": "right",
             "csi.storage.k8s.io/provisioner-secret-name": "key",
             "csi.storage.k8s.io/provisioner-secret-namespace": NAMESPACE,
         });
     }
     class
+}
+
+/// The zones in which a class's volumes may be.
+pub(crate) fn zones(core: &Core, class: &str) -> &'static [&'static str] {
+    let all = nodes::all(&core.plan);
+    if core.plan.confined && class == "secret" { &all[1..] } else { all }
 }
 
 fn secret() -> Value {

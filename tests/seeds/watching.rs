@@ -1,9 +1,10 @@
 //! From when on a process knows of PersistentVolumes: those that were gone when it first listed them it
-//! can't know of. And up to when its watch of VolumeAttachments has shown them: what came later it can't know of,
-//! as nothing else tells of them. A watch that is refused, or whose history is forgotten, comes back
-//! after a wait that grows to a minute, as client-go's does.
+//! can't know of. And up to when its watches have shown it what there is: what came later it can't
+//! know of where nothing else tells. A watch that is refused, or whose history is forgotten, comes
+//! back after a wait that grows to a minute, as client-go's does; and a process that stands still
+//! reads nothing.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::Response;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -13,8 +14,20 @@ use tokio::time::Instant;
 
 use super::ledger::STALE;
 
+/// What tells of attachments.
+pub(crate) const ATTACHMENTS: &str = "volumeattachments";
+
+/// What tells of claims.
+pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+
+/// What tells of classes.
+pub(crate) const CLASSES: &str = "storageclasses";
+
 /// What is watched here.
-pub(crate) const WATCHED: &str = "volumeattachments";
+pub(crate) const WATCHED: [&str; 3] = [ATTACHMENTS, CLAIMS, CLASSES];
+
+/// Longer than any failure that a watch tells of.
+const LONG: usize = 4 << 10;
 
 /// When each process was answered a list of all PersistentVolumes.
 #[derive(Debug, Default)]
@@ -34,15 +47,41 @@ impl Lists {
     }
 }
 
-/// How far each process's view goes.
+/// How far each process's views go.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watching(Arc<Mutex<Views>>);
 
 #[derive(Debug, Default)]
 struct Views {
-    by_process: BTreeMap<String, View>,
-    /// The processes that stand still, and since when.
-    still: BTreeMap<String, Instant>,
+    /// By process and by what is watched.
+    all: BTreeMap<(String, String), View>,
+    /// When each process stood still last.
+    still: BTreeMap<String, Gap>,
+    /// When the watches of each kind were held up last.
+    held_up: BTreeMap<String, Gap>,
+}
+
+impl Views {
+    /// When that began by which the process's watch of the kind shows nothing, or did a moment ago.
+    fn gaps(&self, (process, kind): &(String, String)) -> impl Iterator<Item = Instant> {
+        let gaps = [self.still.get(process), self.held_up.get(kind)];
+        gaps.into_iter().flatten().filter_map(Gap::recent_start)
+    }
+}
+
+/// A time in which nothing was shown.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    since: Instant,
+    /// Its end, where that is known.
+    until: Option<Instant>,
+}
+
+impl Gap {
+    /// When it began, if it lasts or has only just ended.
+    fn recent_start(&self) -> Option<Instant> {
+        self.until.is_none_or(|until| until + STALE > Instant::now()).then_some(self.since)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,12 +99,20 @@ impl View {
             until @ Self::Until(_) => until,
         }
     }
+
+    /// Up to when it shows everything; none: to this day.
+    fn end(self) -> Option<Instant> {
+        match self {
+            Self::Open { since, .. } if since.elapsed() > STALE => None,
+            Self::Open { before: until, .. } | Self::Until(until) => Some(until),
+        }
+    }
 }
 
 /// A watch while it is open.
 struct Open {
     watching: Watching,
-    process: String,
+    key: (String, String),
     since: Instant,
 }
 
@@ -76,67 +123,107 @@ impl Drop for Open {
 }
 
 impl Open {
-    /// It shows nothing more, and has shown what there was up to then.
+    /// It shows nothing more, and has shown what there was up to then, but what it was held up with
+    /// or what its process has not read.
     fn ends(&self, until: impl FnOnce(Instant) -> Instant) {
-        let views = &mut self.watching.0.lock().by_process;
-        let Some(View::Open { since, before }) = views.get(&self.process).copied() else { return };
+        let mut views = self.watching.0.lock();
+        let Some(View::Open { since, before }) = views.all.get(&self.key).copied() else { return };
         // Not the one that came after it.
         if since == self.since {
-            views.insert(self.process.clone(), View::Until(until(before)));
+            let until = views.gaps(&self.key).chain([until(before)]).min().unwrap_or(before);
+            views.all.insert(self.key.clone(), View::Until(until));
         }
     }
 }
 
 impl Watching {
-    /// Up to when the process was shown everything; none: to this day.
+    /// Up to when the process was shown all attachments; none: to this day.
     pub(crate) fn shown_until(&self, process: &str) -> Option<Instant> {
-        match self.0.lock().by_process.get(process).copied()? {
-            View::Open { since, .. } if since.elapsed() > STALE => None,
-            View::Open { before: until, .. } | View::Until(until) => Some(until),
-        }
+        self.0.lock().all.get(&key(process, ATTACHMENTS)).and_then(|view| view.end())
+    }
+
+    /// Up to when the process knows of everything of the kind, whatever it was held up by.
+    pub(crate) fn known_until(&self, process: &str, kind: &str) -> Instant {
+        let (views, key) = (self.0.lock(), key(process, kind));
+        let ends = views.gaps(&key).chain(views.all.get(&key).and_then(|view| view.end()));
+        ends.min().unwrap_or_else(Instant::now) - STALE
+    }
+
+    /// Whether the process has stood still a moment ago.
+    pub(crate) fn stood_still(&self, process: &str) -> bool {
+        self.0.lock().still.get(process).is_some_and(|gap| gap.recent_start().is_some())
     }
 
     /// The process stands still.
     pub(crate) fn stands_still(&self, process: &str) {
-        self.0.lock().still.insert(process.to_owned(), Instant::now());
+        let gap = Gap { since: Instant::now(), until: None };
+        self.0.lock().still.insert(process.to_owned(), gap);
     }
 
     /// It goes on.
     pub(crate) fn goes_on(&self, process: &str) {
-        self.0.lock().still.remove(process);
+        if let Some(gap) = self.0.lock().still.get_mut(process) {
+            gap.until = Some(Instant::now());
+        }
+    }
+
+    /// The watches of the kind show nothing for so long.
+    pub(crate) fn held_up(&self, kind: &str, time: Duration) {
+        let now = Instant::now();
+        let mut views = self.0.lock();
+        let start = views.held_up.get(kind).and_then(Gap::recent_start);
+        let gap = Gap { since: start.unwrap_or(now), until: Some(now + time) };
+        views.held_up.insert(kind.to_owned(), gap);
+    }
+
+    /// Nothing is held up from now on.
+    pub(crate) fn heals(&self) {
+        let now = Instant::now();
+        for gap in self.0.lock().held_up.values_mut() {
+            gap.until = gap.until.map(|until| until.min(now));
+        }
     }
 
     /// All watches are cut. What a process that stands still has not read by then is lost with them.
     pub(crate) fn cut(&self) {
         let (now, mut views) = (Instant::now(), self.0.lock());
-        let Views { by_process, still } = &mut *views;
-        for (process, view) in by_process {
-            *view = view.cut(still.get(process).copied().unwrap_or(now));
-        }
+        let cut = |(key, view): (&(String, String), &View)| {
+            (key.clone(), view.cut(views.gaps(key).min().unwrap_or(now)))
+        };
+        let all = views.all.iter().map(cut).collect();
+        views.all = all;
     }
 
     /// A list is answered.
-    pub(crate) fn listed(&self, process: &str) {
-        self.0.lock().by_process.insert(process.to_owned(), View::Until(Instant::now()));
+    pub(crate) fn listed(&self, process: &str, kind: &str) {
+        self.0.lock().all.insert(key(process, kind), View::Until(Instant::now()));
     }
 
     /// A watch is answered, whose end is noticed.
-    pub(crate) fn opened(&self, process: &str, response: Response<Body>) -> Response<Body> {
-        let (since, process) = (Instant::now(), process.to_owned());
+    pub(crate) fn opened(
+        &self,
+        process: &str,
+        kind: &str,
+        response: Response<Body>,
+    ) -> Response<Body> {
+        let (since, key) = (Instant::now(), key(process, kind));
         let mut views = self.0.lock();
-        let before = match views.by_process.get(&process).copied() {
+        let before = match views.all.get(&key).copied() {
             Some(View::Open { .. }) | None => since,
             Some(View::Until(until)) => until,
         };
-        views.by_process.insert(process.clone(), View::Open { since, before });
+        views.all.insert(key.clone(), View::Open { since, before });
         drop(views);
-        let open = Open { watching: self.clone(), process, since };
+        let open = Open { watching: self.clone(), key, since };
         let (parts, body) = response.into_parts();
         let frames = futures::stream::unfold((body, open), |(mut body, open)| async move {
             let frame = body.frame().await?;
-            let text = frame.as_ref().ok().and_then(|frame| frame.data_ref());
-            if text.is_some_and(|text| is_error(text)) {
-                open.ends(|before| before);
+            match &frame {
+                Ok(frame) if frame.data_ref().is_some_and(|text| is_error(text)) => {
+                    open.ends(|before| before);
+                }
+                Ok(_) => {}
+                Err(_) => open.ends(|_| Instant::now()),
             }
             Some((frame, (body, open)))
         });
@@ -144,7 +231,16 @@ impl Watching {
     }
 }
 
+fn key(process: &str, kind: &str) -> (String, String) {
+    (process.to_owned(), kind.to_owned())
+}
+
 /// Whether these lines of a watch tell that it has failed.
 fn is_error(lines: &[u8]) -> bool {
-    String::from_utf8_lossy(lines).contains(r#""type":"ERROR""#)
+    lines.len() < LONG && has(lines, r#""type":"ERROR""#)
+}
+
+/// Whether the text stands in the lines.
+pub(crate) fn has(lines: &[u8], text: &str) -> bool {
+    String::from_utf8_lossy(lines).contains(text)
 }

@@ -10,12 +10,16 @@ use std::{
 };
 
 use bytes::Bytes;
+use csi_provisioner::controller::open_calls;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::Value;
 use testkit::apiserver::{Body, User, refuse, request_info::RequestInfo, status::Status};
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 use tower::BoxError;
 
 use super::{
@@ -24,9 +28,10 @@ use super::{
     core::Core,
     dice::Dice,
     ledger::{recorded_volume, text},
+    looks,
     process::Life,
     storage::image_of,
-    watching::WATCHED,
+    watching::{self, WATCHED},
 };
 
 /// Carries one process's requests.
@@ -118,7 +123,7 @@ impl Wire {
     /// Carries a request out. A dead process's may be lost, or late by up to a minute.
     async fn carry(&self, request: Request<Bytes>) -> Result<Response<Body>, BoxError> {
         let info = RequestInfo::parse(request.method(), request.uri());
-        let fate = self.fate(&info);
+        let (fate, asked) = (self.fate(&info), Instant::now());
         sleep(self.latency()).await;
         if self.life.is_dead() {
             if info.verb == "get"
@@ -131,7 +136,10 @@ impl Wire {
             sleep(self.dice.stretch(10..60_000)).await;
         }
         let answer = match fate {
-            Fate::Served => Ok(self.watched(&info, self.serve(&info, request).await?)),
+            Fate::Served => {
+                let response = self.watched(&info, self.serve(&info, request).await?);
+                Ok(looks::noted(&self.core, self.life.name(), &info, asked, response))
+            }
             Fate::Lost => Err("the connection was cut".into()),
             Fate::Hung(served) => {
                 if served {
@@ -178,6 +186,9 @@ impl Wire {
             let (ledger, storage) = (&self.core.ledger, &self.core.storage);
             ledger.node_given_back(self.life.name(), uid, recorded.as_deref(), storage);
         }
+        if let Some(uid) = recorded_by(info, &body).filter(|_| response.status() == 200) {
+            self.core.asking.recorded(self.life.name(), &uid);
+        }
         if let Some(source) = source.filter(|_| response.status() == 200) {
             source.after(&self.core, self.life.name());
         }
@@ -208,6 +219,7 @@ impl Wire {
         // What a dead process sent may come when the next has done with the volume.
         let alive = self.life.is_dead() || self.core.storage.get(image_of(handle)).is_some();
         self.core.ledger.saved(self.life.name(), text(&volume, "/metadata/name"), handle, alive);
+        self.core.asking.check_volume(&self.core, &self.life, &volume);
     }
 
     /// Notes when the process was told of volumes, and how far its view of attachments goes.
@@ -215,12 +227,13 @@ impl Wire {
         if info.verb == "list" && info.resource == "persistentvolumes" && response.status() == 200 {
             self.core.ledger.lists.answered(self.life.name());
         }
-        let watching = &self.core.ledger.watching;
+        let (watching, kind) = (&self.core.ledger.watching, info.resource.as_str());
+        let is_whole = info.name.is_empty() && WATCHED.contains(&kind);
         match info.verb.as_str() {
-            _ if info.resource != WATCHED || response.status() != 200 => response,
-            "watch" => watching.opened(self.life.name(), response),
+            _ if !is_whole || response.status() != 200 => response,
+            "watch" => watching.opened(self.life.name(), kind, response),
             "list" => {
-                watching.listed(self.life.name());
+                watching.listed(self.life.name(), kind);
                 response
             }
             _ => response,
@@ -263,6 +276,16 @@ impl Wire {
             .ledger
             .tell(&format!("{who}{late} {} {} {} -> {code}", info.verb, info.resource, info.name));
     }
+}
+
+/// The UID of the claim that a request puts back with a record.
+fn recorded_by(info: &RequestInfo, body: &[u8]) -> Option<String> {
+    if info.verb != "update" || info.resource != watching::CLAIMS {
+        return None;
+    }
+    let claim: Value = serde_json::from_slice(body).unwrap();
+    let recorded = claim["metadata"]["annotations"][open_calls::RECORD].is_string();
+    recorded.then(|| text(&claim, "/metadata/uid").to_owned())
 }
 
 /// Whether this claim has a selected node.

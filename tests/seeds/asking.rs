@@ -1,0 +1,464 @@
+//! Whether what is asked for and saved is what the claim's user could get from a new claim: the checks
+//! of each CreateVolume and of each PersistentVolume, by the API server's own objects.
+//!
+//! A process may ask again for what it has asked for; else the volume's name follows from its flags and
+//! the claim's UID, the class is the claim's and ours, the source is what the claim's own reference
+//! leads to, and the claim is neither bound nor deleted before anybody asked. A class or a claim
+//! counts as it was when the process was last shown everything.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use testkit::{
+    apiserver::{ApiServer, object::Object},
+    driver::proto::CreateVolumeRequest,
+};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    binder::class_of,
+    copying::source_of,
+    core::{Core, DRIVER},
+    ledger::text,
+    nodes::ZONE,
+    process::Life,
+    storage::image_of,
+    users, watching,
+};
+
+/// For so long a source counts as reachable after it was: it is read before the claim is marked and
+/// its source guarded.
+const READ_BEFORE: Duration = Duration::from_secs(90);
+
+/// What was, as far as these checks need it.
+#[derive(Debug, Default)]
+pub(crate) struct Asking(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    revision: u64,
+    /// Every claim that is or was, by UID.
+    claims: BTreeMap<String, Claim>,
+    /// Every class that is or was, by name.
+    classes: BTreeMap<String, Vec<Class>>,
+    /// What each claim and snapshot was at the driver.
+    handles: BTreeMap<Reference, Vec<Held>>,
+    /// What each process has asked for under each name.
+    asked: BTreeMap<(String, String), Asked>,
+    /// The volumes that anybody has asked for.
+    begun: BTreeSet<String>,
+    /// Who has written a record on each claim.
+    writers: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A claim that is or was.
+#[derive(Debug, Default)]
+struct Claim {
+    /// What it is to be a copy of.
+    source: Option<Reference>,
+    /// The names of its classes, each since then.
+    classes: Vec<(Instant, String)>,
+    /// Since when it has named a volume.
+    named: Option<Instant>,
+    deleted: Option<Instant>,
+}
+
+/// A class that is or was.
+#[derive(Debug)]
+struct Class {
+    uid: String,
+    since: Instant,
+    until: Option<Instant>,
+    provisioner: String,
+    policy: String,
+    parameters: BTreeMap<String, String>,
+}
+
+/// An object that a claim names as its source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Reference {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+/// A handle that an object had at the driver, and until when.
+#[derive(Debug)]
+struct Held {
+    handle: String,
+    until: Instant,
+}
+
+/// What a process has asked for under one name.
+#[derive(Debug, Default)]
+struct Asked {
+    sources: BTreeSet<String>,
+    parameters: BTreeSet<BTreeMap<String, String>>,
+    /// The policies that its class may have said.
+    policies: BTreeSet<String>,
+}
+
+impl Claim {
+    /// The names of its classes since then.
+    fn classes_since(&self, known: Instant) -> impl Iterator<Item = &str> {
+        let ends = self.classes.iter().skip(1).map(|(since, _)| Some(*since)).chain([None]);
+        let all = self.classes.iter().zip(ends);
+        let current = all.filter(move |(_, end)| end.is_none_or(|end| end >= known));
+        current.map(|((_, name), _)| name.as_str())
+    }
+}
+
+impl Class {
+    fn stood_since(&self, known: Instant) -> bool {
+        self.until.is_none_or(|until| until >= known)
+    }
+
+    /// Whether it led to a request with these parameters.
+    fn says(&self, parameters: &BTreeMap<String, String>) -> bool {
+        self.parameters == *parameters
+    }
+}
+
+impl Inner {
+    fn see_claims(&mut self, claims: &[Arc<Object>], now: Instant) {
+        let mut standing = BTreeSet::new();
+        for object in claims {
+            let claim = object.value();
+            if text(claim, "/metadata/deletionTimestamp").is_empty() {
+                standing.insert(object.meta("uid"));
+            }
+            if object.revision() <= self.revision {
+                continue;
+            }
+            let known = self
+                .claims
+                .entry(object.meta("uid").to_owned())
+                .or_insert_with(|| Claim { source: Reference::of(claim), ..Claim::default() });
+            let class = class_of(claim);
+            if known.classes.last().is_none_or(|(_, last)| last != class) {
+                known.classes.push((now, class.to_owned()));
+            }
+            match text(claim, "/spec/volumeName") {
+                "" => known.named = None,
+                _ => drop(known.named.get_or_insert(now)),
+            }
+        }
+        for (uid, claim) in &mut self.claims {
+            if !standing.contains(uid.as_str()) {
+                claim.deleted.get_or_insert(now);
+            }
+        }
+    }
+
+    fn see_classes(&mut self, api: &ApiServer, now: Instant) {
+        let classes = api.objects("StorageClass");
+        let stands = |uid: &str| classes.iter().any(|class| class.meta("uid") == uid);
+        for class in self.classes.values_mut().flatten() {
+            if class.until.is_none() && !stands(&class.uid) {
+                class.until = Some(now);
+            }
+        }
+        for class in classes.iter().filter(|class| class.revision() > self.revision) {
+            let versions = self.classes.entry(class.meta("name").to_owned()).or_default();
+            if versions.iter().all(|version| version.uid != class.meta("uid")) {
+                versions.push(Class::of(class, now));
+            }
+        }
+    }
+
+    /// What claims and snapshots are at the driver now.
+    fn see_sources(&mut self, api: &ApiServer, claims: &[Arc<Object>], now: Instant) {
+        let volumes = api.objects("PersistentVolume");
+        for claim in claims {
+            let named = text(claim.value(), "/spec/volumeName");
+            let mut volumes = volumes.iter().filter(|volume| volume.meta("name") == named);
+            let own = |volume: &&Arc<Object>| {
+                text(volume.value(), "/spec/claimRef/uid") == claim.meta("uid")
+            };
+            if let Some(volume) = volumes.find(own) {
+                let handle = text(volume.value(), "/spec/csi/volumeHandle");
+                self.holds(Reference::to("PersistentVolumeClaim", claim), handle, now);
+            }
+        }
+        let contents = api.objects("VolumeSnapshotContent");
+        for snapshot in api.objects("VolumeSnapshot") {
+            let content = contents.iter().find(|content| {
+                text(content.value(), "/spec/volumeSnapshotRef/uid") == snapshot.meta("uid")
+            });
+            if let Some(content) = content {
+                let handle = text(content.value(), "/status/snapshotHandle");
+                self.holds(Reference::to("VolumeSnapshot", &snapshot), handle, now);
+            }
+        }
+    }
+
+    fn holds(&mut self, object: Reference, handle: &str, now: Instant) {
+        let held = self.handles.entry(object).or_default();
+        match held.iter_mut().find(|held| held.handle == handle) {
+            Some(held) => held.until = now,
+            None => held.push(Held { handle: handle.to_owned(), until: now }),
+        }
+    }
+
+    /// Whether the claim may be made from what has this handle; an empty one is nothing.
+    fn is_reachable(&self, claim: &Claim, handle: &str) -> bool {
+        let Some(source) = &claim.source else { return handle.is_empty() };
+        let held = self.handles.get(source).into_iter().flatten();
+        held.filter(|held| held.until.elapsed() < READ_BEFORE).any(|held| held.handle == handle)
+    }
+
+    /// The versions of the class since then.
+    fn versions(&self, class: &str, known: Instant) -> impl Iterator<Item = &Class> {
+        let versions = self.classes.get(class).into_iter().flatten();
+        versions.filter(move |version| version.stood_since(known))
+    }
+
+    /// The one claim that the process names so.
+    fn claim_of(&self, life: &Life, name: &str) -> Result<Option<&str>, String> {
+        let mut named = self.claims.keys().filter(|uid| life.naming().name(uid) == name);
+        let Some(first) = named.next() else {
+            return Err(format!("{name}, which follows from no claim's UID"));
+        };
+        Ok(named.next().is_none().then_some(first.as_str()))
+    }
+}
+
+impl Reference {
+    /// What the claim names as its source.
+    fn of(claim: &Value) -> Option<Self> {
+        let spec = &claim["spec"];
+        let named = if spec["dataSource"].is_null() { "dataSourceRef" } else { "dataSource" };
+        let member = |member: &str| spec[named][member].as_str().unwrap_or_default();
+        if spec[named].is_null() {
+            return None;
+        }
+        let namespace = match member("namespace") {
+            "" => text(claim, "/metadata/namespace"),
+            other => other,
+        };
+        Some(Self {
+            kind: member("kind").to_owned(),
+            namespace: namespace.to_owned(),
+            name: member("name").to_owned(),
+        })
+    }
+
+    fn to(kind: &str, object: &Object) -> Self {
+        let (namespace, name) = (object.meta("namespace"), object.meta("name"));
+        Self { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl Class {
+    fn of(object: &Object, now: Instant) -> Self {
+        let class = object.value();
+        let parameters = class["parameters"].as_object().into_iter().flatten();
+        let parameters = parameters.filter(|(key, _)| !key.starts_with("csi.storage.k8s.io/"));
+        let plain = |(key, value): (&String, &Value)| {
+            (key.clone(), value.as_str().unwrap_or_default().to_owned())
+        };
+        Self {
+            uid: object.meta("uid").to_owned(),
+            since: now,
+            until: None,
+            provisioner: text(class, "/provisioner").to_owned(),
+            policy: text(class, "/reclaimPolicy").to_owned(),
+            parameters: parameters.map(plain).collect(),
+        }
+    }
+}
+
+impl Asking {
+    /// Takes in what has changed.
+    pub(crate) fn catch_up(&self, api: &ApiServer, copies: bool) {
+        let now = Instant::now();
+        let mut inner = self.0.lock();
+        let revision = api.revision();
+        if inner.revision == revision {
+            return;
+        }
+        let claims = api.objects("PersistentVolumeClaim");
+        inner.see_claims(&claims, now);
+        inner.see_classes(api, now);
+        if copies {
+            inner.see_sources(api, &claims, now);
+        }
+        inner.revision = revision;
+    }
+
+    /// Somebody has written a record on the claim.
+    pub(crate) fn recorded(&self, who: &str, uid: &str) {
+        let mut inner = self.0.lock();
+        inner.writers.entry(uid.to_owned()).or_default().insert(who.to_owned());
+    }
+
+    /// A CreateVolume reaches the driver, of the volume that is or will be `image`.
+    pub(crate) fn check_request(
+        &self,
+        core: &Core,
+        life: &Life,
+        request: &CreateVolumeRequest,
+        image: &str,
+    ) {
+        let wrong = if life.is_original() {
+            Vec::new()
+        } else {
+            self.0.lock().objections_to(core, life, request, image)
+        };
+        for what in wrong {
+            core.ledger.wrong(&format!("{} asks for {what}", life.name()));
+        }
+        self.0.lock().note(core, life, request, image);
+    }
+
+    /// A PersistentVolume is made by a process.
+    pub(crate) fn check_volume(&self, core: &Core, life: &Life, volume: &Value) {
+        let wrong = self.0.lock().objections_to_volume(core, life, volume);
+        for what in wrong {
+            let name = text(volume, "/metadata/name");
+            core.ledger.wrong(&format!("{} saves {name} {what}", life.name()));
+        }
+    }
+}
+
+impl Inner {
+    /// What is wrong with a request.
+    fn objections_to(
+        &self,
+        core: &Core,
+        life: &Life,
+        request: &CreateVolumeRequest,
+        image: &str,
+    ) -> Vec<String> {
+        let name = &request.name;
+        let uid = match self.claim_of(life, name) {
+            Err(why) => return vec![why],
+            // Of claims that share a name nothing here tells whose call it is.
+            Ok(None) => return Vec::new(),
+            Ok(Some(uid)) => uid,
+        };
+        let claim = &self.claims[uid];
+        let asked = self.asked.get(&(life.name().to_owned(), image.to_owned()));
+        let (source, parameters) = (source_of(request), parameters(request));
+        let mut wrong = Vec::new();
+        let repeats_source = asked.is_some_and(|asked| asked.sources.contains(source));
+        if !repeats_source && !self.is_reachable(claim, source) {
+            let named = &claim.source;
+            wrong.push(format!("{name} of {source:?}, and its claim may use {named:?}"));
+        }
+        let repeats_class = asked.is_some_and(|asked| asked.parameters.contains(&parameters));
+        if !repeats_class && !self.is_of_its_class(core, life, claim, &parameters) {
+            let classes: Vec<&str> =
+                claim.classes.iter().map(|(_, class)| class.as_str()).collect();
+            wrong.push(format!(
+                "{name} with {parameters:?}, and its claim's classes are {classes:?}"
+            ));
+        }
+        let class = parameters.get("of").map_or("", String::as_str);
+        let zones = users::zones(core, class);
+        let odd = places(request).find(|place| !zones.iter().any(|zone| is_zone(place, zone)));
+        wrong.extend(odd.map(|place| format!("{name} in {place:?}, where {class} has no volumes")));
+        let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
+        if asked.is_none() && claim.named.is_some_and(|named| named < known) {
+            wrong.push(format!("{name}, whose claim is bound"));
+        }
+        let deleted = claim.deleted.is_some_and(|deleted| deleted < known);
+        if deleted && !self.begun.contains(image) && !self.may_be_open(core, life, uid) {
+            wrong.push(format!("{name} for the first time, and its claim is deleted"));
+        }
+        wrong
+    }
+
+    /// Whether the process may know of an earlier call that never reached the driver: by the record of
+    /// another process, or by its own call that the driver's end has cut off.
+    fn may_be_open(&self, core: &Core, life: &Life, uid: &str) -> bool {
+        let writers = self.writers.get(uid);
+        writers.is_some_and(|writers| writers.iter().any(|who| who != life.name()))
+            || core.plan.outages && core.plan.restarts
+    }
+
+    /// Whether the parameters are of a class of the claim's that is ours.
+    fn is_of_its_class(
+        &self,
+        core: &Core,
+        life: &Life,
+        claim: &Claim,
+        parameters: &BTreeMap<String, String>,
+    ) -> bool {
+        let known = |kind| core.ledger.watching.known_until(life.name(), kind);
+        let mut names = claim.classes_since(known(watching::CLAIMS));
+        names.any(|name| {
+            let mut versions = self.versions(name, known(watching::CLASSES));
+            versions.any(|version| version.provisioner == DRIVER && version.says(parameters))
+        })
+    }
+
+    fn note(&mut self, core: &Core, life: &Life, request: &CreateVolumeRequest, image: &str) {
+        let (source, parameters) = (source_of(request), parameters(request));
+        let known = core.ledger.watching.known_until(life.name(), watching::CLASSES);
+        let all = self.classes.keys().flat_map(|class| self.versions(class, known));
+        let policies = all.filter(|class| class.says(&parameters)).map(|it| it.policy.clone());
+        let policies: Vec<String> = policies.collect();
+        let asked = self.asked.entry((life.name().to_owned(), image.to_owned())).or_default();
+        asked.sources.insert(source.to_owned());
+        asked.parameters.insert(parameters);
+        asked.policies.extend(policies);
+        self.begun.insert(image.to_owned());
+    }
+
+    /// What is wrong with a PersistentVolume: safety rule 9.
+    fn objections_to_volume(&self, core: &Core, life: &Life, volume: &Value) -> Vec<String> {
+        let (name, uid) = (text(volume, "/metadata/name"), text(volume, "/spec/claimRef/uid"));
+        if life.naming().name(uid) != name {
+            return vec![format!("for the claim {uid}, which is named otherwise")];
+        }
+        let image = image_of(text(volume, "/spec/csi/volumeHandle"));
+        let asked = self.asked.get(&(life.name().to_owned(), image.to_owned()));
+        let (Some(asked), Some(claim)) = (asked, self.claims.get(uid)) else {
+            return vec![format!("of {image}, which it has not asked for")];
+        };
+        let class = text(volume, "/spec/storageClassName");
+        let known = |kind| core.ledger.watching.known_until(life.name(), kind);
+        let (classes, claims) = (known(watching::CLASSES), known(watching::CLAIMS));
+        let now: BTreeSet<&str> =
+            self.versions(class, classes).map(|version| version.policy.as_str()).collect();
+        let stands = |version: &Class| version.since < classes && version.until.is_none();
+        let may_lack = !self.versions(class, classes).any(stands);
+        let then = |policy: &str| asked.policies.contains(policy);
+        let by_now = |policy: &str| now.contains(policy) || may_lack && then(policy);
+        let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
+        let may_live = claim.deleted.is_none_or(|deleted| deleted >= claims);
+        let of_gone = match policy {
+            "Retain" => by_now(policy) || then(policy),
+            _ => by_now(policy) && then(policy),
+        };
+        let is_right = may_live && by_now(policy) || claim.deleted.is_some() && of_gone;
+        if is_right {
+            return Vec::new();
+        }
+        let then = &asked.policies;
+        vec![format!("with {policy}; its class {class} says {now:?}, and said {then:?}")]
+    }
+}
+
+/// The places that a request names.
+fn places(request: &CreateVolumeRequest) -> impl Iterator<Item = BTreeMap<&str, &str>> {
+    let terms = request.accessibility_requirements.iter();
+    let terms = terms.flat_map(|terms| terms.requisite.iter().chain(&terms.preferred));
+    terms.map(|term| {
+        term.segments.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
+    })
+}
+
+fn is_zone(place: &BTreeMap<&str, &str>, zone: &str) -> bool {
+    place.len() == 1 && place.get(ZONE) == Some(&zone)
+}
+
+/// The parameters of a request.
+fn parameters(request: &CreateVolumeRequest) -> BTreeMap<String, String> {
+    request.parameters.clone().into_iter().collect()
+}

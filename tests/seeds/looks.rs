@@ -1,0 +1,134 @@
+//! What each process has read at the API server and when it asked for that, and the checks that rest
+//! on it: before its first DeleteVolume in a term a process has listed anew what a deletion hangs
+//! on (safety rule 6), and right before each it has read the PersistentVolume (rule 10).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use http::Response;
+use http_body_util::{BodyExt as _, StreamBody};
+use parking_lot::Mutex;
+use testkit::apiserver::{Body, request_info::RequestInfo};
+use tokio::time::Instant;
+
+use super::{
+    core::Core,
+    watching::{ATTACHMENTS, has},
+};
+
+/// How old the last look before a deletion may be: two seconds, and the way to the driver.
+pub(crate) const FRESH: Duration = Duration::from_millis(2_200);
+
+const VOLUMES: &str = "persistentvolumes";
+
+/// What tells that a list which comes as a stream is whole.
+const WHOLE: &str = "k8s.io/initial-events-end";
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Mutex<BTreeMap<String, Process>>);
+
+#[derive(Debug, Default)]
+struct Process {
+    /// When each kind's last list that came whole was asked for.
+    lists: BTreeMap<String, Instant>,
+    /// When each PersistentVolume was last asked for, and answered.
+    reads: BTreeMap<String, Instant>,
+}
+
+impl Looks {
+    /// A list came whole that was asked for then.
+    fn listed(&self, process: &str, kind: &str, asked: Instant) {
+        let mut all = self.0.lock();
+        let lists = &mut all.entry(process.to_owned()).or_default().lists;
+        let last = lists.entry(kind.to_owned()).or_insert(asked);
+        *last = asked.max(*last);
+    }
+
+    fn read(&self, process: &str, name: &str, asked: Instant) {
+        let mut all = self.0.lock();
+        all.entry(process.to_owned()).or_default().reads.insert(name.to_owned(), asked);
+    }
+
+    /// Whether a list of the kind came whole that was asked for since.
+    fn has_listed_since(&self, process: &str, kind: &str, since: Instant) -> bool {
+        let all = self.0.lock();
+        all.get(process).and_then(|it| it.lists.get(kind)).is_some_and(|asked| *asked >= since)
+    }
+
+    /// Whether one of the PersistentVolumes of these names was read a moment ago.
+    fn has_just_read(&self, process: &str, names: &[String]) -> bool {
+        let all = self.0.lock();
+        let Some(reads) = all.get(process).map(|it| &it.reads) else { return false };
+        names.iter().filter_map(|name| reads.get(name)).any(|asked| asked.elapsed() <= FRESH)
+    }
+}
+
+/// Notes what the answer to a request shows, which was sent then. A list that comes as a stream is
+/// noted when it is whole.
+pub(crate) fn noted(
+    core: &Arc<Core>,
+    process: &str,
+    info: &RequestInfo,
+    asked: Instant,
+    response: Response<Body>,
+) -> Response<Body> {
+    let (looks, kind) = (&core.looks, info.resource.as_str());
+    let answered = response.status() == 200;
+    match info.verb.as_str() {
+        "get" if kind == VOLUMES && (answered || response.status() == 404) => {
+            looks.read(process, &info.name, asked);
+        }
+        "list" if answered && info.name.is_empty() => looks.listed(process, kind, asked),
+        "watch" if answered && info.uri.contains("sendInitialEvents=true") => {
+            return streamed(core, process, kind, asked, response);
+        }
+        _ => {}
+    }
+    response
+}
+
+fn streamed(
+    core: &Arc<Core>,
+    process: &str,
+    kind: &str,
+    asked: Instant,
+    response: Response<Body>,
+) -> Response<Body> {
+    let list = Some((Arc::clone(core), process.to_owned(), kind.to_owned()));
+    let (parts, body) = response.into_parts();
+    let frames = futures::stream::unfold((body, list), move |(mut body, mut list)| async move {
+        let frame = body.frame().await?;
+        let lines = frame.as_ref().ok().and_then(|frame| frame.data_ref());
+        if let Some((core, process, kind)) = &list
+            && lines.is_some_and(|lines| has(lines, WHOLE))
+        {
+            core.looks.listed(process, kind, asked);
+            list = None;
+        }
+        Some((frame, (body, list)))
+    });
+    Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
+}
+
+/// A DeleteVolume of a volume whose PersistentVolumes have these names reaches the driver; its caller
+/// works since `works`.
+pub(crate) fn check_delete(
+    core: &Core,
+    process: &str,
+    works: Instant,
+    handle: &str,
+    names: &[String],
+) {
+    let attachments = core.plan.attaches.then_some(ATTACHMENTS);
+    for kind in std::iter::once(VOLUMES).chain(attachments) {
+        if !core.looks.has_listed_since(process, kind, works) {
+            core.ledger.wrong(&format!(
+                "{process} deletes {handle} and has not listed {kind} since it began to work"
+            ));
+        }
+    }
+    // A process that stands still right after its look sends the call when it goes on.
+    if !core.ledger.watching.stood_still(process) && !core.looks.has_just_read(process, names) {
+        core.ledger.wrong(&format!("{process} deletes {handle} and has not just read {names:?}"));
+    }
+}
