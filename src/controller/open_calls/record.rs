@@ -6,7 +6,8 @@
 //! for. It holds no source, no reclaim policy, no parameters and no secret. Whatever stands there,
 //! reading it does not fail; fields that older versions wrote are ignored.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize as _, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{
     controller::{
@@ -20,8 +21,8 @@ use crate::{
 pub const MAX_BYTES: usize = 8 * 1024;
 
 /// An open request, as a claim carries it. What a record lacks, or does not say readably, is empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Record {
     /// The driver that was asked.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -30,13 +31,13 @@ pub struct Record {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub volume: String,
     /// With node deployment, the node whose process made the call.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The class's UID.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class_uid: String,
     /// Where the volume is asked to be, for drivers that know of places.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<Box<Recorded>>,
     /// Tells the request from others, without saying anything of it.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -80,8 +81,20 @@ impl Record {
 
     /// Reads a record; `None` for what is no record at all, or too long for one.
     pub fn decode(text: &str) -> Option<Self> {
-        let is_short = text.len() <= MAX_BYTES;
-        is_short.then(|| serde_json::from_str(text).ok()).flatten()
+        if text.len() > MAX_BYTES {
+            return None;
+        }
+        let fields: Map<String, Value> = serde_json::from_str(text).ok()?;
+        let text = |field: &str| fields.get(field).and_then(Value::as_str).map(str::to_owned);
+        let topology = fields.get("topology").and_then(|it| Recorded::deserialize(it).ok());
+        Some(Self {
+            driver: text("driver").unwrap_or_default(),
+            volume: text("volume").unwrap_or_default(),
+            node: text("node"),
+            class_uid: text("classUid").unwrap_or_default(),
+            topology: topology.map(Box::new),
+            digest: text("digest").unwrap_or_default(),
+        })
     }
 
     /// Whether the class of `order` is the one that the recorded call was made with, or was made again
@@ -112,14 +125,6 @@ pub fn shown(text: &str) -> &str {
         && ends(bytes.first())
         && ends(bytes.last());
     if is_name { text } else { "" }
-}
-
-/// Reads a part of a record; one that says nothing readable is none.
-fn readable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    let value = serde_json::Value::deserialize(deserializer)?;
-    Ok(T::deserialize(value).ok())
 }
 
 /// A digest of what makes the order's request what it is: the class's provisioner, parameters and
@@ -173,7 +178,7 @@ impl Fnv {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::controller::topology::Segments;
@@ -224,9 +229,11 @@ mod tests {
             ),
             ("", None),
             ("null", None),
-            ("[]", Some(Record::default())),
+            ("[]", None),
+            ("{}", Some(Record::default())),
+            (r#"{"driver": "d", "volume": "v", "classUid": null, "digest": 7}"#, expected()),
             ("{", None),
-            (r#"{"volume": 7}"#, None),
+            (r#"{"volume": 7}"#, Some(Record::default())),
             ("\u{0}", None),
         ] {
             assert_eq!(Record::decode(text), read, "{text:?}");
