@@ -22,7 +22,7 @@ use tokio::time::{Duration, Instant};
 
 use self::{
     entry::{Entry, Interest},
-    stood::Stood,
+    stood::{ClaimSet, Stood},
 };
 use super::{
     claim_state::{ClaimState, Demand},
@@ -63,6 +63,8 @@ struct Inner {
     /// Whether this process works: records that others left are its to follow.
     working: bool,
     listed: Listed,
+    /// While claims are listed beside their watch: whom that has shown since.
+    shown_meanwhile: Option<ClaimSet>,
     names: Names,
     claims: Cache<Arc<Claim>>,
     entries: Table<String, Entry>,
@@ -209,6 +211,7 @@ impl ClaimBook {
     pub fn begin_term(&self) {
         let mut inner = self.0.inner.lock();
         (inner.working, inner.listed) = (true, Listed::NotYet);
+        inner.shown_meanwhile = Some(ClaimSet::default());
         let doubt = inner.doubt();
         for entry in inner.entries.values_mut() {
             entry.doubt = Doubt::None;
@@ -218,7 +221,8 @@ impl ClaimBook {
     }
 
     /// A list of all claims that was asked for since the term began shows this one, beside the watch: who
-    /// is not known yet is taken in. Names the claims to look at now.
+    /// is not known yet is taken in. Whom the watch has shown meanwhile it may have shown to go. Names the
+    /// claims to look at now.
     pub fn stands(&self, sighting: Sighting<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         match sighting {
@@ -238,6 +242,7 @@ impl ClaimBook {
         let mut inner = self.0.inner.lock();
         if inner.listed == Listed::NotYet && inner.working {
             inner.listed = Listed::Claims(version);
+            inner.shown_meanwhile = None;
         }
     }
 
@@ -450,6 +455,7 @@ impl Inner {
             closed,
             working: false,
             listed: Listed::default(),
+            shown_meanwhile: None,
             names: Names::default(),
             claims: Cache::default(),
             entries: Table::default(),
@@ -474,7 +480,11 @@ impl Inner {
     }
 
     fn is_known(&self, uid: &str) -> bool {
-        self.entries.contains_key(uid) || self.claims.get(uid).is_some() || self.stood.contains(uid)
+        let is_shown = self.shown_meanwhile.as_ref().is_some_and(|shown| shown.contains(uid));
+        is_shown
+            || self.entries.contains_key(uid)
+            || self.claims.get(uid).is_some()
+            || self.stood.contains(uid)
     }
 
     /// Takes in a claim that was not known. `is_born`: under our eyes.

@@ -33,8 +33,12 @@ impl ClaimBook {
                 Vec::new()
             }
             Sighting::Listed(claim) => self.seen(&mut inner, claim, true),
-            Sighting::Applied(claim) => self.seen(&mut inner, claim, false),
+            Sighting::Applied(claim) => {
+                inner.is_shown(claim.uid());
+                self.seen(&mut inner, claim, false)
+            }
             Sighting::Deleted(claim) => {
+                inner.is_shown(claim.uid());
                 inner.claims.deleted(claim.uid());
                 inner.stood.remove(claim.uid());
                 inner.gone(claim.uid()).into_iter().collect()
@@ -127,6 +131,13 @@ impl Entry {
 }
 
 impl Inner {
+    /// The watch shows this claim.
+    fn is_shown(&mut self, uid: &str) {
+        if let Some(shown) = &mut self.shown_meanwhile {
+            shown.insert(uid);
+        }
+    }
+
     /// A claim of somebody else's, or of nobody's yet, goes past.
     fn not_ours(&mut self, claim: &Claim, is_born: bool) {
         if !claim.is_unbound() {

@@ -1,8 +1,8 @@
-//! The unbound claims of others that stood before this process could see all that became of them.
+//! Sets of claims of which no more is kept than a hash each: no two of a cluster share one.
 //!
-//! Owns telling a claim that becomes ours from one that was born under our eyes (safety rule 6): it
-//! may have a PersistentVolume already. Keeps a hash of each, of which no two of a cluster are the
-//! same.
+//! Owns [`Stood`], the unbound claims of others that stood before this process could see all that
+//! became of them: such a claim may have a PersistentVolume already when it becomes ours (safety
+//! rule 6).
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -10,14 +10,32 @@ use super::super::marks::Marks;
 
 /// Claims by UID.
 #[derive(Debug, Default)]
+pub(super) struct ClaimSet(Marks<u64>);
+
+impl ClaimSet {
+    pub(super) fn insert(&mut self, uid: &str) {
+        self.0.insert(hash(uid));
+    }
+
+    pub(super) fn contains(&self, uid: &str) -> bool {
+        self.0.contains(hash(uid))
+    }
+
+    fn remove(&mut self, uid: &str) {
+        self.0.remove(hash(uid));
+    }
+}
+
+/// The unbound claims of others that stood.
+#[derive(Debug, Default)]
 pub(super) struct Stood {
-    known: Marks<u64>,
-    listing: Option<Marks<u64>>,
+    known: ClaimSet,
+    listing: Option<ClaimSet>,
 }
 
 impl Stood {
     pub(super) fn restarted(&mut self) {
-        self.listing = Some(Marks::default());
+        self.listing = Some(ClaimSet::default());
     }
 
     pub(super) fn complete(&mut self) {
@@ -27,28 +45,25 @@ impl Stood {
     }
 
     pub(super) fn insert(&mut self, uid: &str) {
-        self.listing.as_mut().unwrap_or(&mut self.known).insert(hash(uid));
+        self.listing.as_mut().unwrap_or(&mut self.known).insert(uid);
     }
 
     pub(super) fn contains(&self, uid: &str) -> bool {
-        let claim = hash(uid);
-        self.listing.iter().chain([&self.known]).any(|marks| marks.contains(claim))
+        self.listing.iter().chain([&self.known]).any(|claims| claims.contains(uid))
     }
 
     /// Forgets the claim; whether it was known.
     pub(super) fn remove(&mut self, uid: &str) -> bool {
-        let claim = hash(uid);
-        let mut stood = false;
-        for marks in self.listing.iter_mut().chain([&mut self.known]) {
-            stood |= marks.contains(claim);
-            marks.remove(claim);
+        let stood = self.contains(uid);
+        for claims in self.listing.iter_mut().chain([&mut self.known]) {
+            claims.remove(uid);
         }
         stood
     }
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.known.iter().next().is_none()
+        self.known.0.iter().next().is_none()
     }
 }
 

@@ -112,6 +112,10 @@ fn a_new_leader_looks_every_claim_up_until_both_kinds_are_listed_anew() {
     assert!(book.called("standby", &order("standby")), "it need not wait for the lists");
     assert_eq!(book.stands(Sighting::Listed(claim("unseen"))), ["unseen"]);
     assert!(book.stands(Sighting::Listed(claim("late"))).is_empty(), "it is known");
+    book.observe(Sighting::Applied(claim("short")));
+    book.observe(Sighting::Deleted(claim("short")));
+    assert!(book.stands(Sighting::Listed(claim("short"))).is_empty());
+    assert!(book.glance("short").is_none(), "the watch has shown it to go");
     book.claims_listed(Some(7));
     assert!(book.listed().is_empty(), "nobody has waited");
     let in_version = |uid: &str, version: &str| {
