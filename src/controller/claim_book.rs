@@ -216,6 +216,8 @@ impl ClaimBook {
         for entry in inner.entries.values_mut() {
             entry.doubt = Doubt::None;
             entry.doubts(doubt);
+            // A deleted claim is kept for as long as this process has worked, too.
+            entry.deleted = entry.deleted.map(|_| Instant::now());
             entry.take_up_record();
         }
     }
@@ -258,6 +260,13 @@ impl ClaimBook {
             uid.clone()
         });
         waited.collect()
+    }
+
+    /// The claims that wait for the list of all PersistentVolumes.
+    pub fn unlisted(&self) -> Vec<String> {
+        let inner = self.0.inner.lock();
+        let waiting = inner.entries.iter().filter(|(_, entry)| entry.doubt == Doubt::Unlisted);
+        waiting.map(|(uid, _)| uid.clone()).collect()
     }
 
     /// The key under which one actor at a time works for the claim: the name of its

@@ -188,6 +188,7 @@ impl<P: Provisioner> Controller<P> {
             () = stop.cancelled() => {}
             () = self.audit() => {}
             () = self.adopt() => {}
+            () = self.report_missing_lists() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();

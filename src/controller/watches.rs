@@ -301,11 +301,13 @@ impl<P: Provisioner> Controller<P> {
     pub(super) async fn report_missing_lists(&self) {
         loop {
             sleep(PATIENCE).await;
-            let Some(kind) = self.lists.missing() else { continue };
+            let Some(kind) = self.lists.missing().or_else(|| self.lists.overdue()) else {
+                continue;
+            };
             let why = format!(
                 "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
             );
-            for uid in self.claims.book.all() {
+            for uid in self.claims.book.unlisted() {
                 self.claims.report_waiting(&uid, &why);
             }
         }

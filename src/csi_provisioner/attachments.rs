@@ -32,7 +32,10 @@ pub struct Attachments(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     index: Mutex<Index>,
+    /// The first list: whether we may list at all.
     first_list: FirstList,
+    /// The list that counts: a new leader asks for another one.
+    list: FirstList,
     /// Asks for another list.
     anew: Arc<Notify>,
 }
@@ -71,7 +74,7 @@ impl Attachments {
     /// Asks for another list. What was listed before counts no longer.
     pub fn list_anew(&self) {
         if !mutations::is_on(Mutation::StandbysAttachments) {
-            self.0.first_list.anew();
+            self.0.list.anew();
             self.0.anew.notify_one();
         }
     }
@@ -83,7 +86,7 @@ impl Attachments {
 
     /// Waits until all attachments have been listed once; what is said before means nothing.
     pub async fn listed(&self) {
-        self.0.first_list.whole().await;
+        self.0.list.whole().await;
     }
 
     /// The node that the volume is attached to, one of them where there are several. The observer
@@ -92,7 +95,7 @@ impl Attachments {
     /// # Errors
     /// While the attachments have not been listed yet.
     pub fn block(&self, volume: &str) -> Result<Option<String>, Failure> {
-        if !self.0.first_list.is_whole() {
+        if !self.0.list.is_whole() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
         let mut index = self.0.index.lock();
@@ -114,6 +117,7 @@ impl Attachments {
             let extent = Extent::of(&sighting);
             let detached = shared.index.lock().observe(sighting);
             shared.first_list.reached(extent);
+            shared.list.reached(extent);
             for volume in detached {
                 on_detached(volume.into());
             }

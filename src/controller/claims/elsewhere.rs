@@ -74,8 +74,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Step::LetGo => {
                 let claim = &glance.claim;
-                let let_go =
-                    self.open_calls.give_up_for_node(uid, claim, volume, node_is_gone).await;
+                let let_go = self
+                    .open_calls
+                    .give_up_for_node(uid, claim, volume, record, node_is_gone)
+                    .await;
                 if let_go { Verdict::Done } else { Verdict::Retry }
             }
             Step::Adopt => {

@@ -191,6 +191,12 @@ pub(in super::super) fn take_off_own(claim: &mut Value, standpoint: Standpoint<'
     if standpoint.is_anothers(record_text(claim)) { Edit::Nothing } else { take_off(claim) }
 }
 
+/// Takes the mark off, if it still is of this call.
+pub(super) fn take_off_of(claim: &mut Value, record: &Record) -> Edit {
+    let written = Record::decode(record_text(claim)).unwrap_or_default();
+    if written == *record { take_off(claim) } else { Edit::Nothing }
+}
+
 /// Takes the mark off, whoever's it is.
 pub(crate) fn take_off(claim: &mut Value) -> Edit {
     let edits = [finalizers::remove(claim, FINALIZER), remove_record(claim)];

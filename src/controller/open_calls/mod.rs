@@ -387,10 +387,11 @@ impl OpenCalls {
 
     /// Lets a deleted claim go although its call is open.
     async fn give_up(&self, uid: &str, standing: &Standing) -> bool {
-        if self.take_off(uid, &standing.claim).await.is_none() {
-            return false;
+        let Some(removed) = self.take_off(uid, &standing.claim).await else { return false };
+        // Only whose write takes it off reports it.
+        if removed || standing.mark.is_none() {
+            self.suspect_timeout(uid, &standing.claim, &standing.volume_name);
         }
-        self.suspect_timeout(uid, &standing.claim, &standing.volume_name);
         self.book.given_up(uid);
         true
     }
@@ -402,9 +403,11 @@ impl OpenCalls {
         uid: &str,
         claim: &Claim,
         volume: &str,
+        record: &Record,
         node_is_gone: bool,
     ) -> bool {
-        let written = self.edit(uid, claim, mark::take_off).await;
+        let take_off = |object: &mut Value| mark::take_off_of(object, record);
+        let written = self.edit(uid, claim, take_off).await;
         let Some(written) = self.taken_off(uid, claim, written) else { return false };
         match (written, node_is_gone) {
             (false, _) => {}
@@ -433,7 +436,7 @@ impl OpenCalls {
     pub fn suspect_closed_by_errors(&self, uid: &str, order: &Order) {
         let volume = order.volume_name.as_deref().unwrap_or_default();
         let why = format!(
-            "the claim was deleted, and the driver refused to make its volume again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
+            "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
         );
         self.suspect(uid, &order.claim, "closed_by_errors", &why);
     }
