@@ -162,6 +162,12 @@ impl Watching {
         gap.into_iter().chain(end).min().unwrap_or_else(Instant::now) - STALE
     }
 
+    /// Up to when the process knows of what nothing but its own standing still keeps from it.
+    pub(crate) fn awake_until(&self, process: &str) -> Instant {
+        let still = self.0.lock().still.get(process).and_then(Gap::recent_start);
+        still.unwrap_or_else(Instant::now) - STALE
+    }
+
     /// Whether the process has stood still a moment ago.
     pub(crate) fn stood_still(&self, process: &str) -> bool {
         self.0.lock().still.get(process).is_some_and(|gap| gap.recent_start().is_some())
