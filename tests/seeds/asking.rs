@@ -62,8 +62,8 @@ struct Claim {
     source: Option<Reference>,
     /// The names of its classes, each since then.
     classes: Vec<(Instant, String)>,
-    /// Since when it has named a volume.
-    named: Option<Instant>,
+    /// Since when it has named a volume, and which.
+    named: Option<(Instant, String)>,
     deleted: Option<Instant>,
 }
 
@@ -103,6 +103,12 @@ struct Asked {
 }
 
 impl Claim {
+    /// Since when it needs this volume no longer: it is deleted, or has another.
+    fn gone_for(&self, volume: &str) -> Option<Instant> {
+        let other = self.named.as_ref().filter(|(_, named)| named != volume);
+        self.deleted.into_iter().chain(other.map(|(since, _)| *since)).min()
+    }
+
     /// The names of its classes since then.
     fn classes_since(&self, known: Instant) -> impl Iterator<Item = &str> {
         let ends = self.classes.iter().skip(1).map(|(since, _)| Some(*since)).chain([None]);
@@ -144,7 +150,7 @@ impl Inner {
             }
             match text(claim, "/spec/volumeName") {
                 "" => known.named = None,
-                _ => drop(known.named.get_or_insert(now)),
+                volume => drop(known.named.get_or_insert_with(|| (now, volume.to_owned()))),
             }
         }
         for (uid, claim) in &mut self.claims {
@@ -363,7 +369,7 @@ impl Inner {
         let odd = places(request).find(|place| !zones.iter().any(|zone| is_zone(place, zone)));
         wrong.extend(odd.map(|place| format!("{name} in {place:?}, where {class} has no volumes")));
         let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
-        if asked.is_none() && claim.named.is_some_and(|named| named < known) {
+        if asked.is_none() && claim.named.as_ref().is_some_and(|(since, _)| *since < known) {
             wrong.push(format!("{name}, whose claim is bound"));
         }
         let deleted = claim.deleted.is_some_and(|deleted| deleted < known);
@@ -431,12 +437,13 @@ impl Inner {
         let then = |policy: &str| asked.policies.contains(policy);
         let by_now = |policy: &str| now.contains(policy) || may_lack && then(policy);
         let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
-        let may_live = claim.deleted.is_none_or(|deleted| deleted >= claims);
+        let gone = claim.gone_for(name);
+        let may_live = gone.is_none_or(|gone| gone >= claims);
         let of_gone = match policy {
             "Retain" => by_now(policy) || then(policy),
             _ => by_now(policy) && then(policy),
         };
-        let is_right = may_live && by_now(policy) || claim.deleted.is_some() && of_gone;
+        let is_right = may_live && by_now(policy) || gone.is_some() && of_gone;
         if is_right {
             return Vec::new();
         }

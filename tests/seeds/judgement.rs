@@ -20,8 +20,10 @@ pub(super) struct View {
 impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
     /// and was bound to it. What was gone before who works now listed what there is counts only
-    /// where the claim itself says so: it names its volume for ever.
-    pub(super) fn all_had(&self, name: &str, since: Instant) -> Option<String> {
+    /// where the claim itself says so: it names its volume for ever. Known is what was so until
+    /// `known`.
+    pub(super) fn all_had(&self, name: &str, since: Instant, known: Instant) -> Option<String> {
+        let old = |at: Option<Instant>| at.is_some_and(|at| at < known);
         let had = |uid: &&String| {
             self.volumes.values().find(|volume| {
                 volume.claim == **uid
@@ -162,10 +164,10 @@ impl Inner {
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
+        let sole = self.sole_claim(image_of(handle)).is_some();
         // Of claims whose names are cut to the same text, one's volume can be made when another's has
         // gone; and what people took from one, the driver tells the other is its own.
-        let had_it = |volume: &VolumeTruth| made.is_none() || volume.gone >= made;
-        let sole = self.sole_claim(image_of(handle)).is_some();
+        let had_it = |volume: &VolumeTruth| made.map_or(sole, |made| volume.gone >= Some(made));
         let mut lost = same()
             .filter(|volume| volume.bound.is_some() && old(volume.gone))
             .filter(|volume| sole || !volume.stripped);

@@ -383,7 +383,8 @@ impl Ledger {
         self.in_term(host, &format!("CreateVolume {name}"));
         let works = self.works_since(host, start);
         let mut inner = self.inner.lock();
-        let bound = inner.all_had(name, self.lists.first_since(process, works));
+        let known = self.watching.awake_until(process);
+        let bound = inner.all_had(name, self.lists.first_since(process, works), known);
         let beside = inner.unknown_beside(process, name);
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.beside.extend(beside);
@@ -618,9 +619,9 @@ impl Ledger {
     }
 }
 
-/// Whether a record that names this volume is of the call for `name`: one that names none may be.
+/// Whether a record that names this volume is of the call for `name`.
 fn is_for(volume: &str, name: &str) -> bool {
-    volume.is_empty() || volume == name_of(name)
+    volume == name_of(name)
 }
 
 /// Whether that was long enough ago for everybody to know.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     admins::BY_HAND,
     adversary::{driver_of, is_owed},
+    binder::{PROVISIONER, annotation},
     copying::is_guarded,
     core::{Core, DRIVER},
     ledger::{Abandoned, is_recorded, text},
@@ -29,9 +30,7 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     }
     for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
         let (name, told) = (text(claim, "/metadata/name"), told(claim));
-        // Another driver's record is not ours to take off.
-        let anothers = !["", DRIVER].contains(&driver_of(claim).as_str());
-        if is_held(claim) && !anothers && (!told || core.plan.patience.is_some()) {
+        if is_held(claim) && is_ours_to_free(claim) && (!told || core.plan.patience.is_some()) {
             let how = if told { "" } else { " without an event" };
             unrest.push(format!("the claim {name} is being deleted for ever{how}"));
         }
@@ -44,8 +43,11 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
         }
         unrest.extend(unbound(core, &volumes, claim));
     }
-    let stuck =
-        |source: &&Value| source["metadata"]["deletionTimestamp"].is_string() && is_guarded(source);
+    // Where nobody copies, nobody looks after what a user has put there.
+    let stuck = |source: &&Value| {
+        let deleted = source["metadata"]["deletionTimestamp"].is_string();
+        core.plan.copies && deleted && is_guarded(source)
+    };
     let snapshots = core.api.list("VolumeSnapshot", "");
     for source in claims.iter().chain(&snapshots).filter(stuck) {
         let (kind, name) = (text(source, "/kind"), text(source, "/metadata/name"));
@@ -61,6 +63,15 @@ fn is_bound(claim: &Value) -> bool {
 /// Whether the claim is gone but for our record.
 fn is_held(claim: &Value) -> bool {
     claim["metadata"]["deletionTimestamp"].is_string() && is_recorded(claim)
+}
+
+/// Whether it is our driver's to take a mark off the claim: its record says so, or where it says
+/// nothing the claim is ours.
+fn is_ours_to_free(claim: &Value) -> bool {
+    match driver_of(claim).as_str() {
+        "" => annotation(claim, PROVISIONER) == DRIVER,
+        driver => driver == DRIVER,
+    }
 }
 
 /// A claim may only go without a volume when something that only people can mend is in its way.

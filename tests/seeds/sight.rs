@@ -152,10 +152,12 @@ pub(crate) fn is_recorded(claim: &Value) -> bool {
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
 }
 
-/// The volume that the record of an open call on the claim names; empty where it names none.
+/// The volume that the record of an open call on the claim names; empty where it names none. Our
+/// finalizer alone says that nothing is open.
 pub(crate) fn recorded_volume(claim: &Value) -> Option<String> {
-    let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str().unwrap_or_default();
-    is_recorded(claim).then(|| open_calls::Record::decode(record).unwrap_or_default().volume)
+    let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str();
+    let record = record.filter(|_| is_recorded(claim));
+    record.map(|record| open_calls::Record::decode(record).unwrap_or_default().volume)
 }
 
 /// A key in a path.

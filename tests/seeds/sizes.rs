@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     core::{Core, DRIVER},
-    ledger::text,
+    ledger::{is_recorded, text},
     process::Process,
 };
 
@@ -48,7 +48,9 @@ fn claims(core: &Core) -> BTreeSet<String> {
     let mut claims = core.api.list("PersistentVolumeClaim", "");
     claims.retain(|claim| {
         let provisioner = "/metadata/annotations/volume.kubernetes.io~1storage-provisioner";
-        text(claim, provisioner) == DRIVER && text(claim, "/spec/volumeName").is_empty()
+        let waits =
+            text(claim, provisioner) == DRIVER && text(claim, "/spec/volumeName").is_empty();
+        waits || is_recorded(claim)
     });
     claims.iter().map(|claim| text(claim, "/metadata/uid").to_owned()).collect()
 }

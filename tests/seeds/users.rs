@@ -45,10 +45,12 @@ pub(crate) fn provide(core: &Core) {
 pub(crate) fn mend(core: &Core) {
     provide(core);
     copiers::mend(core);
-    for event in core.api.list("Event", NAMESPACE) {
+    for event in core.api.list("Event", "") {
         let asked = text(&event, "/message").contains("restore the class");
-        let name = text(&event, "/involvedObject/name");
-        let Some(claim) = core.api.get("PersistentVolumeClaim", NAMESPACE, name) else { continue };
+        let object = |field: &str| text(&event["involvedObject"], field).to_owned();
+        let (namespace, name) = (object("/namespace"), object("/name"));
+        let claim = core.api.get("PersistentVolumeClaim", &namespace, &name);
+        let Some(claim) = claim else { continue };
         let current = claim["metadata"]["uid"] == event["involvedObject"]["uid"];
         // What somebody has made up nobody can restore.
         let tampered = core.ledger.is_tampered(text(&claim, "/metadata/uid"));

@@ -93,10 +93,20 @@ enum View {
 }
 
 impl View {
-    fn cut(self, now: Instant) -> Self {
+    /// It ends now, after a `gap` that began then.
+    fn cut(self, gap: Option<Instant>) -> Self {
+        let end = gap.into_iter().chain(self.end_with(gap)).min();
+        Self::Until(end.unwrap_or_else(Instant::now))
+    }
+
+    /// Up to when it shows everything, none being to this day, where nothing was shown since the `gap`
+    /// began: a watch that was opened just before that, or since, has shown nothing yet.
+    fn end_with(self, gap: Option<Instant>) -> Option<Instant> {
         match self {
-            Self::Open { .. } => Self::Until(now),
-            until @ Self::Until(_) => until,
+            Self::Open { since, before } if gap.is_some_and(|gap| gap < since + STALE) => {
+                Some(before)
+            }
+            other => other.end(),
         }
     }
 
@@ -118,20 +128,22 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.ends(|_| Instant::now());
+        self.ends(true);
     }
 }
 
 impl Open {
-    /// It shows nothing more, and has shown what there was up to then, but what it was held up with
-    /// or what its process has not read.
-    fn ends(&self, until: impl FnOnce(Instant) -> Instant) {
+    /// It shows nothing more; whether it has shown what there was.
+    fn ends(&self, shown: bool) {
         let mut views = self.watching.0.lock();
-        let Some(View::Open { since, before }) = views.all.get(&self.key).copied() else { return };
+        let Some(view @ View::Open { since, before }) = views.all.get(&self.key).copied() else {
+            return;
+        };
         // Not the one that came after it.
         if since == self.since {
-            let until = views.gaps(&self.key).chain([until(before)]).min().unwrap_or(before);
-            views.all.insert(self.key.clone(), View::Until(until));
+            let gap = views.gaps(&self.key).min();
+            let view = if shown { view.cut(gap) } else { View::Until(before) };
+            views.all.insert(self.key.clone(), view);
         }
     }
 }
@@ -145,8 +157,15 @@ impl Watching {
     /// Up to when the process knows of everything of the kind, whatever it was held up by.
     pub(crate) fn known_until(&self, process: &str, kind: &str) -> Instant {
         let (views, key) = (self.0.lock(), key(process, kind));
-        let ends = views.gaps(&key).chain(views.all.get(&key).and_then(|view| view.end()));
-        ends.min().unwrap_or_else(Instant::now) - STALE
+        let gap = views.gaps(&key).min();
+        let end = views.all.get(&key).and_then(|view| view.end_with(gap));
+        gap.into_iter().chain(end).min().unwrap_or_else(Instant::now) - STALE
+    }
+
+    /// Up to when the process knows of what nothing but its own standing still keeps from it.
+    pub(crate) fn awake_until(&self, process: &str) -> Instant {
+        let still = self.0.lock().still.get(process).and_then(Gap::recent_start);
+        still.unwrap_or_else(Instant::now) - STALE
     }
 
     /// Whether the process has stood still a moment ago.
@@ -186,9 +205,10 @@ impl Watching {
 
     /// All watches are cut. What a process that stands still has not read by then is lost with them.
     pub(crate) fn cut(&self) {
-        let (now, mut views) = (Instant::now(), self.0.lock());
+        let mut views = self.0.lock();
         let cut = |(key, view): (&(String, String), &View)| {
-            (key.clone(), view.cut(views.gaps(key).min().unwrap_or(now)))
+            let over = matches!(view, View::Until(_));
+            (key.clone(), if over { *view } else { view.cut(views.gaps(key).min()) })
         };
         let all = views.all.iter().map(cut).collect();
         views.all = all;
@@ -220,10 +240,10 @@ impl Watching {
             let frame = body.frame().await?;
             match &frame {
                 Ok(frame) if frame.data_ref().is_some_and(|text| is_error(text)) => {
-                    open.ends(|before| before);
+                    open.ends(false);
                 }
                 Ok(_) => {}
-                Err(_) => open.ends(|_| Instant::now()),
+                Err(_) => open.ends(true),
             }
             Some((frame, (body, open)))
         });
