@@ -169,6 +169,7 @@ pub struct Glance {
 
 /// How a claim stands with regard to its mark ([`super::open_calls`]).
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools)] // independent facts, not the states of one thing
 pub struct Standing {
     /// The claim as last seen.
     pub claim: Arc<Claim>,

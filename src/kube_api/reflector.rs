@@ -204,7 +204,9 @@ impl<V: View> Reflector<V> {
         loop {
             match listed.next().await {
                 Ok(event @ Event::InitApply(_)) => {
-                    sighting(event).into_iter().for_each(|it| observer.observe(it))
+                    if let Some(it) = sighting(event) {
+                        observer.observe(it);
+                    }
                 }
                 Ok(Event::InitDone) => return listed.version()?.parse().ok(),
                 Ok(_) => {}

@@ -24,6 +24,7 @@ pub(super) const TOLD: Duration = Duration::from_secs(15 * 60);
 
 /// One claim in work.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // independent facts, not the states of one thing
 pub(super) struct Entry {
     /// As last seen; kept when the claim is gone, for as long as something is open.
     pub(super) claim: Arc<Claim>,

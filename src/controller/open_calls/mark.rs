@@ -253,6 +253,8 @@ mod tests {
         }
     }
 
+    type Change<'a> = &'a dyn Fn(&mut Value);
+
     #[test]
     fn a_record_counts_only_where_all_of_it_follows() {
         let own = r#"{"driver":"d","volume":"pvc-u"}"#;
@@ -269,7 +271,7 @@ mod tests {
         ] {
             assert_eq!(judged(Some(record), None, as_is), meaning, "{record}");
         }
-        let table: [(&str, &dyn Fn(&mut Value), char); 5] = [
+        let table: [(&str, Change<'_>, char); 5] = [
             ("bound", &|it| it["spec"]["volumeName"] = json!("pvc-u"), 'V'),
             ("another driver's", &|it| it["metadata"]["annotations"][DRIVER] = json!("x"), 'V'),
             ("nobody's", &|it| it["metadata"]["annotations"][DRIVER] = json!(""), 'V'),
@@ -301,7 +303,7 @@ mod tests {
             (of("n2"), "n1", 'E'),
             (of("n2"), "n2", 'E'),
             (plain.clone(), "n1", 'O'),
-            (plain.clone(), "n2", 'E'),
+            (plain, "n2", 'E'),
             (String::new(), "n1", 'C'),
             (String::new(), "n2", 'E'),
             ("garbled".into(), "n2", 'E'),

@@ -55,15 +55,15 @@ pub struct Recorder<'a> {
 
 impl Record {
     /// The record of `order`, with the digest of its request.
-    pub fn of(order: &Order, recorder: Recorder<'_>, digest: String) -> Self {
+    pub fn of(order: &Order, by: Recorder<'_>, digest: String) -> Self {
         let topology = order.topology.as_deref().map(|pinned| match pinned {
             Pinned::Asked(asked) => Requirement::record(asked.as_ref()),
             Pinned::Recorded(recorded) => recorded.clone(),
         });
         let mut record = Self {
-            driver: recorder.driver.to_owned(),
+            driver: by.driver.to_owned(),
             volume: order.volume_name.clone().unwrap_or_default(),
-            node: recorder.node.map(str::to_owned),
+            node: by.node.map(str::to_owned),
             class_uid: order.class.uid().to_owned(),
             topology: topology.map(Box::new),
             digest,
@@ -211,7 +211,8 @@ mod tests {
             "driver": "d", "volume": format!("pvc-{UID}"), "classUid": "class-1", "digest": "0123",
         });
         assert_eq!(written, expected);
-        let on_node = Record::of(&order(), Recorder { node: Some("n1"), ..RECORDER }, "".into());
+        let on_node =
+            Record::of(&order(), Recorder { node: Some("n1"), ..RECORDER }, String::new());
         assert_eq!(on_node.node.as_deref(), Some("n1"));
     }
 
@@ -263,7 +264,7 @@ mod tests {
         };
         for (asked, in_full) in [(zones(3), true), (None, true), (zones(2000), false)] {
             let topology = Some(Arc::new(Pinned::Asked(asked.clone())));
-            let record = Record::of(&Order { topology, ..order() }, RECORDER, "".into());
+            let record = Record::of(&Order { topology, ..order() }, RECORDER, String::new());
             let read = Record::decode(&record.encode().unwrap()).unwrap();
             assert_eq!(read, record);
             let recorded = *read.topology.unwrap();

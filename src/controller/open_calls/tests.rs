@@ -29,8 +29,8 @@ fn order() -> Order {
     }
 }
 
-fn opened() -> Option<Mark> {
-    Some(Mark::Open(Record::default()))
+fn opened() -> Mark {
+    Mark::Open(Record::default())
 }
 
 /// Every mode and every way in which a claim can stand.
@@ -42,20 +42,20 @@ fn what_is_due_for_a_mark_is_what_the_table_says() {
         (true, None, Wanted, false, [PutOn, PutOn, Nothing]),
         (true, None, Withdrawn, false, [Nothing, Nothing, Nothing]),
         (true, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (true, opened(), Wanted, false, [Nothing, Nothing, Nothing]),
+        (true, Some(opened()), Wanted, false, [Nothing, Nothing, Nothing]),
         (true, Some(Mark::Closed), Wanted, false, [PutOn, PutOn, Nothing]),
-        (true, opened(), Withdrawn, false, [Nothing, Nothing, Nothing]),
-        (true, opened(), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
+        (true, Some(opened()), Withdrawn, false, [Nothing, Nothing, Nothing]),
+        (true, Some(opened()), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
         (false, None, Wanted, false, [Nothing, Nothing, Nothing]),
         (false, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (false, opened(), Wanted, false, [TakeOff, Close, TakeOff]),
+        (false, Some(opened()), Wanted, false, [TakeOff, Close, TakeOff]),
         (false, Some(Mark::Closed), Wanted, false, [TakeOff, Nothing, TakeOff]),
-        (false, opened(), Withdrawn, false, [TakeOff, TakeOff, TakeOff]),
+        (false, Some(opened()), Withdrawn, false, [TakeOff, TakeOff, TakeOff]),
         (false, Some(Mark::Closed), Withdrawn, true, [TakeOff, TakeOff, TakeOff]),
         (false, Some(Mark::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
     ];
     for (open, mark, demand, overdue, expected) in table {
-        let current = mark == opened();
+        let current = mark == Some(opened());
         for (mode, expected) in [Mode::Auto, Mode::Always, Mode::Off].into_iter().zip(expected) {
             let got = due(mode, &standing(open, mark.clone(), demand), overdue, current);
             assert_eq!(got, expected, "{mode:?} open={open} {mark:?} {demand:?} overdue={overdue}");
@@ -68,7 +68,7 @@ fn another_request_is_recorded_in_its_turn() {
     for (mode, expected) in
         [(Mode::Auto, Due::PutOn), (Mode::Always, Due::PutOn), (Mode::Off, Due::Nothing)]
     {
-        let standing = standing(true, opened(), Wanted);
+        let standing = standing(true, Some(opened()), Wanted);
         assert_eq!(due(mode, &standing, false, false), expected, "{mode:?}");
         let recorded = Standing { order: None, ..standing };
         assert_eq!(due(mode, &recorded, false, false), Due::Nothing, "not asked for yet");

@@ -101,7 +101,7 @@ fn the_driver_is_told_the_handle_as_what_it_is_of() {
 /// was asked with `source`.
 fn open(source: Option<Source>, withdrawn: bool) -> Order {
     let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
-    Order { source, withdrawn, ..order(&spec, &json!({})) }
+    Order { withdrawn, source, ..order(&spec, &json!({})) }
 }
 
 /// A cluster with a grant where `granted`, and with the snapshot, of this UID, where there is one.

@@ -41,9 +41,8 @@ fn zones(terms: &[proto::Topology]) -> Vec<&str> {
 /// How the failure reads, whether the node is given back, and what the claim waits for.
 fn refused(refusal: NotAsked) -> (String, bool, Vec<String>) {
     let (failure, given_back) = match refusal {
-        NotAsked::Failed(failure) => (failure, false),
+        NotAsked::Failed(failure) | NotAsked::Unrepeatable(failure) => (failure, false),
         NotAsked::Reschedule(failure) => (failure, true),
-        NotAsked::Unrepeatable(failure) => (failure, false),
         NotAsked::Ignored { reason } => panic!("{reason}"),
     };
     let awaited = failure.awaited().iter();

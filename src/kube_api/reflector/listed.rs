@@ -150,15 +150,14 @@ impl<V: View> Listed<V> {
                 self.stage = Stage::Listing(Box::new(Listing::new(Arc::clone(&self.source))));
                 Ok(Event::Init)
             }
-            Stage::Listing(listing) => match listing.next().await? {
-                Some(object) => Ok(Event::InitApply(object)),
-                None => {
-                    let version =
-                        listing.version.take().ok_or(watcher::Error::NoResourceVersion)?;
-                    self.stage = Stage::Watching(Changes::new(Arc::clone(&self.source), version));
-                    Ok(Event::InitDone)
+            Stage::Listing(listing) => {
+                if let Some(object) = listing.next().await? {
+                    return Ok(Event::InitApply(object));
                 }
-            },
+                let version = listing.version.take().ok_or(watcher::Error::NoResourceVersion)?;
+                self.stage = Stage::Watching(Changes::new(Arc::clone(&self.source), version));
+                Ok(Event::InitDone)
+            }
             Stage::Watching(changes) => changes.next().await,
         }
     }
