@@ -437,13 +437,14 @@ impl Inner {
         let then = |policy: &str| asked.policies.contains(policy);
         let by_now = |policy: &str| now.contains(policy) || may_lack && then(policy);
         let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
-        let gone = claim.gone_for(name);
-        let may_live = gone.is_none_or(|gone| gone >= claims);
+        let may_live = claim.gone_for(name).is_none_or(|gone| gone >= claims);
+        // One that names a volume before there is one may be taken for bound to another.
+        let may_be_gone = claim.deleted.is_some() || claim.named.is_some();
         let of_gone = match policy {
             "Retain" => by_now(policy) || then(policy),
             _ => by_now(policy) && then(policy),
         };
-        let is_right = may_live && by_now(policy) || gone.is_some() && of_gone;
+        let is_right = may_live && by_now(policy) || may_be_gone && of_gone;
         if is_right {
             return Vec::new();
         }

@@ -81,7 +81,16 @@ fn unbound(core: &Core, volumes: &[Value], claim: &Value) -> Option<String> {
     let excused = taken
         || copies_nothing(core, volumes, claim)
         || NAMINGS.iter().any(|naming| core.ledger.is_suspect(&naming.name(uid)));
-    (!excused).then(|| format!("the claim {} waits, {uid}", text(claim, "/metadata/name")))
+    let name = text(claim, "/metadata/name");
+    (!excused).then(|| format!("the claim {name} waits, {uid}: {}", last_told(core, uid)))
+}
+
+/// What the object's newest event says.
+fn last_told(core: &Core, uid: &str) -> String {
+    let mut events = core.api.list("Event", "");
+    events.retain(|event| text(event, "/involvedObject/uid") == uid);
+    events.sort_by_key(|event| text(event, "/lastTimestamp").to_owned());
+    events.last().map_or("", |event| text(event, "/message")).to_owned()
 }
 
 /// Whether the claim is to be a copy of another's volume that was never made: that one's
