@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use csi_provisioner::controller::open_calls::{FINALIZER, RECORD};
+use csi_provisioner::controller::open_calls::{FINALIZER, RECORD, Record};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use super::{
-    binder::{BETA_CLASS, BIND_COMPLETED, PROVISIONER, class_of},
+    binder::{BETA_CLASS, BIND_COMPLETED, PROVISIONER, annotation, class_of},
     cluster::SELECTED_NODE,
     copying::CLONED,
     core::{Core, DRIVER, NAMESPACE, TENANT, VAULT},
@@ -221,19 +221,32 @@ fn note(core: &Core, before: &Value, after: &Value) {
         core.asking.recorded(TENANT, uid);
     }
     let is_lost = is_recorded(before)
-        && driver_of(before) == DRIVER
+        && record_of(before).driver == DRIVER
         && (!is_recorded(after) || record(before) != record(after));
     // Another driver's record is nobody's here to replace.
-    if is_lost || is_recorded(after) && !["", DRIVER].contains(&driver_of(after).as_str()) {
+    if is_lost || is_recorded(after) && !["", DRIVER].contains(&record_of(after).driver.as_str()) {
         core.ledger.claim_stripped(uid);
     }
 }
 
-/// The driver that the claim's record names; empty where it names none.
-pub(crate) fn driver_of(claim: &Value) -> String {
-    let record = claim["metadata"]["annotations"][RECORD].as_str().unwrap_or_default();
-    let record: Value = serde_json::from_str(record).unwrap_or_default();
-    record["driver"].as_str().unwrap_or_default().to_owned()
+/// Whether a mark on the claim is our driver's: its record says so, or where it says nothing, or is too
+/// long for a record, the claim is ours. Where each node has a driver of its own, a record without a
+/// node on a claim that selects none is nobody's.
+pub(crate) fn is_ours(core: &Core, claim: &Value) -> bool {
+    let record = record_of(claim);
+    let is_placed = record.node.is_some() || !annotation(claim, SELECTED_NODE).is_empty();
+    if core.plan.local && !is_placed {
+        return false;
+    }
+    match record.driver.as_str() {
+        "" => annotation(claim, PROVISIONER) == DRIVER,
+        driver => driver == DRIVER,
+    }
+}
+
+fn record_of(claim: &Value) -> Record {
+    let text = claim["metadata"]["annotations"][RECORD].as_str();
+    text.and_then(Record::decode).unwrap_or_default()
 }
 
 fn wears(claim: &Value, finalizer: &str) -> bool {
@@ -452,16 +465,16 @@ pub(crate) fn is_owed(core: &Core, claim: &Value, told: bool) -> bool {
     let place = annotations[SELECTED_NODE].as_str();
     let zones = users::zones(core, class_of(claim));
     let placed = !core.plan.topology || place.is_none_or(|node| zones.contains(&node));
-    let waits = told && is_recorded(claim) && may_count(claim);
+    let waits = told && is_recorded(claim) && may_count(core, claim);
     let stands = claim["metadata"]["deletionTimestamp"].is_null();
     ours && is_plain && unmarked && placed && stands && !waits
 }
 
-/// Whether the claim's record may be one that counts: it names our driver and a volume of the claim.
-fn may_count(claim: &Value) -> bool {
-    let record = claim["metadata"]["annotations"][RECORD].as_str().unwrap_or_default();
-    let record: Value = serde_json::from_str(record).unwrap_or_default();
+/// Whether the claim's record may be one that counts: it is our driver's and names a volume of the
+/// claim.
+fn may_count(core: &Core, claim: &Value) -> bool {
+    let record = record_of(claim);
     let uid = text(claim, "/metadata/uid");
-    let named = |naming: &Naming| record["volume"] == naming.name(uid);
-    record["driver"] == DRIVER && NAMINGS.iter().any(named)
+    let named = |naming: &Naming| record.volume == naming.name(uid);
+    is_ours(core, claim) && NAMINGS.iter().any(named)
 }

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use super::{
     admins::BY_HAND,
-    adversary::{driver_of, is_owed},
-    binder::{PROVISIONER, annotation},
+    adversary::{is_ours, is_owed},
     copying::is_guarded,
     core::{Core, DRIVER},
     ledger::{Abandoned, is_recorded, text},
@@ -30,7 +29,7 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     }
     for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
         let (name, told) = (text(claim, "/metadata/name"), told(claim));
-        if is_held(claim) && is_ours_to_free(claim) && (!told || core.plan.patience.is_some()) {
+        if is_held(claim) && is_ours(core, claim) && (!told || core.plan.patience.is_some()) {
             let how = if told { "" } else { " without an event" };
             unrest.push(format!("the claim {name} is being deleted for ever{how}"));
         }
@@ -63,15 +62,6 @@ fn is_bound(claim: &Value) -> bool {
 /// Whether the claim is gone but for our record.
 fn is_held(claim: &Value) -> bool {
     claim["metadata"]["deletionTimestamp"].is_string() && is_recorded(claim)
-}
-
-/// Whether it is our driver's to take a mark off the claim: its record says so, or where it says
-/// nothing the claim is ours.
-fn is_ours_to_free(claim: &Value) -> bool {
-    match driver_of(claim).as_str() {
-        "" => annotation(claim, PROVISIONER) == DRIVER,
-        driver => driver == DRIVER,
-    }
 }
 
 /// A claim may only go without a volume when something that only people can mend is in its way.

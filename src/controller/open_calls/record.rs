@@ -1,7 +1,7 @@
 //! What is written on a claim about its open request.
 //!
-//! Owns the record's form (one line of JSON in an annotation) and whether it fits the cluster as it is
-//! ([`Record::fits`]). The annotation is the user's to edit, so a record only restricts: each of its
+//! Owns the record's form (one line of JSON in an annotation) and whether it is of a claim's class as
+//! that is now ([`Record::is_of_class`]). The annotation is the user's to edit, so a record only restricts: each of its
 //! fields is compared with what follows from claim, class and flags, and nothing of it is ever asked
 //! for. It holds no source, no reclaim policy, no parameters and no secret. Whatever stands there,
 //! reading it does not fail; fields that older versions wrote are ignored.
