@@ -36,8 +36,11 @@ impl<P: Provisioner> ClaimWorker<P> {
         let remove = |object: &mut Value| {
             let edit = remove_node(object, refused);
             match edit {
-                // The next request may be for another node.
-                Edit::Write if is_open => mark::forget_place(object, standpoint),
+                // The next request may be for another node. With node deployment it is to that node's
+                // own driver, and nobody would follow what is recorded here.
+                Edit::Write if is_open && standpoint.identity.node.is_none() => {
+                    mark::forget_place(object, standpoint);
+                }
                 Edit::Write => drop(mark::take_off_own(object, standpoint)),
                 Edit::Nothing => {}
             }
