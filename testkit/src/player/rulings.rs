@@ -1,8 +1,9 @@
 //! Where the project does better than the reference, and by which ruling.
 //!
 //! Owns the reading of the rulings' table (`README.md` beside the scenarios) and of the files in
-//! `differences/`: comment lines at the top, each a row of the table, then an `expect`. Promises
-//! that no expectation is replaced without rows that allow it.
+//! `differences/`: comment lines at the top, each a row of the table, then an `expect`, and an `or`
+//! where the scenario's own requests race each other. Promises that no expectation is replaced
+//! without rows that allow it.
 
 use std::{
     collections::BTreeMap,
@@ -64,7 +65,7 @@ pub enum RulingError {
         ruling: String,
     },
     /// A difference changes more than the expectation.
-    #[error("{0}: a difference holds `expect` and nothing else")]
+    #[error("{0}: a difference holds `expect`, and maybe `or`, and nothing else")]
     OnlyExpect(PathBuf),
 }
 
@@ -82,6 +83,8 @@ pub struct Ruled {
     pub rows: Vec<String>,
     /// What is expected instead.
     pub expect: Outcome,
+    /// Another outcome that is as good, where the scenario's own requests race each other.
+    pub or: Option<Outcome>,
 }
 
 fn read(path: &Path) -> Result<String, RulingError> {
@@ -108,7 +111,8 @@ impl Rulings {
             return Ok(None);
         }
         let text = read(&path)?;
-        Ok(Some(Ruled { rows: self.rows(&text, &path)?, expect: expectation(&text, &path)? }))
+        let (expect, or) = expectation(&text, &path)?;
+        Ok(Some(Ruled { rows: self.rows(&text, &path)?, expect, or }))
     }
 
     /// The rows that the first lines of a difference name, if they all allow one.
@@ -158,20 +162,27 @@ fn allows(ruling: &str) -> bool {
     same.is_none_or(|rest| ["unless", "else", "better"].iter().any(|word| rest.contains(word)))
 }
 
-fn expectation(text: &str, path: &Path) -> Result<Outcome, RulingError> {
+/// What a difference expects, and the outcome that is as good: the same but for what `or` holds.
+fn expectation(text: &str, path: &Path) -> Result<(Outcome, Option<Outcome>), RulingError> {
     let node = yaml::document(text)
         .map_err(|source| RulingError::Malformed { path: path.to_owned(), source })?;
     let Value::Object(mut fields) = Value::from(node) else {
         return Err(RulingError::OnlyExpect(path.to_owned()));
     };
-    match (fields.remove("expect"), fields.is_empty()) {
-        (Some(Value::Object(expect)), true) => Ok(expect),
+    match (fields.remove("expect"), fields.remove("or"), fields.is_empty()) {
+        (Some(Value::Object(expect)), None, true) => Ok((expect, None)),
+        (Some(Value::Object(expect)), Some(Value::Object(or)), true) => {
+            let other = expect.clone().into_iter().chain(or).collect();
+            Ok((expect, Some(other)))
+        }
         _ => Err(RulingError::OnlyExpect(path.to_owned())),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const README: &str = "# x\n| a | b |\n|---|---|\n| no | better |\n\ntext\n| quirk | ruling |\n\
@@ -203,8 +214,13 @@ mod tests {
     #[test]
     fn a_difference_holds_an_expectation_and_nothing_else() {
         let read = |text: &str| expectation(text, Path::new("d.yaml"));
-        assert_eq!(read("# r\nexpect: {exit: 1}\n").unwrap()["exit"], 1);
-        for wrong in ["expect: {}\nsteps: []\n", "steps: []\n", "expect: []\n", "[]\n"] {
+        let (expect, or) = read("# r\nexpect: {exit: 1}\n").unwrap();
+        assert!(expect["exit"] == 1 && or.is_none());
+        let (expect, or) = read("expect: {exit: 1, pvs: []}\nor: {exit: 2}\n").unwrap();
+        assert_eq!(Value::from(expect), json!({"exit": 1, "pvs": []}));
+        assert_eq!(or.map(Value::from), Some(json!({"exit": 2, "pvs": []})));
+        let steps = "expect: {}\nsteps: []\n";
+        for wrong in [steps, "steps: []\n", "expect: []\n", "[]\n", "expect: {}\nor: []\n"] {
             assert!(matches!(read(wrong), Err(RulingError::OnlyExpect(_))), "{wrong}");
         }
     }

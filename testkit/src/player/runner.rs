@@ -18,7 +18,7 @@ use tokio::{
 use super::{
     cluster::{Cluster, ClusterError},
     outcome::Outcome,
-    rulings::{RulingError, Rulings},
+    rulings::{Ruled, RulingError, Rulings},
     run::{self, RunError},
     scenario::{Scenario, ScenarioError},
     verdict::{Difference, differences, metric_differences, ruled_differences},
@@ -121,18 +121,29 @@ pub async fn play(
     let ruled = Rulings::load(&options.conformance)?.on(file)?;
     let (outcome, said) =
         run::play(&scenario, cluster, &options.binary, &options.conformance).await?;
-    let expect = ruled.as_ref().map_or(&scenario.expect, |ruled| &ruled.expect);
-    let mut found = differences(expect, &outcome);
-    found.extend(metric_differences(expect, &outcome));
-    if ruled.is_some() {
-        found.extend(ruled_differences(expect, &outcome));
-    }
+    let found = match &ruled {
+        None => deviations(&scenario.expect, &outcome),
+        Some(Ruled { expect, or, .. }) => {
+            let or = or.as_ref().is_some_and(|or| ruled_deviations(or, &outcome).is_empty());
+            if or { Vec::new() } else { ruled_deviations(expect, &outcome) }
+        }
+    };
     let verdict = match (found.is_empty(), ruled) {
         (false, _) => Verdict::Differs { found, said },
         (true, Some(ruled)) => Verdict::Ruled(ruled.rows),
         (true, None) => Verdict::Same,
     };
     Ok((verdict, outcome))
+}
+
+fn deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
+    let metrics = metric_differences(expect, outcome);
+    differences(expect, outcome).into_iter().chain(metrics).collect()
+}
+
+fn ruled_deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
+    let ruled = ruled_differences(expect, outcome);
+    deviations(expect, outcome).into_iter().chain(ruled).collect()
 }
 
 /// Plays all `files`, each on a cluster that `cluster` makes, and tells of each as it ends. Clusters
