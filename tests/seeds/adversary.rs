@@ -21,6 +21,7 @@ use super::{
     naming::{NAMINGS, Naming},
     nodes::{NODES, ZONE},
     users::{self, CLASSES, FOREIGN, FOREIGN_DRIVER},
+    victims::{SEAL, TREASURES, snapshot},
 };
 
 /// His claims.
@@ -29,36 +30,19 @@ const CLAIMS: [&str; 4] = ["mine", "yours", "theirs", "nobodys"];
 /// His snapshots.
 const SNAPSHOTS: [&str; 1] = ["still"];
 
-/// The victims' claims.
-const TREASURES: [&str; 2] = ["treasure", "relic"];
-
-/// The victims' snapshot.
-const SEAL: &str = "seal";
-
 /// A finalizer of his own, under which claims stay in deletion.
 const HOLD: &str = "tenant.example.com/hold";
 
 /// A name that no object can have, and that fits into one.
 const HUGE: usize = 450_000;
 
+/// Nodes, one that is none, and no node.
+const PLACES: [Option<&str>; 5] =
+    [Some(NODES[0]), Some(NODES[1]), Some(NODES[2]), Some("nowhere"), None];
+
 /// Texts that are no names, some of which do harm where they are printed or pasted.
 const NO_NAMES: [&str; 6] =
     ["", "../../etc", "$(reboot)", "'; rm -rf / #", "\u{1b}[31mred", "pvc-\u{202e}gpj"];
-
-/// The victims, and the namespaces.
-pub(crate) fn provide(core: &Core) {
-    for namespace in [TENANT, VAULT] {
-        core.api.namespace(namespace);
-    }
-    for name in TREASURES {
-        let mut claim = users::claim(name, "plain");
-        claim["metadata"]["namespace"] = json!(VAULT);
-        core.api.create(&claim).unwrap();
-    }
-    if core.plan.copies {
-        core.api.create(&snapshot(VAULT, SEAL, TREASURES[0])).unwrap();
-    }
-}
 
 /// Works until all is healed.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -142,8 +126,9 @@ fn create(core: &Core, dice: &Dice) -> Option<Value> {
     }
     if core.plan.copies && dice.percent(50) {
         let source = some_source(core, dice);
-        // The API server drops what it does not know from the older field.
-        let field = if source["kind"] == "Tape" { "dataSourceRef" } else { "dataSource" };
+        // The older field knows neither other kinds nor other namespaces.
+        let newer = source["kind"] == "Tape" || source["namespace"].is_string();
+        let field = if newer { "dataSourceRef" } else { "dataSource" };
         claim["spec"][field] = source;
     }
     let made = core.api.create(&claim).ok()?;
@@ -156,7 +141,7 @@ fn create(core: &Core, dice: &Dice) -> Option<Value> {
 
 /// What a claim is to be made from, in a word.
 fn source_of(claim: &Value) -> String {
-    let source = &claim["spec"]["dataSource"];
+    let source = &claim["spec"]["dataSourceRef"];
     let name: String = text(source, "/name").chars().take(20).collect();
     if source.is_null() { name } else { format!(" from the {} {name}", text(source, "/kind")) }
 }
@@ -165,9 +150,15 @@ fn source_of(claim: &Value) -> String {
 fn some_source(core: &Core, dice: &Dice) -> Value {
     let snapshot = |name: &str| json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name});
     let claim = |name: &str| json!({"kind": "PersistentVolumeClaim", "name": name});
-    match dice.within(0..8) {
+    let of_theirs = |mut source: Value| {
+        source["namespace"] = json!(VAULT);
+        source
+    };
+    match dice.within(0..11) {
         0 => snapshot(SEAL),
         1 => claim(TREASURES[0]),
+        8 => of_theirs(snapshot(SEAL)),
+        9 | 10 => of_theirs(claim(dice.pick::<&str>(&TREASURES))),
         2 | 3 => snapshot(SNAPSHOTS[0]),
         4 if core.plan.huge => claim(&"x".repeat(HUGE)),
         5 => json!({"apiGroup": "example.com", "kind": "Tape", "name": "reel"}),
@@ -190,14 +181,6 @@ fn take_snapshot(core: &Core, dice: &Dice) {
     } else if core.api.delete("VolumeSnapshot", TENANT, SNAPSHOTS[0]).is_ok() {
         core.ledger.tell("tenant: deletes his snapshot");
     }
-}
-
-fn snapshot(namespace: &str, name: &str, of: &str) -> Value {
-    json!({
-        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"source": {"persistentVolumeClaimName": of}},
-    })
 }
 
 // === What he writes ===
@@ -282,7 +265,7 @@ fn annotate(core: &Core, dice: &Dice, claim: &Value) {
         2 => (BETA_CLASS, json!(dice.pick(&["plain", "kept", FOREIGN, "missing"]))),
         3 => (BETA_CLASS, Value::Null),
         4 => (BIND_COMPLETED, json!(dice.pick(&[Some("yes"), None]))),
-        _ => (SELECTED_NODE, json!(dice.pick(&[Some("north"), Some("nowhere"), None]))),
+        _ => (SELECTED_NODE, json!(dice.pick(&PLACES))),
     };
     let patch = json!({"metadata": {"annotations": {key: value}}});
     if write(core, claim, &patch).is_some() {
@@ -372,7 +355,7 @@ fn forge_field(core: &Core, dice: &Dice, claim: &Value, record: &mut Map<String,
     let (key, value) = match dice.within(0..11) {
         0 => ("driver", json!(dice.pick(&["", FOREIGN_DRIVER, "\u{7}bell"]))),
         1 | 2 => ("volume", json!(some_volume_name(core, dice, claim))),
-        3 => ("node", json!(dice.pick(&[Some("north"), Some("south"), Some("nowhere"), None]))),
+        3 => ("node", json!(dice.pick(&PLACES))),
         4 => ("classUid", some_class_uid(core, dice)),
         5 => ("class", json!(dice.pick(&["kept", FOREIGN, "missing"]))),
         6 => ("topology", some_topology(dice)),

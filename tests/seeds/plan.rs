@@ -79,6 +79,8 @@ pub(crate) struct Plan {
     pub coincidences: bool,
     /// Whether a user writes whatever he likes on claims.
     pub adversary: bool,
+    /// Whether claims may name sources in other namespaces, where those grant it.
+    pub grants: bool,
     /// Whether he names sources that are longer than any name.
     pub huge: bool,
     /// `--claim-protection-timeout`, where it is not the default of an hour.
@@ -144,6 +146,7 @@ impl Plan {
                 && !matches!(names, Names::Cut),
             local,
             confined: Dice::new(seed, "whether confined").percent(40),
+            grants: false,
             huge: Dice::new(seed, "whether huge").percent(5),
             patience: *Dice::new(seed, "patience").pick(&[None, None, Some("4m"), Some("10m")]),
             nodes: Dice::new(seed, "whether nodes").percent(40),
@@ -157,6 +160,8 @@ impl Plan {
         plan.confined &= plan.topology;
         let he_copies = Dice::new(seed, "whether he copies").percent(70);
         plan.copies |= plan.adversary && he_copies && !local;
+        let granted = Dice::new(seed, "whether granted").percent(60);
+        plan.grants = plan.copies && plan.adversary && granted;
         plan
     }
 

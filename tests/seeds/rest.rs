@@ -1,6 +1,6 @@
 //! What must hold once all trouble is over and everything has had its time.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     for volume in &volumes {
         unrest.extend(about_volume(core, volume, told(volume)));
     }
+    unrest.extend(doubled(&volumes));
     for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
         let (name, told) = (text(claim, "/metadata/name"), told(claim));
         if is_held(claim) && is_ours_to_free(claim) && (!told || core.plan.patience.is_some()) {
@@ -109,6 +110,21 @@ fn copies_nothing(core: &Core, volumes: &[Value], claim: &Value) -> bool {
     let handle = |volume: &Value| text(volume, "/spec/csi/volumeHandle").to_owned();
     let volume = volumes.iter().find(of_source).map(handle);
     volume.is_some_and(|handle| core.storage.get(image_of(&handle)).is_none())
+}
+
+/// Claims that have several PersistentVolumes of provisioners' making.
+fn doubled(volumes: &[Value]) -> Vec<String> {
+    let mut served = BTreeMap::<&str, Vec<&str>>::new();
+    for volume in volumes {
+        let by_hand = volume["metadata"]["annotations"][BY_HAND].is_string();
+        let phase = text(volume, "/status/phase");
+        if !by_hand && !["Released", "Failed"].contains(&phase) {
+            let claim = text(volume, "/spec/claimRef/uid");
+            served.entry(claim).or_default().push(text(volume, "/metadata/name"));
+        }
+    }
+    let several = served.into_iter().filter(|(claim, of)| !claim.is_empty() && of.len() > 1);
+    several.map(|(claim, of)| format!("the claim {claim} has {of:?}")).collect()
 }
 
 /// Volumes at the driver that no PersistentVolume has.
