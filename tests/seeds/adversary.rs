@@ -17,7 +17,7 @@ use super::{
     copying::CLONED,
     core::{Core, DRIVER, NAMESPACE, TENANT, VAULT},
     dice::Dice,
-    ledger::{is_recorded, recorded_volume, text},
+    ledger::{Recorded, is_recorded, text},
     naming::{NAMINGS, Naming},
     nodes::{NODES, ZONE},
     users::{self, CLASSES, FOREIGN, FOREIGN_DRIVER},
@@ -286,7 +286,7 @@ fn name_volume(core: &Core, dice: &Dice, claim: &Value) {
     let Some(before) = write(core, claim, &json!({})) else { return };
     if write(core, claim, &json!({"spec": {"volumeName": volume}})).is_some() {
         // Nothing is recorded any more on a claim that names a volume.
-        if recorded_volume(&before).is_none() {
+        if Recorded::on(&before).is_none() {
             core.ledger.claim_stripped(text(claim, "/metadata/uid"));
         }
         core.ledger.tell(&format!("tenant: names {volume} in {}", text(claim, "/metadata/name")));

@@ -11,7 +11,6 @@ use std::{
     sync::Arc,
 };
 
-use csi_provisioner::controller::open_calls;
 use parking_lot::Mutex;
 use serde_json::Value;
 use testkit::{
@@ -24,10 +23,10 @@ use super::{
     binder::class_of,
     copying::source_of,
     core::{Core, DRIVER},
-    ledger::{is_recorded, text},
+    ledger::{Recorded, text},
     nodes::ZONE,
     process::Life,
-    storage::{image_of, name_of, node_of},
+    storage::image_of,
     users,
     watching::{self, before},
 };
@@ -75,19 +74,11 @@ struct Claim {
     source: Option<Reference>,
     /// The names of its classes, each since then.
     classes: Vec<(Instant, String)>,
-    /// Since when it has borne its record of an open call, where that is one that counts, and the node
-    /// that it is of.
+    /// Since when it has borne its record of an open call, and what that says.
     record: Option<(Instant, Recorded)>,
     /// Since when it has named a volume, and which.
     named: Option<(Instant, String)>,
     deleted: Option<Instant>,
-}
-
-/// What a record of an open call says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Recorded {
-    volume: String,
-    node: String,
 }
 
 /// A class that is or was.
@@ -130,11 +121,10 @@ struct Asked {
 impl Claim {
     /// Whether the call that is recorded since then is of another node than the image, which stands.
     fn is_followed_elsewhere(&self, core: &Core, image: &str, known: Instant) -> bool {
-        let (name, node) = (name_of(image), node_of(image));
-        self.record.as_ref().zip(node).is_some_and(|((since, record), node)| {
-            let elsewhere = record.volume == name && !["", node].contains(&record.node.as_str());
-            let stands = core.api.get("Node", "", &record.node).is_some();
-            elsewhere && stands && *since < known
+        self.record.as_ref().is_some_and(|(since, record)| {
+            let other = record.other_node(image).filter(|_| record.names(image));
+            let stands = other.is_some_and(|node| core.api.get("Node", "", node).is_some());
+            stands && *since < known
         })
     }
 
@@ -296,17 +286,6 @@ impl Inner {
             return Err(format!("{name}, which follows from no claim's UID"));
         };
         Ok(named.next().is_none().then_some(first.as_str()))
-    }
-}
-
-impl Recorded {
-    /// The record on the claim, where it is one of our driver's beside our finalizer.
-    fn on(claim: &Value) -> Option<Self> {
-        let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str()?;
-        let record: Value = serde_json::from_str(record).ok().filter(|_| is_recorded(claim))?;
-        let member = |member: &str| record[member].as_str().unwrap_or_default().to_owned();
-        let counts = record["driver"] == DRIVER;
-        counts.then(|| Self { volume: member("volume"), node: member("node") })
     }
 }
 

@@ -5,9 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, name_of, old,
-};
+use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of, old};
 
 /// What a process that deletes a volume can know.
 pub(super) struct View {
@@ -78,7 +76,7 @@ impl Inner {
     /// does; that of this process's own call under another name tells nothing.
     pub(super) fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
         let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
-        let told = self.recorded.get(claim).is_some_and(|volume| is_for(volume, name));
+        let told = self.recorded.get(claim).is_some_and(|record| record.is_for(name));
         asks.is_some_and(|other| other != process) && !told
     }
 

@@ -19,7 +19,7 @@ use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
 use self::judgement::View;
-pub(crate) use self::sight::{is_recorded, recorded_volume};
+pub(crate) use self::sight::{Recorded, is_recorded};
 use super::{
     looks::FRESH,
     naming::may_be_of,
@@ -66,8 +66,8 @@ struct Inner {
     tampered: BTreeSet<String>,
     /// The volumes of the records that the program does not follow, as it says.
     unfollowed: BTreeSet<String>,
-    /// Those that carry the record of an open call, and the volume that it names, where it does.
-    recorded: BTreeMap<String, String>,
+    /// Those that carry the record of an open call, and what it says.
+    recorded: BTreeMap<String, Recorded>,
     /// Those that ever did.
     ever_recorded: BTreeSet<String>,
     /// Names that a PersistentVolume of another volume had.
@@ -498,7 +498,7 @@ impl Ledger {
                 let recorded = inner
                     .recorded
                     .iter()
-                    .any(|(uid, volume)| may_be_of(name, uid) && is_for(volume, name));
+                    .any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
                 let after = recordable.get(name).copied().unwrap_or(Duration::MAX);
                 calls.abandoned = Some(match calls.since {
                     _ if recorded => Abandoned::Otherwise,
@@ -530,13 +530,13 @@ impl Ledger {
         &self,
         process: &str,
         uid: &str,
-        recorded: Option<&str>,
+        recorded: Option<&Recorded>,
         storage: &Storage,
     ) {
         let inner = self.inner.lock();
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
             let known = |whose: &String| {
-                whose == process || recorded.is_some_and(|volume| is_for(volume, name))
+                whose == process || recorded.is_some_and(|record| record.is_for(name))
             };
             let mut jobs = inner.jobs.values();
             let running = jobs.any(|job| job.what == **name && known(&job.process));
@@ -617,11 +617,6 @@ impl Ledger {
             self.wrong(&format!("{host} begins {what} out of its term: {why}"));
         }
     }
-}
-
-/// Whether a record that names this volume is of the call for `name`.
-fn is_for(volume: &str, name: &str) -> bool {
-    volume == name_of(name)
 }
 
 /// Whether that was long enough ago for everybody to know.

@@ -27,7 +27,7 @@ use super::{
     copying::Source,
     core::Core,
     dice::Dice,
-    ledger::{recorded_volume, text},
+    ledger::{Recorded, text},
     looks,
     process::Life,
     storage::image_of,
@@ -182,9 +182,9 @@ impl Wire {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }
         if let Some(claim) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
-            let (uid, recorded) = (text(&claim, "/metadata/uid"), recorded_volume(&claim));
+            let (uid, recorded) = (text(&claim, "/metadata/uid"), Recorded::on(&claim));
             let (ledger, storage) = (&self.core.ledger, &self.core.storage);
-            ledger.node_given_back(self.life.name(), uid, recorded.as_deref(), storage);
+            ledger.node_given_back(self.life.name(), uid, recorded.as_ref(), storage);
         }
         if let Some(uid) = recorded_by(info, &body).filter(|_| response.status() == 200) {
             self.core.asking.recorded(self.life.name(), &uid);
