@@ -44,6 +44,15 @@ const PLACES: [Option<&str>; 5] =
 const NO_NAMES: [&str; 6] =
     ["", "../../etc", "$(reboot)", "'; rm -rf / #", "\u{1b}[31mred", "pvc-\u{202e}gpj"];
 
+/// Whether the text holds some of that, raw or escaped: what a record says is printed only where it is a
+/// name.
+pub(crate) fn is_printed_in(text: &str) -> bool {
+    NO_NAMES.iter().filter(|no_name| !no_name.is_empty()).any(|no_name| {
+        let plain = no_name.trim_start_matches(|it: char| it.is_control());
+        text.contains(plain) || text.contains(&no_name.escape_debug().to_string())
+    })
+}
+
 /// Works until all is healed.
 pub(crate) async fn run(core: Arc<Core>) {
     let dice = Dice::new(core.seed, "adversary");

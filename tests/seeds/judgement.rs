@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of, old};
+use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of};
 
 /// What a process that deletes a volume can know.
 pub(super) struct View {

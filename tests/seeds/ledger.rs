@@ -197,10 +197,13 @@ impl Ledger {
         self.inner.lock().lines.clone()
     }
 
-    /// The program says that a volume may be left behind.
-    pub(crate) fn suspected(&self, what: &str) {
+    /// The program says that a volume may be left behind; whether it says so for the first time.
+    pub(crate) fn suspected(&self, what: &str) -> bool {
         self.tell(&format!("suspect: {what}"));
-        self.inner.lock().suspects.push(what.to_owned());
+        let suspects = &mut self.inner.lock().suspects;
+        let is_new = !suspects.iter().any(|told| told == what);
+        suspects.push(what.to_owned());
+        is_new
     }
 
     /// The program says that it does not follow a record of an open call, which names this volume.

@@ -23,6 +23,7 @@ use tokio::{
 use tower::BoxError;
 
 use super::{
+    adversary,
     cluster::SELECTED_NODE,
     copying::Source,
     core::Core,
@@ -170,6 +171,9 @@ impl Wire {
     ) -> Result<Response<Body>, BoxError> {
         self.core.observe();
         let body = request.body().clone();
+        if info.resource == "events" && adversary::is_printed_in(&String::from_utf8_lossy(&body)) {
+            self.core.ledger.wrong(&format!("{} tells a record's text", self.life.name()));
+        }
         let (removed, node) = (self.removed(info), self.selected(info));
         let source = Source::before(&self.core, info);
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
