@@ -270,6 +270,16 @@ impl Ledger {
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
     }
 
+    /// Whether a process knows of the open call for this volume, and what a user has written on its claim,
+    /// which stands, keeps it from being asked after.
+    pub(crate) fn is_kept_waiting(&self, name: &str) -> bool {
+        let inner = self.inner.lock();
+        let stands = |uid: &String| inner.claims.get(uid).is_some_and(Option::is_none);
+        let claim =
+            inner.sole_claim(name).filter(|uid| stands(uid) && inner.tampered.contains(*uid));
+        claim.is_some() && inner.calls.get(name).is_some_and(|calls| calls.open.is_some())
+    }
+
     /// How many calls the process has made whose volume is neither saved nor removed.
     pub(crate) fn left_open_by(&self, process: &str) -> u64 {
         let inner = self.inner.lock();

@@ -139,6 +139,7 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
             && !image.late
             && !core.ledger.was_given_up(name)
             && !core.ledger.was_taken(name)
+            && !core.ledger.is_kept_waiting(name)
             && !is_excused(core, name)
     });
     leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
