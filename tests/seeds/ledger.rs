@@ -23,7 +23,7 @@ pub(crate) use self::sight::{Recorded, is_recorded};
 use super::{
     looks::FRESH,
     naming::may_be_of,
-    storage::{Storage, image_of, name_of},
+    storage::{Storage, image_of, name_of, node_of},
     watching::{Lists, Watching},
 };
 
@@ -421,6 +421,7 @@ impl Ledger {
                     && !inner.is_left(other)
                     && !inner.is_unknown_to(process, other, uid)
                     && !inner.began_beside(other, name)
+                    && !inner.began_beside(name, other)
                     && !inner.was_given_up(other)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))

@@ -103,8 +103,8 @@ impl Plan {
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
         let local = Dice::new(seed, "whether local").percent(12);
         let names = *dice.pick(&NAMES);
-        // Where several claims share a name, nothing tells whose volume a node has.
-        let names = if local && matches!(names, Names::Cut) { Names::Usual } else { names };
+        // Nodes tell each other by the names of PersistentVolumes alone.
+        let names = if local { Names::Usual } else { names };
         let mut plan = Self {
             elected: dice.percent(40),
             pod_uid: dice.percent(50),
