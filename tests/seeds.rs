@@ -74,6 +74,8 @@ mod storage;
 mod suspects;
 #[path = "seeds/users.rs"]
 mod users;
+#[path = "seeds/victims.rs"]
+mod victims;
 #[path = "seeds/watching.rs"]
 mod watching;
 #[path = "seeds/weather.rs"]

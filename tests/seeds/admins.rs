@@ -206,6 +206,18 @@ fn restore(core: &Core, dice: &Dice) {
     }
 }
 
+/// Puts another object in the place of a PersistentVolume, as a backup holds it.
+pub(crate) fn bring_back(core: &Core, volume: &Value) {
+    let (name, mut saved) = backup(volume.clone());
+    saved["metadata"]["annotations"][BY_HAND] = json!("yes");
+    take_away(core, volume);
+    core.observe();
+    if core.api.create(&saved).is_ok() {
+        core.ledger.tell(&format!("admin: restores {name} from a backup"));
+    }
+    core.observe();
+}
+
 /// It was the wrong one.
 fn delete_claim_of(core: &Core, volume: &Value) {
     let claim = text(volume, "/spec/claimRef/name");

@@ -17,10 +17,11 @@ use super::{
     copying::CLONED,
     core::{Core, DRIVER, NAMESPACE, TENANT, VAULT},
     dice::Dice,
-    ledger::{is_recorded, recorded_volume, text},
+    ledger::{Recorded, is_recorded, text},
     naming::{NAMINGS, Naming},
     nodes::{NODES, ZONE},
     users::{self, CLASSES, FOREIGN, FOREIGN_DRIVER},
+    victims::{SEAL, TREASURES, snapshot},
 };
 
 /// His claims.
@@ -29,35 +30,27 @@ const CLAIMS: [&str; 4] = ["mine", "yours", "theirs", "nobodys"];
 /// His snapshots.
 const SNAPSHOTS: [&str; 1] = ["still"];
 
-/// The victims' claims.
-const TREASURES: [&str; 2] = ["treasure", "relic"];
-
-/// The victims' snapshot.
-const SEAL: &str = "seal";
-
 /// A finalizer of his own, under which claims stay in deletion.
 const HOLD: &str = "tenant.example.com/hold";
 
 /// A name that no object can have, and that fits into one.
 const HUGE: usize = 450_000;
 
+/// Nodes, one that is none, and no node.
+const PLACES: [Option<&str>; 5] =
+    [Some(NODES[0]), Some(NODES[1]), Some(NODES[2]), Some("nowhere"), None];
+
 /// Texts that are no names, some of which do harm where they are printed or pasted.
 const NO_NAMES: [&str; 6] =
     ["", "../../etc", "$(reboot)", "'; rm -rf / #", "\u{1b}[31mred", "pvc-\u{202e}gpj"];
 
-/// The victims, and the namespaces.
-pub(crate) fn provide(core: &Core) {
-    for namespace in [TENANT, VAULT] {
-        core.api.namespace(namespace);
-    }
-    for name in TREASURES {
-        let mut claim = users::claim(name, "plain");
-        claim["metadata"]["namespace"] = json!(VAULT);
-        core.api.create(&claim).unwrap();
-    }
-    if core.plan.copies {
-        core.api.create(&snapshot(VAULT, SEAL, TREASURES[0])).unwrap();
-    }
+/// Whether the text holds some of that, raw or escaped: what a record says is printed only where it is a
+/// name.
+pub(crate) fn is_printed_in(text: &str) -> bool {
+    NO_NAMES.iter().filter(|no_name| !no_name.is_empty()).any(|no_name| {
+        let plain = no_name.trim_start_matches(|it: char| it.is_control());
+        text.contains(plain) || text.contains(&no_name.escape_debug().to_string())
+    })
 }
 
 /// Works until all is healed.
@@ -74,11 +67,15 @@ pub(crate) async fn run(core: Arc<Core>) {
     }
 }
 
-/// He lets everything go that he has kept from going.
+/// He lets everything go that he has kept from going. Where nobody copies, nobody else looks after
+/// what he has marked as a source.
 pub(crate) fn retire(core: &Core) {
-    for claim in core.api.list("PersistentVolumeClaim", "") {
-        if wears(&claim, HOLD) {
-            release(core, &claim);
+    let holds = [Some(HOLD), Some(CLONED).filter(|_| !core.plan.copies)];
+    for hold in holds.into_iter().flatten() {
+        for claim in core.api.list("PersistentVolumeClaim", "") {
+            if wears(&claim, hold) {
+                release(core, &claim, hold);
+            }
         }
     }
     core.observe();
@@ -87,7 +84,11 @@ pub(crate) fn retire(core: &Core) {
 fn act(core: &Core, dice: &Dice) {
     match dice.within(0..14) {
         0..3 => drop(create(core, dice)),
-        3 | 4 => trap(core, dice),
+        3 | 4 => match dice.within(0..4) {
+            0 => trap_of_another_class(core, dice),
+            1 => trap_with_a_volume(core, dice),
+            _ => trap(core, dice),
+        },
         5..8 => some_claim(core, dice).iter().for_each(|claim| forge(core, dice, claim)),
         8 => some_claim(core, dice).iter().for_each(|claim| finalizers(core, dice, claim)),
         9 => some_claim(core, dice).iter().for_each(|claim| annotate(core, dice, claim)),
@@ -112,6 +113,22 @@ fn trap(core: &Core, dice: &Dice) {
     }
 }
 
+/// A claim of another driver's class that is annotated for ours, with the record that would be right.
+fn trap_of_another_class(core: &Core, dice: &Dice) {
+    let Some(claim) = create_of(core, dice, FOREIGN) else { return };
+    let for_ours = json!({"metadata": {"annotations": {PROVISIONER: DRIVER}}});
+    let Some(claim) = write(core, &claim, &for_ours) else { return };
+    put(core, &claim, &Value::Object(right(core, dice, &claim)).to_string());
+}
+
+/// A claim that names a volume, with the record of a call for its own.
+fn trap_with_a_volume(core: &Core, dice: &Dice) {
+    let Some(claim) = create(core, dice) else { return };
+    name_volume(core, dice, &claim);
+    let Some(claim) = write(core, &claim, &json!({})) else { return };
+    put(core, &claim, &Value::Object(right(core, dice, &claim)).to_string());
+}
+
 // === Claims ===
 
 /// One of his claims, or of those in the shared namespace that have no volume yet, more rarely of all
@@ -131,6 +148,10 @@ fn create(core: &Core, dice: &Dice) -> Option<Value> {
         1 => "missing",
         _ => *dice.pick(&CLASSES),
     };
+    create_of(core, dice, class)
+}
+
+fn create_of(core: &Core, dice: &Dice, class: &str) -> Option<Value> {
     let name = *dice.pick(&CLAIMS);
     let mut claim = users::claim(name, class);
     claim["metadata"]["namespace"] = json!(TENANT);
@@ -142,8 +163,9 @@ fn create(core: &Core, dice: &Dice) -> Option<Value> {
     }
     if core.plan.copies && dice.percent(50) {
         let source = some_source(core, dice);
-        // The API server drops what it does not know from the older field.
-        let field = if source["kind"] == "Tape" { "dataSourceRef" } else { "dataSource" };
+        // The older field knows neither other kinds nor other namespaces.
+        let newer = source["kind"] == "Tape" || source["namespace"].is_string();
+        let field = if newer { "dataSourceRef" } else { "dataSource" };
         claim["spec"][field] = source;
     }
     let made = core.api.create(&claim).ok()?;
@@ -156,7 +178,7 @@ fn create(core: &Core, dice: &Dice) -> Option<Value> {
 
 /// What a claim is to be made from, in a word.
 fn source_of(claim: &Value) -> String {
-    let source = &claim["spec"]["dataSource"];
+    let source = &claim["spec"]["dataSourceRef"];
     let name: String = text(source, "/name").chars().take(20).collect();
     if source.is_null() { name } else { format!(" from the {} {name}", text(source, "/kind")) }
 }
@@ -165,9 +187,15 @@ fn source_of(claim: &Value) -> String {
 fn some_source(core: &Core, dice: &Dice) -> Value {
     let snapshot = |name: &str| json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name});
     let claim = |name: &str| json!({"kind": "PersistentVolumeClaim", "name": name});
-    match dice.within(0..8) {
+    let of_theirs = |mut source: Value| {
+        source["namespace"] = json!(VAULT);
+        source
+    };
+    match dice.within(0..11) {
         0 => snapshot(SEAL),
         1 => claim(TREASURES[0]),
+        8 => of_theirs(snapshot(SEAL)),
+        9 | 10 => of_theirs(claim(dice.pick::<&str>(&TREASURES))),
         2 | 3 => snapshot(SNAPSHOTS[0]),
         4 if core.plan.huge => claim(&"x".repeat(HUGE)),
         5 => json!({"apiGroup": "example.com", "kind": "Tape", "name": "reel"}),
@@ -190,14 +218,6 @@ fn take_snapshot(core: &Core, dice: &Dice) {
     } else if core.api.delete("VolumeSnapshot", TENANT, SNAPSHOTS[0]).is_ok() {
         core.ledger.tell("tenant: deletes his snapshot");
     }
-}
-
-fn snapshot(namespace: &str, name: &str, of: &str) -> Value {
-    json!({
-        "apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {"source": {"persistentVolumeClaimName": of}},
-    })
 }
 
 // === What he writes ===
@@ -268,9 +288,9 @@ fn finalizers(core: &Core, dice: &Dice, claim: &Value) {
     }
 }
 
-fn release(core: &Core, claim: &Value) {
+fn release(core: &Core, claim: &Value, hold: &str) {
     let mut all = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    all.retain(|it| it != HOLD);
+    all.retain(|it| it != hold);
     if write(core, claim, &json!({"metadata": {"finalizers": all}})).is_some() {
         core.ledger.tell(&format!("tenant: lets {} go", text(claim, "/metadata/name")));
     }
@@ -280,7 +300,7 @@ fn release_one(core: &Core, dice: &Dice) {
     let mut held = core.api.list("PersistentVolumeClaim", "");
     held.retain(|claim| wears(claim, HOLD));
     if !held.is_empty() {
-        release(core, dice.pick(&held));
+        release(core, dice.pick(&held), HOLD);
     }
 }
 
@@ -295,7 +315,7 @@ fn annotate(core: &Core, dice: &Dice, claim: &Value) {
         2 => (BETA_CLASS, json!(dice.pick(&["plain", "kept", FOREIGN, "missing"]))),
         3 => (BETA_CLASS, Value::Null),
         4 => (BIND_COMPLETED, json!(dice.pick(&[Some("yes"), None]))),
-        _ => (SELECTED_NODE, json!(dice.pick(&[Some("north"), Some("nowhere"), None]))),
+        _ => (SELECTED_NODE, json!(dice.pick(&PLACES))),
     };
     let patch = json!({"metadata": {"annotations": {key: value}}});
     if write(core, claim, &patch).is_some() {
@@ -316,7 +336,7 @@ fn name_volume(core: &Core, dice: &Dice, claim: &Value) {
     let Some(before) = write(core, claim, &json!({})) else { return };
     if write(core, claim, &json!({"spec": {"volumeName": volume}})).is_some() {
         // Nothing is recorded any more on a claim that names a volume.
-        if recorded_volume(&before).is_none() {
+        if Recorded::on(&before).is_none() {
             core.ledger.claim_stripped(text(claim, "/metadata/uid"));
         }
         core.ledger.tell(&format!("tenant: names {volume} in {}", text(claim, "/metadata/name")));
@@ -333,13 +353,18 @@ fn forge(core: &Core, dice: &Dice, claim: &Value) {
         2 => pasted(core, dice).unwrap_or_default(),
         _ => forged(core, dice, claim).to_string(),
     };
+    put(core, claim, &record);
+}
+
+/// Puts this text on a claim as the record of an open call.
+fn put(core: &Core, claim: &Value, record: &str) {
     let mut patch = json!({"metadata": {"annotations": {RECORD: record}}});
     if !wears(claim, FINALIZER) && text(claim, "/metadata/deletionTimestamp").is_empty() {
         let finalizers = claim["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         patch["metadata"]["finalizers"] = json!([finalizers, vec![json!(FINALIZER)]].concat());
     }
     if write(core, claim, &patch).is_some() {
-        let (name, shown) = (text(claim, "/metadata/name"), shown(&record));
+        let (name, shown) = (text(claim, "/metadata/name"), shown(record));
         core.ledger.tell(&format!("tenant: forges on {name}: {shown}"));
     }
 }
@@ -385,7 +410,7 @@ fn forge_field(core: &Core, dice: &Dice, claim: &Value, record: &mut Map<String,
     let (key, value) = match dice.within(0..11) {
         0 => ("driver", json!(dice.pick(&["", FOREIGN_DRIVER, "\u{7}bell"]))),
         1 | 2 => ("volume", json!(some_volume_name(core, dice, claim))),
-        3 => ("node", json!(dice.pick(&[Some("north"), Some("south"), Some("nowhere"), None]))),
+        3 => ("node", json!(dice.pick(&PLACES))),
         4 => ("classUid", some_class_uid(core, dice)),
         5 => ("class", json!(dice.pick(&["kept", FOREIGN, "missing"]))),
         6 => ("topology", some_topology(dice)),

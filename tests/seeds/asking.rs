@@ -23,11 +23,12 @@ use super::{
     binder::class_of,
     copying::source_of,
     core::{Core, DRIVER},
-    ledger::text,
+    ledger::{Recorded, text},
     nodes::ZONE,
     process::Life,
     storage::image_of,
-    users, watching,
+    users,
+    watching::{self, before},
 };
 
 /// For so long a source counts as reachable after it was: it is read before the claim is marked and
@@ -47,6 +48,8 @@ struct Inner {
     classes: BTreeMap<String, Vec<Class>>,
     /// What each claim and snapshot was at the driver.
     handles: BTreeMap<Reference, Vec<Held>>,
+    /// Until when each namespace let claims of another use what of it.
+    grants: BTreeMap<Grant, Instant>,
     /// What each process has asked for under each name.
     asked: BTreeMap<(String, String), Asked>,
     /// The volumes that anybody has asked for.
@@ -55,13 +58,24 @@ struct Inner {
     writers: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// Claims of a namespace may use objects of a kind in another.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Grant {
+    from: String,
+    to: String,
+    kind: String,
+}
+
 /// A claim that is or was.
 #[derive(Debug, Default)]
 struct Claim {
+    namespace: String,
     /// What it is to be a copy of.
     source: Option<Reference>,
     /// The names of its classes, each since then.
     classes: Vec<(Instant, String)>,
+    /// Since when it has borne its record of an open call, and what that says.
+    record: Option<(Instant, Recorded)>,
     /// Since when it has named a volume, and which.
     named: Option<(Instant, String)>,
     deleted: Option<Instant>,
@@ -100,9 +114,20 @@ struct Asked {
     parameters: BTreeSet<BTreeMap<String, String>>,
     /// The policies that its class may have said.
     policies: BTreeSet<String>,
+    /// When the last call began.
+    last: Option<Instant>,
 }
 
 impl Claim {
+    /// Whether the call that is recorded since then is of another node than the image, which stands.
+    fn is_followed_elsewhere(&self, core: &Core, image: &str, known: Instant) -> bool {
+        self.record.as_ref().is_some_and(|(since, record)| {
+            let other = record.other_node(image).filter(|_| record.names(image));
+            let stands = other.is_some_and(|node| core.api.get("Node", "", node).is_some());
+            stands && *since < known
+        })
+    }
+
     /// Since when it needs this volume no longer: it is deleted, or has another.
     fn gone_for(&self, volume: &str) -> Option<Instant> {
         let other = self.named.as_ref().filter(|(_, named)| named != volume);
@@ -140,13 +165,18 @@ impl Inner {
             if object.revision() <= self.revision {
                 continue;
             }
-            let known = self
-                .claims
-                .entry(object.meta("uid").to_owned())
-                .or_insert_with(|| Claim { source: Reference::of(claim), ..Claim::default() });
+            let known = self.claims.entry(object.meta("uid").to_owned()).or_insert_with(|| Claim {
+                namespace: object.meta("namespace").to_owned(),
+                source: Reference::of(claim),
+                ..Claim::default()
+            });
             let class = class_of(claim);
             if known.classes.last().is_none_or(|(_, last)| last != class) {
                 known.classes.push((now, class.to_owned()));
+            }
+            let record = Recorded::on(claim);
+            if known.record.as_ref().map(|(_, record)| record) != record.as_ref() {
+                known.record = record.map(|record| (now, record));
             }
             match text(claim, "/spec/volumeName") {
                 "" => known.named = None,
@@ -202,6 +232,32 @@ impl Inner {
         }
     }
 
+    fn see_grants(&mut self, api: &ApiServer, now: Instant) {
+        let members = |list: &Value| list.as_array().cloned().unwrap_or_default();
+        for grant in api.objects("ReferenceGrant") {
+            let (spec, to) = (&grant.value()["spec"], grant.meta("namespace"));
+            for (from, kind) in members(&spec["from"])
+                .iter()
+                .flat_map(|from| members(&spec["to"]).into_iter().map(move |to| (from.clone(), to)))
+            {
+                let from = text(&from, "/namespace").to_owned();
+                let kind = text(&kind, "/kind").to_owned();
+                self.grants.insert(Grant { from, to: to.to_owned(), kind }, now);
+            }
+        }
+    }
+
+    /// Whether the claim was allowed to use its source then or since.
+    fn is_allowed_since(&self, claim: &Claim, since: Instant) -> bool {
+        let Some(source) = &claim.source else { return true };
+        let grant = Grant {
+            from: claim.namespace.clone(),
+            to: source.namespace.clone(),
+            kind: source.kind.clone(),
+        };
+        grant.from == grant.to || self.grants.get(&grant).is_some_and(|until| *until >= since)
+    }
+
     fn holds(&mut self, object: Reference, handle: &str, now: Instant) {
         let held = self.handles.entry(object).or_default();
         match held.iter_mut().find(|held| held.handle == handle) {
@@ -214,7 +270,7 @@ impl Inner {
     fn is_reachable(&self, claim: &Claim, handle: &str) -> bool {
         let Some(source) = &claim.source else { return handle.is_empty() };
         let held = self.handles.get(source).into_iter().flatten();
-        held.filter(|held| held.until.elapsed() < READ_BEFORE).any(|held| held.handle == handle)
+        held.filter(|held| held.until >= recently()).any(|held| held.handle == handle)
     }
 
     /// The versions of the class since then.
@@ -292,6 +348,7 @@ impl Asking {
         inner.see_classes(api, now);
         if copies {
             inner.see_sources(api, &claims, now);
+            inner.see_grants(api, now);
         }
         inner.revision = revision;
     }
@@ -356,6 +413,11 @@ impl Inner {
             let named = &claim.source;
             wrong.push(format!("{name} of {source:?}, and its claim may use {named:?}"));
         }
+        // Whose claim is deleted follows its call to its end.
+        let follows = asked.is_some() && claim.deleted.is_some();
+        if !source.is_empty() && !follows && !self.is_allowed_since(claim, recently()) {
+            wrong.push(format!("{name} of {:?}, which nobody lets it use", claim.source));
+        }
         let repeats_class = asked.is_some_and(|asked| asked.parameters.contains(&parameters));
         if !repeats_class && !self.is_of_its_class(core, life, claim, &parameters) {
             let classes: Vec<&str> =
@@ -369,6 +431,9 @@ impl Inner {
         let odd = places(request).find(|place| !zones.iter().any(|zone| is_zone(place, zone)));
         wrong.extend(odd.map(|place| format!("{name} in {place:?}, where {class} has no volumes")));
         let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
+        if asked.is_none() && claim.is_followed_elsewhere(core, image, known) {
+            wrong.push(format!("{name}, whose call is followed elsewhere: {:?}", claim.record));
+        }
         if asked.is_none() && claim.named.as_ref().is_some_and(|(since, _)| *since < known) {
             wrong.push(format!("{name}, whose claim is bound"));
         }
@@ -411,6 +476,7 @@ impl Inner {
         let policies: Vec<String> = policies.collect();
         let asked = self.asked.entry((life.name().to_owned(), image.to_owned())).or_default();
         asked.sources.insert(source.to_owned());
+        asked.last = Some(Instant::now());
         asked.parameters.insert(parameters);
         asked.policies.extend(policies);
         self.begun.insert(image.to_owned());
@@ -427,6 +493,10 @@ impl Inner {
         let (Some(asked), Some(claim)) = (asked, self.claims.get(uid)) else {
             return vec![format!("of {image}, which it has not asked for")];
         };
+        let called = asked.last.unwrap_or_else(Instant::now);
+        if !self.is_allowed_since(claim, before(called, READ_BEFORE)) {
+            return vec![format!("of {:?}, which nobody let it use", claim.source)];
+        }
         let class = text(volume, "/spec/storageClassName");
         let known = |kind| core.ledger.watching.known_until(life.name(), kind);
         let (classes, claims) = (known(watching::CLASSES), known(watching::CLAIMS));
@@ -451,6 +521,11 @@ impl Inner {
         let then = &asked.policies;
         vec![format!("with {policy}; its class {class} says {now:?}, and said {then:?}")]
     }
+}
+
+/// Since when what a call rests on may have been read.
+fn recently() -> Instant {
+    before(Instant::now(), READ_BEFORE)
 }
 
 /// The places that a request names.

@@ -94,4 +94,10 @@ impl Calls {
         let mut asked = inner.waited_for.values().filter(|call| call.what == What::Create);
         asked.find(|call| may_be_of(&call.image, uid)).map(|call| call.image.clone())
     }
+
+    /// Whether this image is being deleted.
+    pub(crate) fn is_deleting(&self, image: &str) -> bool {
+        let inner = self.0.lock();
+        inner.waited_for.values().any(|call| call.what == What::Delete && call.image == image)
+    }
 }

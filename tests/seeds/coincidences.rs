@@ -11,6 +11,7 @@ use super::{
     core::{Core, NAMESPACE},
     dice::Dice,
     ledger::{STALE, text},
+    storage::image_of,
     users,
 };
 
@@ -25,10 +26,10 @@ pub(crate) async fn run(core: &Core) {
     let stories = if core.plan.coincidences { dice.within(1..5) } else { 0 };
     for _ in 0..stories {
         sleep(dice.stretch(1_000..20_000)).await;
-        let played = if dice.percent(50) {
-            had_and_lost_unseen(core, &dice).await
-        } else {
-            deleted_while_asked_for(core, &dice).await
+        let played = match dice.within(0..3) {
+            0 => had_and_lost_unseen(core, &dice).await,
+            1 => deleted_while_asked_for(core, &dice).await,
+            _ => restored_while_deleted(core, &dice).await,
         };
         core.ledger.tell(&format!("coincidence: came about: {}", played.is_some()));
         core.observe();
@@ -67,6 +68,34 @@ async fn deleted_while_asked_for(core: &Core, dice: &Dice) -> Option<()> {
     Some(())
 }
 
+/// While a volume is deleted, and the driver takes its time, an administrator takes its PersistentVolume
+/// away by force and brings it back from a backup: another object of the same name.
+async fn restored_while_deleted(core: &Core, dice: &Dice) -> Option<()> {
+    let claim = claim(core)?;
+    let volume = until_bound(core, &claim).await?;
+    core.drag(dice.stretch(5_000..40_000));
+    let _ = core.api.delete("PersistentVolumeClaim", NAMESPACE, CLAIM);
+    core.observe();
+    let image = image_of(text(&volume, "/spec/csi/volumeHandle"));
+    until(|| core.calls.is_deleting(image).then_some(())).await?;
+    core.ledger.tell("coincidence: a backup is restored while the volume is deleted");
+    admins::bring_back(core, &volume);
+    sleep(Duration::from_secs(30)).await;
+    Some(())
+}
+
+/// Waits for that, for 25 seconds at most.
+async fn until<T>(find: impl Fn() -> Option<T>) -> Option<T> {
+    for _ in 0..500 {
+        sleep(Duration::from_millis(50)).await;
+        let found = find();
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
 /// A new claim to play with.
 fn claim(core: &Core) -> Option<Value> {
     let _ = core.api.delete("PersistentVolumeClaim", NAMESPACE, CLAIM);
@@ -77,14 +106,7 @@ fn claim(core: &Core) -> Option<Value> {
 
 /// The name of the volume that is asked for for the claim, as soon as it is.
 async fn asked_for(core: &Core, claim: &Value) -> Option<String> {
-    for _ in 0..500 {
-        sleep(Duration::from_millis(50)).await;
-        let name = core.calls.asked_for(text(claim, "/metadata/uid"));
-        if name.is_some() {
-            return name;
-        }
-    }
-    None
+    until(|| core.calls.asked_for(text(claim, "/metadata/uid"))).await
 }
 
 /// The claim's PersistentVolume, once they are bound.

@@ -130,7 +130,12 @@ pub(crate) fn mend(core: &Core) {
 fn can_be_made(core: &Core, claim: &Value) -> bool {
     let (kind, name) = (text(source(claim), "/kind"), text(source(claim), "/name"));
     let class = core.api.get("StorageClass", "", class_of(claim));
-    let source = core.api.get(kind, text(claim, "/metadata/namespace"), name);
+    let (own, other) = (text(claim, "/metadata/namespace"), text(source(claim), "/namespace"));
+    // Nobody grants anything by then.
+    if !["", own].contains(&other) {
+        return false;
+    }
+    let source = core.api.get(kind, own, name);
     class.is_some_and(|class| class["provisioner"] == DRIVER)
         && source.is_some_and(|source| {
             let bound = kind == "VolumeSnapshot" || text(&source, "/status/phase") == "Bound";

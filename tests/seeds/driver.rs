@@ -17,13 +17,18 @@ use testkit::driver::{
         plugin_capability::{self, Service, service},
     },
 };
-use tokio::{sync::oneshot, task::JoinSet, time::sleep};
+use tokio::{
+    sync::oneshot,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::{
     calls::What,
     copying::{Copying, source_of},
     core::{Core, DRIVER},
     dice::Dice,
+    ledger::Removal,
     looks,
     nodes::ZONE,
     process::Life,
@@ -437,6 +442,7 @@ impl Backend for Driver {
         let (core, id) = (&self.0.core, request.volume_id.clone());
         core.observe();
         core.ledger.tell(&format!("{} DeleteVolume {id}", caller.name()));
+        let began = Instant::now();
         let made = core.storage.get(image_of(&id)).map(|image| image.made);
         let volume = core.ledger.delete_begins(caller.name(), caller.elected_host(), &id, made);
         if !caller.is_original() {
@@ -455,7 +461,9 @@ impl Backend for Driver {
         let result = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
         core.ledger.tell(&format!("{} DeleteVolume {id} -> {result:?}", caller.name()));
         if answer.is_ok() {
-            core.ledger.removed(caller.name(), &id, volume, !caller.is_suspended());
+            let process = caller.name().to_owned();
+            let told = !caller.is_suspended();
+            core.ledger.removed(&id, Removal { process, began, volume, told });
         }
         answer
     }

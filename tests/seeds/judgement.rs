@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, is_for, may_be_of, name_of};
+use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of, node_of};
 
 /// What a process that deletes a volume can know.
 pub(super) struct View {
@@ -19,7 +19,7 @@ impl Inner {
     /// The PersistentVolumes' names if each of the claims that the name may stand for had its own
     /// and was bound to it. What was gone before who works now listed what there is counts only
     /// where the claim itself says so: it names its volume for ever. Known is what was so until
-    /// `known`.
+    /// `known`. What another node has made tells nothing of what a call has left on this one.
     pub(super) fn all_had(&self, name: &str, since: Instant, known: Instant) -> Option<String> {
         let old = |at: Option<Instant>| at.is_some_and(|at| at < known);
         let had = |uid: &&String| {
@@ -27,6 +27,7 @@ impl Inner {
                 volume.claim == **uid
                     && !volume.by_hand
                     && may_be_of(image_of(&volume.handle), uid)
+                    && node_of(image_of(&volume.handle)) == node_of(name)
                     && old(volume.bound)
                     && (volume.gone.is_none()
                         || volume.bound > Some(since)
@@ -76,7 +77,7 @@ impl Inner {
     /// does; that of this process's own call under another name tells nothing.
     pub(super) fn is_unknown_to(&self, process: &str, name: &str, claim: &str) -> bool {
         let asks = self.calls.get(name).and_then(|calls| calls.open.as_deref());
-        let told = self.recorded.get(claim).is_some_and(|volume| is_for(volume, name));
+        let told = self.recorded.get(claim).is_some_and(|record| record.is_for(name));
         asks.is_some_and(|other| other != process) && !told
     }
 

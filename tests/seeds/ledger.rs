@@ -19,11 +19,11 @@ use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
 
 use self::judgement::View;
-pub(crate) use self::sight::{is_recorded, recorded_volume};
+pub(crate) use self::sight::{Recorded, is_recorded};
 use super::{
     looks::FRESH,
     naming::may_be_of,
-    storage::{Storage, image_of, name_of},
+    storage::{Storage, image_of, name_of, node_of},
     watching::{Lists, Watching},
 };
 
@@ -66,8 +66,8 @@ struct Inner {
     tampered: BTreeSet<String>,
     /// The volumes of the records that the program does not follow, as it says.
     unfollowed: BTreeSet<String>,
-    /// Those that carry the record of an open call, and the volume that it names, where it does.
-    recorded: BTreeMap<String, String>,
+    /// Those that carry the record of an open call, and what it says.
+    recorded: BTreeMap<String, Recorded>,
     /// Those that ever did.
     ever_recorded: BTreeSet<String>,
     /// Names that a PersistentVolume of another volume had.
@@ -159,11 +159,13 @@ pub(crate) enum Abandoned {
 
 /// A driver has removed a volume.
 #[derive(Debug, Clone)]
-struct Removal {
-    process: String,
-    volume: Option<String>,
+pub(crate) struct Removal {
+    pub(crate) process: String,
+    pub(crate) began: Instant,
+    /// The UID of its PersistentVolume.
+    pub(crate) volume: Option<String>,
     /// The process has been told; it has not yet where the answer waits for one that stands still.
-    told: bool,
+    pub(crate) told: bool,
 }
 
 impl Ledger {
@@ -197,10 +199,13 @@ impl Ledger {
         self.inner.lock().lines.clone()
     }
 
-    /// The program says that a volume may be left behind.
-    pub(crate) fn suspected(&self, what: &str) {
+    /// The program says that a volume may be left behind; whether it says so for the first time.
+    pub(crate) fn suspected(&self, what: &str) -> bool {
         self.tell(&format!("suspect: {what}"));
-        self.inner.lock().suspects.push(what.to_owned());
+        let suspects = &mut self.inner.lock().suspects;
+        let is_new = !suspects.iter().any(|told| told == what);
+        suspects.push(what.to_owned());
+        is_new
     }
 
     /// The program says that it does not follow a record of an open call, which names this volume.
@@ -265,6 +270,19 @@ impl Ledger {
         let Some(first) = inner.calls.get(name).and_then(|calls| calls.first) else { return false };
         let soon = |deleted: Instant| inner.recordable(first, deleted) < time;
         inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
+    }
+
+    /// Whether a process or the record on its claim, which stands, knows of the open call for this volume,
+    /// and what a user has written there keeps it from being asked after.
+    pub(crate) fn is_kept_waiting(&self, name: &str) -> bool {
+        let inner = self.inner.lock();
+        let stands = |uid: &String| inner.claims.get(uid).is_some_and(Option::is_none);
+        let claim =
+            inner.sole_claim(name).filter(|uid| stands(uid) && inner.tampered.contains(*uid));
+        claim.is_some_and(|uid| {
+            inner.calls.get(name).is_some_and(|calls| calls.open.is_some())
+                || inner.recorded.get(uid).is_some_and(|record| record.is_for(name))
+        })
     }
 
     /// How many calls the process has made whose volume is neither saved nor removed.
@@ -408,6 +426,7 @@ impl Ledger {
                     && !inner.is_left(other)
                     && !inner.is_unknown_to(process, other, uid)
                     && !inner.began_beside(other, name)
+                    && !inner.began_beside(name, other)
                     && !inner.was_given_up(other)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
@@ -477,9 +496,16 @@ impl Ledger {
     }
 
     /// The driver has removed the volume, and answers the process so.
-    pub(crate) fn removed(&self, process: &str, handle: &str, volume: Option<String>, told: bool) {
-        let removal = Removal { process: process.to_owned(), volume, told };
+    pub(crate) fn removed(&self, handle: &str, removal: Removal) {
         self.inner.lock().removals.insert(handle.to_owned(), removal);
+    }
+
+    /// Whether the PersistentVolume was to be kept only once its volume was being removed.
+    pub(crate) fn was_kept_too_late(&self, uid: &str) -> bool {
+        let inner = self.inner.lock();
+        let Some(volume) = inner.volumes.get(uid) else { return false };
+        let removal = inner.removals.get(&volume.handle);
+        removal.is_some_and(|removal| volume.kept.is_none_or(|kept| removal.began < kept))
     }
 
     /// A process has ended: what it had open nobody knows of any more.
@@ -498,7 +524,7 @@ impl Ledger {
                 let recorded = inner
                     .recorded
                     .iter()
-                    .any(|(uid, volume)| may_be_of(name, uid) && is_for(volume, name));
+                    .any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
                 let after = recordable.get(name).copied().unwrap_or(Duration::MAX);
                 calls.abandoned = Some(match calls.since {
                     _ if recorded => Abandoned::Otherwise,
@@ -530,13 +556,13 @@ impl Ledger {
         &self,
         process: &str,
         uid: &str,
-        recorded: Option<&str>,
+        recorded: Option<&Recorded>,
         storage: &Storage,
     ) {
         let inner = self.inner.lock();
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
             let known = |whose: &String| {
-                whose == process || recorded.is_some_and(|volume| is_for(volume, name))
+                whose == process || recorded.is_some_and(|record| record.is_for(name))
             };
             let mut jobs = inner.jobs.values();
             let running = jobs.any(|job| job.what == **name && known(&job.process));
@@ -617,11 +643,6 @@ impl Ledger {
             self.wrong(&format!("{host} begins {what} out of its term: {why}"));
         }
     }
-}
-
-/// Whether a record that names this volume is of the call for `name`.
-fn is_for(volume: &str, name: &str) -> bool {
-    volume == name_of(name)
 }
 
 /// Whether that was long enough ago for everybody to know.

@@ -79,6 +79,8 @@ pub(crate) struct Plan {
     pub coincidences: bool,
     /// Whether a user writes whatever he likes on claims.
     pub adversary: bool,
+    /// Whether claims may name sources in other namespaces, where those grant it.
+    pub grants: bool,
     /// Whether he names sources that are longer than any name.
     pub huge: bool,
     /// `--claim-protection-timeout`, where it is not the default of an hour.
@@ -101,8 +103,8 @@ impl Plan {
         let some = |of: &[u64]| if dice.percent(50) { *dice.pick(of) } else { 0 };
         let local = Dice::new(seed, "whether local").percent(12);
         let names = *dice.pick(&NAMES);
-        // Where several claims share a name, nothing tells whose volume a node has.
-        let names = if local && matches!(names, Names::Cut) { Names::Usual } else { names };
+        // Nodes tell each other by the names of PersistentVolumes alone.
+        let names = if local { Names::Usual } else { names };
         let mut plan = Self {
             elected: dice.percent(40),
             pod_uid: dice.percent(50),
@@ -144,6 +146,7 @@ impl Plan {
                 && !matches!(names, Names::Cut),
             local,
             confined: Dice::new(seed, "whether confined").percent(40),
+            grants: false,
             huge: Dice::new(seed, "whether huge").percent(5),
             patience: *Dice::new(seed, "patience").pick(&[None, None, Some("4m"), Some("10m")]),
             nodes: Dice::new(seed, "whether nodes").percent(40),
@@ -157,6 +160,8 @@ impl Plan {
         plan.confined &= plan.topology;
         let he_copies = Dice::new(seed, "whether he copies").percent(70);
         plan.copies |= plan.adversary && he_copies && !local;
+        let granted = Dice::new(seed, "whether granted").percent(60);
+        plan.grants = plan.copies && plan.adversary && granted;
         plan
     }
 

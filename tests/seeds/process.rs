@@ -307,6 +307,9 @@ fn flags(core: &Core, host: &str, naming: Naming) -> Flags {
         format!("--claim-protection={}", plan.protection),
     ];
     args.extend(plan.patience.map(|time| format!("--claim-protection-timeout={time}")));
+    if plan.grants {
+        args.push("--feature-gates=CrossNamespaceVolumeDataSource=true".to_owned());
+    }
     args.extend(naming.flags());
     if plan.elected {
         let election = ["--leader-election", "--leader-election-namespace=default"];

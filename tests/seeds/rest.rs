@@ -1,6 +1,6 @@
 //! What must hold once all trouble is over and everything has had its time.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
@@ -27,6 +27,7 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
     for volume in &volumes {
         unrest.extend(about_volume(core, volume, told(volume)));
     }
+    unrest.extend(doubled(&volumes));
     for claim in claims.iter().filter(|claim| !is_bound(claim) || is_held(claim)) {
         let (name, told) = (text(claim, "/metadata/name"), told(claim));
         if is_held(claim) && is_ours(core, claim) && (!told || core.plan.patience.is_some()) {
@@ -101,6 +102,21 @@ fn copies_nothing(core: &Core, volumes: &[Value], claim: &Value) -> bool {
     volume.is_some_and(|handle| core.storage.get(image_of(&handle)).is_none())
 }
 
+/// Claims that have several PersistentVolumes of provisioners' making.
+fn doubled(volumes: &[Value]) -> Vec<String> {
+    let mut served = BTreeMap::<&str, Vec<&str>>::new();
+    for volume in volumes {
+        let by_hand = volume["metadata"]["annotations"][BY_HAND].is_string();
+        let phase = text(volume, "/status/phase");
+        if !by_hand && !["Released", "Failed"].contains(&phase) {
+            let claim = text(volume, "/spec/claimRef/uid");
+            served.entry(claim).or_default().push(text(volume, "/metadata/name"));
+        }
+    }
+    let several = served.into_iter().filter(|(claim, of)| !claim.is_empty() && of.len() > 1);
+    several.map(|(claim, of)| format!("the claim {claim} has {of:?}")).collect()
+}
+
 /// Volumes at the driver that no PersistentVolume has.
 fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
     let images = core.storage.all();
@@ -113,6 +129,7 @@ fn leaks(core: &Core, volumes: &[Value]) -> Vec<String> {
             && !image.late
             && !core.ledger.was_given_up(name)
             && !core.ledger.was_taken(name)
+            && !core.ledger.is_kept_waiting(name)
             && !is_excused(core, name)
     });
     leaks.map(|(name, _)| format!("{name} is left at the driver")).collect()
@@ -177,6 +194,7 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     }
     let is_lost =
         core.storage.get(image_of(handle)).is_none() && !core.ledger.went_by_another_handle(handle);
+    let is_lost = is_lost && !core.ledger.was_kept_too_late(text(volume, "/metadata/uid"));
     if is_lost && policy == "Delete" && phase == "Bound" {
         unrest.push(format!("{name} is bound and its volume {handle} is gone"));
     }

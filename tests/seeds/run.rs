@@ -10,7 +10,7 @@ use super::{
     keeper::{self, Replica},
     machines,
     naming::Names,
-    neighbour, nodes, rest, sizes, snapshotter, suspects, users, weather,
+    neighbour, nodes, rest, sizes, snapshotter, suspects, users, victims, weather,
 };
 
 /// How long everything may take to come to rest.
@@ -47,8 +47,11 @@ async fn live(core: &Arc<Core>) {
         snapshotter::install(core);
     }
     if core.plan.adversary {
-        adversary::provide(core);
+        victims::provide(core);
         core.spawn(adversary::run(Arc::clone(core)));
+        if core.plan.grants {
+            core.spawn(victims::run(Arc::clone(core)));
+        }
     }
     core.observe();
     let hosts: &[&str] = match (core.plan.local, core.plan.elected) {
@@ -88,6 +91,7 @@ async fn live(core: &Arc<Core>) {
     futures::future::join(users::run(core), coincidences::run(core)).await;
     core.heal();
     adversary::retire(core);
+    victims::take_back(core);
     users::provide(core);
     if core.plan.local {
         machines::heal(core, &replicas);

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use super::{Inner, LeaseTruth, VolumeTruth, text};
 use crate::{
     admins::BY_HAND,
+    core::DRIVER,
     original,
-    storage::{image_of, name_of},
+    storage::{image_of, name_of, node_of},
 };
 
 impl Inner {
@@ -26,8 +27,8 @@ impl Inner {
             if !volume.is_empty() {
                 self.named.entry(uid.clone()).or_insert_with(|| (now, volume.to_owned()));
             }
-            if let Some(volume) = recorded_volume(claim.value()) {
-                self.recorded.insert(uid.clone(), volume);
+            if let Some(record) = Recorded::on(claim.value()) {
+                self.recorded.insert(uid.clone(), record);
                 self.ever_recorded.insert(uid.clone());
             }
             if claim.value()["metadata"]["deletionTimestamp"].is_null() {
@@ -152,12 +153,39 @@ pub(crate) fn is_recorded(claim: &Value) -> bool {
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
 }
 
-/// The volume that the record of an open call on the claim names; empty where it names none. Our
-/// finalizer alone says that nothing is open.
-pub(crate) fn recorded_volume(claim: &Value) -> Option<String> {
-    let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str();
-    let record = record.filter(|_| is_recorded(claim));
-    record.map(|record| open_calls::Record::decode(record).unwrap_or_default().volume)
+/// The record of a call to our driver that a claim bears beside our finalizer: that alone says that
+/// nothing is open.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Recorded {
+    volume: String,
+    /// The node that the call is of; empty where it names none.
+    node: String,
+}
+
+impl Recorded {
+    pub(crate) fn on(claim: &Value) -> Option<Self> {
+        let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str()?;
+        let record = open_calls::Record::decode(record).unwrap_or_default();
+        let is_ours = is_recorded(claim) && record.driver == DRIVER;
+        let node = record.node.unwrap_or_default();
+        is_ours.then_some(Self { volume: record.volume, node })
+    }
+
+    /// Whether it is of the call for this image.
+    pub(crate) fn is_for(&self, image: &str) -> bool {
+        self.names(image) && node_of(image).is_none_or(|node| node == self.node)
+    }
+
+    /// Whether it names the image's volume, on whatever node.
+    pub(crate) fn names(&self, image: &str) -> bool {
+        self.volume == name_of(image)
+    }
+
+    /// The node that it is of, where that is another than the image's.
+    pub(crate) fn other_node(&self, image: &str) -> Option<&str> {
+        let own = node_of(image)?;
+        Some(self.node.as_str()).filter(|node| !node.is_empty() && *node != own)
+    }
 }
 
 /// A key in a path.

@@ -13,7 +13,7 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-use super::core::Core;
+use super::{adversary, core::Core};
 
 /// Listens on this thread until the guard is dropped.
 pub(crate) fn listen(core: &Arc<Core>) -> DefaultGuard {
@@ -41,9 +41,16 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line::default();
         event.record(&mut line);
+        if adversary::is_printed_in(&line.text) {
+            self.0.ledger.wrong(&format!("a record's text is logged: {:?}", line.text));
+        }
         let is_error = *event.metadata().level() == Level::ERROR;
         if is_error && line.text.contains("suspected leak") {
-            self.0.ledger.suspected(&line.text);
+            let (is_new, plan) = (self.0.ledger.suspected(&line.text), &self.0.plan);
+            // Of several processes only the one whose write lets a claim go says so, where it knows of that.
+            if !is_new && plan.local && plan.unanswered + plan.hung == 0 {
+                self.0.ledger.wrong(&format!("reported twice: {}", line.text));
+            }
         } else if is_error && line.text.contains("this is a bug") {
             self.0.ledger.wrong(&line.text);
         } else if let Some(volume) = line.volume.filter(|_| line.text.contains(UNFOLLOWED)) {

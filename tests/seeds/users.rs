@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::{
     admins,
-    cluster::CLAIM_IN_USE,
+    cluster::{CLAIM_IN_USE, SELECTED_NODE},
     copiers,
     core::{Core, DRIVER, NAMESPACE},
     dice::Dice,
@@ -85,6 +85,9 @@ fn act(core: &Core, dice: &Dice) {
     if core.plan.restless && dice.percent(30) {
         return replace_class(core, dice);
     }
+    if core.plan.local && dice.percent(10) {
+        return move_claim(core, dice);
+    }
     match dice.within(0..11) {
         0..5 => create_claim(core, dice),
         5..8 => delete_claim(core, dice),
@@ -124,6 +127,27 @@ fn delete_claim(core: &Core, dice: &Dice) {
     };
     if core.api.delete("PersistentVolumeClaim", NAMESPACE, name).is_ok() {
         core.ledger.tell(&format!("user: deletes the claim {name}"));
+    }
+}
+
+/// Another node is chosen for a claim that waits.
+fn move_claim(core: &Core, dice: &Dice) {
+    let mut claims = core.api.list("PersistentVolumeClaim", NAMESPACE);
+    claims.retain(|claim| {
+        let chosen = claim["metadata"]["annotations"][SELECTED_NODE].is_string();
+        chosen && text(claim, "/spec/volumeName").is_empty()
+    });
+    if claims.is_empty() {
+        return;
+    }
+    let claim = dice.pick(&claims);
+    let node = dice.pick(zones(core, text(claim, "/spec/storageClassName")));
+    let (name, patch) = (
+        text(claim, "/metadata/name"),
+        json!({"metadata": {"annotations": {SELECTED_NODE: node}}}),
+    );
+    if core.api.merge("PersistentVolumeClaim", NAMESPACE, name, &patch).is_ok() {
+        core.ledger.tell(&format!("user: moves the claim {name} to {node}"));
     }
 }
 

@@ -159,13 +159,13 @@ impl Watching {
         let (views, key) = (self.0.lock(), key(process, kind));
         let gap = views.gaps(&key).min();
         let end = views.all.get(&key).and_then(|view| view.end_with(gap));
-        gap.into_iter().chain(end).min().unwrap_or_else(Instant::now) - STALE
+        before(gap.into_iter().chain(end).min().unwrap_or_else(Instant::now), STALE)
     }
 
     /// Up to when the process knows of what nothing but its own standing still keeps from it.
     pub(crate) fn awake_until(&self, process: &str) -> Instant {
         let still = self.0.lock().still.get(process).and_then(Gap::recent_start);
-        still.unwrap_or_else(Instant::now) - STALE
+        before(still.unwrap_or_else(Instant::now), STALE)
     }
 
     /// Whether the process has stood still a moment ago.
@@ -249,6 +249,11 @@ impl Watching {
         });
         Response::from_parts(parts, StreamBody::new(frames).boxed_unsync())
     }
+}
+
+/// So long before then, or as long as the machine knows of.
+pub(crate) fn before(then: Instant, time: Duration) -> Instant {
+    then.checked_sub(time).unwrap_or(then)
 }
 
 fn key(process: &str, kind: &str) -> (String, String) {

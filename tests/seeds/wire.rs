@@ -23,11 +23,12 @@ use tokio::{
 use tower::BoxError;
 
 use super::{
+    adversary,
     cluster::SELECTED_NODE,
     copying::Source,
     core::Core,
     dice::Dice,
-    ledger::{recorded_volume, text},
+    ledger::{Recorded, text},
     looks,
     process::Life,
     storage::image_of,
@@ -170,6 +171,9 @@ impl Wire {
     ) -> Result<Response<Body>, BoxError> {
         self.core.observe();
         let body = request.body().clone();
+        if info.resource == "events" && adversary::is_printed_in(&String::from_utf8_lossy(&body)) {
+            self.core.ledger.wrong(&format!("{} tells a record's text", self.life.name()));
+        }
         let (removed, node) = (self.removed(info), self.selected(info));
         let source = Source::before(&self.core, info);
         let response = self.core.api.answer(&User::new("provisioner"), request).await?;
@@ -182,9 +186,9 @@ impl Wire {
             self.core.ledger.volume_removed(self.life.name(), &uid);
         }
         if let Some(claim) = node.filter(|_| response.status() == 200 && !has_node(&body)) {
-            let (uid, recorded) = (text(&claim, "/metadata/uid"), recorded_volume(&claim));
+            let (uid, recorded) = (text(&claim, "/metadata/uid"), Recorded::on(&claim));
             let (ledger, storage) = (&self.core.ledger, &self.core.storage);
-            ledger.node_given_back(self.life.name(), uid, recorded.as_deref(), storage);
+            ledger.node_given_back(self.life.name(), uid, recorded.as_ref(), storage);
         }
         if let Some(uid) = recorded_by(info, &body).filter(|_| response.status() == 200) {
             self.core.asking.recorded(self.life.name(), &uid);
