@@ -512,13 +512,15 @@ impl Inner {
     /// that is of no interest with nothing open.
     fn tidy(&mut self, uid: &str) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        if !entry.state.is_open() {
+        // What a record alone tells of is asked for by the claim as it is.
+        if !entry.state.is_open() || entry.state == ClaimState::Recorded {
             entry.order = None;
         }
         if !entry.needs_source() {
             (self.closed)(uid);
         }
-        if entry.interest != Interest::None || entry.state.is_open() {
+        let is_kept = entry.interest != Interest::None || entry.outdone.is_some();
+        if is_kept || entry.state.is_open() {
             return;
         }
         let Some(entry) = self.entries.remove(uid) else { return };

@@ -62,6 +62,8 @@ pub struct Open {
     /// Whether enough of them came while the claim was wanted: its node may be given back, and a
     /// changed class counts (safety rule 3).
     loosened: bool,
+    /// Whether a record alone tells of it: this process has sent nothing yet.
+    recorded: bool,
 }
 
 /// Conclusive final answers in a row.
@@ -145,10 +147,12 @@ impl ClaimState {
         match self {
             Self::Waiting => Self::InFlight { earlier: None, seen: false },
             Self::Background(open) => Self::InFlight { earlier: Some(open), seen: false },
-            // Where the driver still has the volume, it is that of an earlier call.
-            Self::Recorded | Self::Bared(_) => {
-                Self::InFlight { earlier: Some(Open::default()), seen: false }
+            Self::Recorded => {
+                let open = Open { recorded: true, ..Open::default() };
+                Self::InFlight { earlier: Some(open), seen: false }
             }
+            // Where the driver still has the volume, it is that of an earlier call.
+            Self::Bared(_) => Self::InFlight { earlier: Some(Open::default()), seen: false },
             other => other,
         }
     }
@@ -185,9 +189,21 @@ impl ClaimState {
     /// Nothing was sent: what was open is open, and nothing else is (rule 3).
     fn unsent(earlier: Option<Open>, demand: Demand) -> (Self, Next) {
         match (earlier, demand) {
+            (Some(open), _) if open.recorded => (Self::Recorded, Next::Poll),
             (Some(open), _) => (Self::Background(open), Next::Poll),
             (None, Demand::Wanted) => (Self::Waiting, Next::Poll),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
+        }
+    }
+
+    /// Whether the call under way leaves open what it may have made, should it end with `outcome`
+    /// after a PersistentVolume for the claim was seen.
+    pub fn leaves_unknown(&self, outcome: &Outcome) -> bool {
+        match self {
+            Self::InFlight { earlier, seen: true } => {
+                earlier.is_some() || matches!(outcome, Outcome::Background(_))
+            }
+            _ => false,
         }
     }
 
@@ -233,6 +249,7 @@ impl ClaimState {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
             (Some(open), _) => {
+                let open = Open { recorded: false, ..open };
                 let open = if inconclusive { open } else { open.one_more_final(demand, now) };
                 open.goes_on(demand, next, now)
             }
@@ -423,10 +440,11 @@ mod tests {
     /// No call was open before.
     const FRESH: Option<Open> = None;
     /// One was.
-    const OPEN: Option<Open> = Some(Open { row: None, loosened: false });
+    const OPEN: Option<Open> = Some(Open { row: None, loosened: false, recorded: false });
 
     fn finals(demand: Demand, finals: u32, since: Instant) -> ClaimState {
-        ClaimState::Background(Open { row: Some(Row { demand, finals, since }), loosened: false })
+        let row = Some(Row { demand, finals, since });
+        ClaimState::Background(Open { row, loosened: false, recorded: false })
     }
 
     fn background() -> ClaimState {
@@ -585,7 +603,7 @@ mod tests {
     }
 
     fn loosened() -> ClaimState {
-        ClaimState::Background(Open { row: None, loosened: true })
+        ClaimState::Background(Open { row: None, loosened: true, recorded: false })
     }
 
     /// Three finals over two minutes let the node of a wanted claim go; its call stays open.
@@ -662,8 +680,13 @@ mod tests {
         assert!(recorded().is_open() && recorded().may_call());
         assert_eq!(recorded().unrecorded(), ClaimState::Waiting, "the record is gone");
         assert_eq!(ClaimState::Waiting.called().recorded(), background().called());
-        assert_eq!(recorded().called(), background().called());
         assert_eq!(background().unrecorded(), background(), "asked for by this process");
+        let ended = |outcome| recorded().called().answered(&outcome, Wanted, Instant::now()).0;
+        assert_eq!(ended(Outcome::Unsent(failure())), recorded(), "nothing was sent");
+        let inconclusive = Outcome::Final(failure().inconclusive());
+        for outcome in [Outcome::Background(failure()), inconclusive] {
+            assert_eq!(ended(outcome), background(), "this process has asked for it now");
+        }
         for state in [recorded(), background()] {
             assert_eq!(state.given_up(), ClaimState::Suspect);
         }

@@ -126,6 +126,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let work = async {
             let verdict = self.step(uid, glance, audited, Looks { create, delete }).await;
             self.report_unfollowed(uid);
+            self.report_outdone(uid);
             if verdict == Verdict::Done {
                 self.waits.forget(&Item::claim(uid));
             }
@@ -235,6 +236,13 @@ impl<P: Provisioner> ClaimWorker<P> {
             && let Some(standing) = self.book.standing(uid)
         {
             self.open_calls.report_unfollowed(uid, &standing.claim, &record);
+        }
+    }
+
+    /// A call that a volume from elsewhere has closed is reported once.
+    fn report_outdone(&self, uid: &str) {
+        if let Some(order) = self.book.take_outdone(uid) {
+            self.open_calls.suspect_served_elsewhere(uid, &order);
         }
     }
 

@@ -123,12 +123,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
-/// Whether the claim, read live, is unbound and for this node; a volume that may be there already is
-/// for the node that it was asked for.
+/// Whether the claim, read live, is unbound, not deleted and for this node; a volume that may be there
+/// already is for the node that it was asked for, and followed to its end.
 fn still_asks(live: &Claim, glance: &Glance, order: &Order) -> bool {
     let may_differ = glance.bared.is_some() || glance.recorded.is_some();
-    let same_node = may_differ || ownership::selected_node(live) == order.selected_node.as_deref();
-    live.is_unbound() && same_node
+    let same_node = ownership::selected_node(live) == order.selected_node.as_deref();
+    live.is_unbound() && (may_differ || same_node && !live.is_terminating())
 }
 
 /// Whether the claim, read live, is bound to the very volume that was asked for.

@@ -151,7 +151,12 @@ impl Copying {
         let copies: Vec<Copy> = self.0.lock().under_way.values().cloned().collect();
         let of_it = copies.into_iter().filter(|copy| copy.source == uid);
         let mut volumes = of_it.map(|copy| copy.volume);
-        volumes.find(|volume| !core.ledger.had_volume(volume) && !rest::is_excused(core, volume))
+        // A record that is not followed keeps nothing (safety.md, "The open-call record").
+        volumes.find(|volume| {
+            !core.ledger.had_volume(volume)
+                && !core.ledger.is_suspect(volume)
+                && !rest::is_excused(core, volume)
+        })
     }
 }
 

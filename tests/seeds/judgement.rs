@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{CallsTruth, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of, node_of};
+use super::{
+    CallsTruth, FRESH, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of, node_of,
+};
 
 /// What a process that deletes a volume can know.
 pub(super) struct View {
@@ -185,11 +187,18 @@ impl Inner {
         for volume in standing.iter().filter(attached) {
             why.push(format!("{} is attached", volume.name));
         }
+        let owner = self.owner(handle);
+        // What came back just before the call had another UID when the process last read it.
+        let was_read = |began: Instant| {
+            let created = owner.as_ref().and_then(|uid| self.volumes[uid].created);
+            created.is_none_or(|created| began.saturating_duration_since(created) > FRESH)
+        };
         if let Some(removal) = self.removals.get(handle)
             && removal.process == process
             && removal.told
             && removal.volume.is_some()
-            && removal.volume == self.owner(handle)
+            && removal.volume == owner
+            && was_read(removal.began)
         {
             why.push("it was told that this is done".to_owned());
         }

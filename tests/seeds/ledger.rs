@@ -56,6 +56,8 @@ struct Inner {
     calls: BTreeMap<String, CallsTruth>,
     removals: BTreeMap<String, Removal>,
     suspects: Vec<String>,
+    /// Those of claims that nobody wanted any more.
+    let_go: BTreeSet<String>,
     /// Every claim that is or was, by UID, and since when it has been deleted.
     claims: BTreeMap<String, Option<Instant>>,
     /// Since when those that name a volume do, and its name.
@@ -199,13 +201,13 @@ impl Ledger {
         self.inner.lock().lines.clone()
     }
 
-    /// The program says that a volume may be left behind; whether it says so for the first time.
-    pub(crate) fn suspected(&self, what: &str) -> bool {
+    /// The program says that a volume may be left behind. `is_let_go`: of a claim that nobody wants any
+    /// more; false where that was said before.
+    pub(crate) fn suspected(&self, what: &str, is_let_go: bool) -> bool {
         self.tell(&format!("suspect: {what}"));
-        let suspects = &mut self.inner.lock().suspects;
-        let is_new = !suspects.iter().any(|told| told == what);
-        suspects.push(what.to_owned());
-        is_new
+        let mut inner = self.inner.lock();
+        inner.suspects.push(what.to_owned());
+        !is_let_go || inner.let_go.insert(what.to_owned())
     }
 
     /// The program says that it does not follow a record of an open call, which names this volume.
@@ -568,7 +570,8 @@ impl Ledger {
             let running = jobs.any(|job| job.what == **name && known(&job.process));
             let made = calls.unfinished.iter().any(known) && storage.get(name).is_some();
             let own = inner.sole_claim(name).is_some_and(|claim| claim == uid);
-            own && calls.open.as_deref() == Some(process) && (running || made)
+            let is_known = own && !inner.is_reported(name);
+            is_known && calls.open.as_deref() == Some(process) && (running || made)
         };
         let open = inner.calls.iter().find(is_open).map(|(name, _)| name.clone());
         drop(inner);

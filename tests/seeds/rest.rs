@@ -35,6 +35,9 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
             unrest.push(format!("the claim {name} is being deleted for ever{how}"));
         }
         let tampered = core.ledger.is_tampered(text(claim, "/metadata/uid"));
+        if is_half_bound(&volumes, claim) {
+            continue;
+        }
         if is_bound(claim) || tampered && !is_owed(core, claim, told) {
             continue;
         }
@@ -54,6 +57,16 @@ pub(crate) fn unrest(core: &Core) -> Vec<String> {
         unrest.push(format!("the {kind} {name} is being deleted for ever as a source"));
     }
     unrest
+}
+
+/// Whether the claim's PersistentVolume is bound to it and being deleted, before the claim names it:
+/// kube-controller-manager passes over such a one, and people must end what they began.
+fn is_half_bound(volumes: &[Value], claim: &Value) -> bool {
+    volumes.iter().any(|volume| {
+        volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
+            && text(volume, "/status/phase") == "Bound"
+            && volume["metadata"]["deletionTimestamp"].is_string()
+    })
 }
 
 fn is_bound(claim: &Value) -> bool {
@@ -151,9 +164,10 @@ fn too_late(core: &Core, name: &str) -> bool {
 }
 
 /// For how long after its beginning a claim's first call may lack a record with `auto`: until its
-/// end is unknown, and until the record is written.
+/// end is unknown, and until the record is written: what is refused is tried again with back-off, at
+/// least once a minute.
 fn until_recorded(plan: &Plan) -> Duration {
-    plan.timeout + Duration::from_secs(if is_troubled(plan) { 60 } else { 2 })
+    plan.timeout + Duration::from_secs(if is_troubled(plan) { 120 } else { 2 })
 }
 
 /// Whether writing a record may fail.

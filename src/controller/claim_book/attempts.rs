@@ -48,9 +48,13 @@ impl ClaimBook {
         let answered = |entry: &mut Entry| {
             let demand = entry.demand();
             let was_loosened = entry.state.is_loosened();
+            let is_unknown = self.is_local() && entry.state.leaves_unknown(outcome);
             let (state, next) =
                 std::mem::take(&mut entry.state).answered(outcome, demand, Instant::now());
             entry.state = state;
+            entry.close(is_unknown);
+            // Where nothing was sent, the record may have gone meanwhile.
+            entry.take_up_record();
             if entry.state.is_loosened() && !was_loosened {
                 tracing::info!("the driver keeps refusing: another node and a changed class count");
             }

@@ -55,6 +55,8 @@ pub(super) struct Entry {
     /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
     /// like the mark.
     pub(super) order: Option<Box<Order>>,
+    /// What was asked for in a call that another volume of the claim's has closed: to be reported.
+    pub(super) outdone: Option<Box<Order>>,
     /// How often in a row the open call was asked after.
     pub(super) polls: u32,
     /// Of which kinds of unknown end its user was warned since then.
@@ -206,7 +208,11 @@ impl Entry {
                 self.advance(ClaimState::recorded);
             }
             Some(Mark::Open(_)) => {}
-            _ => self.advance(ClaimState::unrecorded),
+            _ => {
+                self.advance(ClaimState::unrecorded);
+                // What was taken up, and is not followed after all, is told like any other.
+                self.mark_is_known &= self.state == before;
+            }
         }
         self.state != before
     }
@@ -224,11 +230,29 @@ impl Entry {
         self.state = transition(std::mem::take(&mut self.state));
     }
 
-    pub(super) fn volume_seen(&mut self, volume: &Volume) {
+    /// A PersistentVolume for the claim was seen. `is_local`: where each node has a driver of its own,
+    /// one that this process has not saved tells nothing of what its own call has made.
+    pub(super) fn volume_seen(&mut self, volume: &Volume, is_local: bool) {
         self.shown = true;
         self.made_is_seen |= self.is_made(volume);
         if self.is_served_by(volume) {
+            let is_unknown = is_local && matches!(self.state, ClaimState::Background(_));
             self.advance(|state| state.volume_seen(volume.source_id()));
+            self.close(is_unknown);
+        }
+    }
+
+    /// A live read has found the claim bound to its own volume.
+    pub(super) fn had_volume(&mut self) {
+        let is_unknown = matches!(self.state, ClaimState::Background(_));
+        self.advance(ClaimState::had_volume);
+        self.close(is_unknown);
+    }
+
+    /// Keeps what was asked for to report it, where the call is closed and its end was not known.
+    pub(super) fn close(&mut self, is_unknown: bool) {
+        if is_unknown && self.state == ClaimState::Done {
+            self.outdone = self.order.take();
         }
     }
 

@@ -610,6 +610,46 @@ async fn the_call_of_a_node_that_is_gone_is_followed_where_its_claim_was_selecte
     assert!(book.standing("u").unwrap().open, "its next event changes nothing of that");
 }
 
+/// Where each node has a driver of its own, another's volume tells nothing of what ours has made.
+#[tokio::test]
+async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
+    let seen_while = |node, answer: &dyn Fn(&ClaimBook)| {
+        let book = works(book_of(node));
+        book.observe(Sighting::Applied(on_node("u", node, None)));
+        looked_up(&book, "u", book.glance("u").unwrap().doubt);
+        assert!(book.called("u", &order("u")));
+        answer(&book);
+        book
+    };
+    let passes = |book: &ClaimBook| book.volume_passes(&made_by_us("pvc-u", "u"));
+    let answered = |book: &ClaimBook| {
+        book.answered("u", &background());
+    };
+    let book = seen_while(Some("n1"), &answered);
+    book.observe(Sighting::Deleted(on_node("u", Some("n1"), None)));
+    assert_eq!(passes(&book).as_deref(), Some("u"), "looked at to be reported");
+    assert!(book.take_outdone("u").is_some() && book.take_outdone("u").is_none());
+    assert!(book.is_empty());
+
+    let book = seen_while(Some("n1"), &|book| drop(passes(book)));
+    answered(&book);
+    assert!(book.take_outdone("u").is_some(), "seen before the answer came");
+
+    let book = seen_while(None, &answered);
+    passes(&book);
+    assert!(book.take_outdone("u").is_none(), "one driver: it is the same volume");
+}
+
+/// It is bound, by what it says, to a volume that this process has not saved.
+#[tokio::test]
+async fn a_call_whose_claim_was_bound_unseen_is_reported_if_this_process_made_it() {
+    let book = with_claim();
+    book.called("u", &order("u"));
+    book.answered("u", &background());
+    book.was_saved("u");
+    assert!(book.take_outdone("u").is_some());
+}
+
 #[tokio::test]
 async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
     let book = works(book_of(Some("n1")));

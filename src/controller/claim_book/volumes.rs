@@ -4,7 +4,7 @@
 //! driver, from its end, and from the lack of it in a whole list (safety rule 6).
 
 use super::{
-    super::{claim_state::ClaimState, ownership::PROVISIONED_BY},
+    super::{claim_state::ClaimState, ownership::PROVISIONED_BY, provisioner::Order},
     ClaimBook, Doubt, Glance,
     entry::{Entry, OnceGone},
 };
@@ -15,7 +15,7 @@ use crate::{
 
 impl ClaimBook {
     /// Takes in a PersistentVolume that goes past, of whatever driver, and names the claim to look
-    /// at now: one whose open call it closes and whose mark can go.
+    /// at now: one whose open call it closes, whose mark can go or that is to be reported.
     pub fn volume_passes(&self, volume: &Volume) -> Option<String> {
         let mut inner = self.0.inner.lock();
         let named = inner.by_volume.get(volume.name()).cloned();
@@ -25,8 +25,9 @@ impl ClaimBook {
         };
         let take_in = |entry: &mut Entry| {
             let was_open = entry.state.is_open();
-            entry.volume_seen(volume);
-            was_open && !entry.state.is_open() && entry.mark.is_some()
+            entry.volume_seen(volume, self.is_local());
+            let is_due = entry.mark.is_some() || entry.outdone.is_some();
+            was_open && !entry.state.is_open() && is_due
         };
         let closed = inner.change(for_uid, take_in);
         if self.is_named_by_us(volume) {
@@ -86,7 +87,7 @@ impl ClaimBook {
     pub fn volume_leaves(&self, uid: &str, volume: &Volume) {
         self.change(uid, |entry| {
             if matches!(entry.state, ClaimState::Saving(_)) {
-                entry.volume_seen(volume);
+                entry.volume_seen(volume, self.is_local());
                 entry.once_gone = OnceGone::Returns;
             }
         });
@@ -111,7 +112,7 @@ impl ClaimBook {
 
     /// A live read has found the claim bound to the volume of its open call.
     pub fn was_saved(&self, uid: &str) {
-        self.change(uid, |entry| entry.advance(ClaimState::had_volume));
+        self.change(uid, Entry::had_volume);
     }
 
     /// A live read since this glance has found a PersistentVolume that serves the claim: false where
@@ -121,11 +122,21 @@ impl ClaimBook {
             let stands = entry.doubted == glance.doubted && entry.is_served_by(volume);
             if stands {
                 entry.doubt = Doubt::None;
-                entry.volume_seen(volume);
+                entry.volume_seen(volume, self.is_local());
             }
             stands
         };
         self.change(glance.claim.uid(), found).unwrap_or(true)
+    }
+
+    /// Whether each node has a driver and a process of its own.
+    pub(super) fn is_local(&self) -> bool {
+        self.0.identity.node.is_some()
+    }
+
+    /// What was asked for in a call that a volume from elsewhere has closed, its end not known; once.
+    pub fn take_outdone(&self, uid: &str) -> Option<Order> {
+        self.change(uid, |entry| entry.outdone.take()).flatten().map(|order| *order)
     }
 
     /// Whether the claim `uid` needs no other PersistentVolume than this, which is for it.

@@ -64,6 +64,10 @@ pub(super) fn plan(
     if let (Some(handle), Demand::Withdrawn) = (&glance.bared, glance.demand) {
         return Plan::Suspect(handle.clone());
     }
+    // Whatever is known of its volume, what keeps a deleted claim is looked at.
+    if let (true, Some(record)) = (glance.claim.is_terminating(), &glance.elsewhere) {
+        return Plan::Elsewhere(record.clone());
+    }
     // Once all PersistentVolumes are listed it comes back.
     if !glance.may_call || glance.doubt == Doubt::Unlisted {
         return Plan::Drop;
@@ -134,12 +138,11 @@ fn recorded(
     Plan::Provision(Ask::Recorded(class, Box::new(record.clone())))
 }
 
-/// The record that the process of another node follows, or may have to be freed of. One that names no
-/// node is followed by whichever is selected.
+/// The record that the process of another node follows. One that names no node is followed by
+/// whichever is selected.
 fn followed_elsewhere(glance: &Glance) -> Option<&Record> {
     let record = glance.elsewhere.as_ref()?;
-    let is_waited_for = glance.demand == Demand::Wanted && record.node.is_some();
-    (is_waited_for || glance.claim.is_terminating()).then_some(record)
+    (glance.demand == Demand::Wanted && record.node.is_some()).then_some(record)
 }
 
 /// A claim for which nothing is open.

@@ -189,10 +189,11 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
     let mut deleted = (*claim(Some("n2"))).clone();
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    for node in [Some("n2"), None] {
+    for (node, may_call) in [(Some("n2"), true), (None, true), (None, false)] {
         let deleted = Glance {
             elsewhere: record(node),
             demand: Demand::Withdrawn,
+            may_call,
             ..glance(Arc::new(deleted.clone()))
         };
         let planned = planned_by(&on_node, &deleted, class());

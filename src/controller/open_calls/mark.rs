@@ -128,10 +128,16 @@ impl Standpoint<'_> {
     fn is_anothers(self, text: &str) -> bool {
         let Some(record) = Record::decode(text) else { return false };
         let other_driver = !record.driver.is_empty() && record.driver != self.identity.driver;
+        other_driver || self.is_of_other_node(&record)
+    }
+
+    /// Whether our driver's process on another node has written this record.
+    pub(super) fn is_of_other_node(self, record: &Record) -> bool {
+        let is_ours = record.driver.is_empty() || record.driver == self.identity.driver;
         let other_node = |node: &str| {
             self.identity.node.is_some() && !self.identity.is_on(node) && self.adopted != Some(node)
         };
-        other_driver || record.node.as_deref().is_some_and(other_node)
+        is_ours && record.node.as_deref().is_some_and(other_node)
     }
 }
 
@@ -217,6 +223,26 @@ mod tests {
 
     const DRIVER: &str = "volume.kubernetes.io/storage-provisioner";
     const NODE: &str = "volume.kubernetes.io/selected-node";
+
+    #[test]
+    fn a_record_of_another_nodes_call_is_told_from_another_drivers() {
+        let record = |driver: &str, node: Option<&str>| Record {
+            driver: driver.to_owned(),
+            node: node.map(str::to_owned),
+            ..Record::default()
+        };
+        let of_other = |own, adopted, record: &Record| {
+            let identity = identity(own);
+            Standpoint { identity: &identity, adopted }.is_of_other_node(record)
+        };
+        assert!(of_other(Some("n1"), None, &record("d", Some("n2"))));
+        assert!(of_other(Some("n1"), None, &record("", Some("n2"))));
+        assert!(!of_other(Some("n1"), None, &record("d", Some("n1"))));
+        assert!(!of_other(Some("n1"), Some("n2"), &record("d", Some("n2"))), "adopted");
+        assert!(!of_other(Some("n1"), None, &record("d", None)));
+        assert!(!of_other(Some("n1"), None, &record("other", Some("n2"))));
+        assert!(!of_other(None, None, &record("d", Some("n2"))), "one process for all nodes");
+    }
 
     fn claim(metadata: &Value, volume: Option<&str>) -> Value {
         json!({"metadata": metadata, "spec": {"volumeName": volume}})

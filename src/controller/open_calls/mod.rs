@@ -166,9 +166,12 @@ pub enum Unmarked {
     /// It is gone, bound or being deleted.
     #[error("the claim is gone, bound or being deleted")]
     Unwanted,
-    /// Another's open call is recorded on it.
-    #[error("the claim carries the record of an open call of another driver or node")]
+    /// Another driver's open call is recorded on it.
+    #[error("the claim carries the record of an open call of another driver")]
     Taken,
+    /// The process of another node has a call open for it.
+    #[error("a CreateVolume that was made for the claim on node {0:?} may still run")]
+    Elsewhere(String),
     /// The record would be too long.
     #[error("the record of the request is longer than {} bytes", record::MAX_BYTES)]
     TooLong,
@@ -190,7 +193,7 @@ impl OpenCalls {
             return Ok(());
         }
         match self.put_on(uid, order).await {
-            // Another's record is no obstacle, and there is room for one alone.
+            // Another driver's record is no obstacle, and there is room for one alone.
             Err(Unmarked::Taken) => {
                 self.warn_unprotected(&Unmarked::Taken);
                 Ok(())
@@ -246,13 +249,10 @@ impl OpenCalls {
         let current = self.is_current(&standing);
         match due(self.settings.mode, &standing, self.is_overdue(&standing), current) {
             Due::Nothing => true,
-            Due::PutOn => {
-                // Where its answer is unknown, polls come back.
-                if let Some(order) = &standing.order {
-                    self.protect(uid, order).await;
-                }
-                true
-            }
+            Due::PutOn => match &standing.order {
+                Some(order) => self.protect(uid, order).await,
+                None => true,
+            },
             Due::Close => self.close(uid, &standing.claim).await,
             Due::TakeOff => self.take_off(uid, &standing.claim).await.is_some(),
             Due::GiveUp => self.give_up(uid, &standing).await,
@@ -313,6 +313,9 @@ impl OpenCalls {
             Some(written) if written == record => {
                 self.book.marked(uid, Some(Mark::Open(record)));
                 Ok(())
+            }
+            Some(other) if standpoint.is_of_other_node(&other) => {
+                Err(Unmarked::Elsewhere(other.node_shown().to_owned()))
             }
             _ => Err(Unmarked::Taken),
         }
@@ -448,6 +451,15 @@ impl OpenCalls {
             "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
         );
         self.suspect(uid, &order.claim, "node_given_back", &why);
+    }
+
+    /// The claim has a volume that this process has not saved, and how its own call ended is not known.
+    pub fn suspect_served_elsewhere(&self, uid: &str, order: &Order) {
+        let volume = order.volume_name.as_deref().unwrap_or_default();
+        let why = format!(
+            "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
+        );
+        self.suspect(uid, &order.claim, "served_elsewhere", &why);
     }
 
     /// What was recorded cannot be asked for any more, and was waited for for long enough: the claim is
