@@ -77,8 +77,8 @@ impl Subscriber for Listener {
 /// Whether the claim that the line is about stands, and nobody deletes it.
 fn is_live(core: &Core, line: &str) -> bool {
     let claims = core.api.list("PersistentVolumeClaim", "");
-    let mut live = claims.iter().filter(|it| text(it, "/metadata/deletionTimestamp").is_empty());
-    live.any(|claim| line.contains(text(claim, "/metadata/uid")))
+    let mut wanted = claims.iter().filter(|it| text(it, "/metadata/deletionTimestamp").is_empty());
+    wanted.any(|claim| line.contains(text(claim, "/metadata/uid")))
 }
 
 /// An event's fields in a line.
