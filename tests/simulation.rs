@@ -257,7 +257,7 @@ async fn an_attached_volume_is_not_deleted() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(simulation.calls("DeleteVolume"), 0);
     let told = simulation.api.list("Event", "default");
-    let text = "waiting for detach from node n1";
+    let text = format!("persistentvolume pvc-{uid} is still attached to node n1");
     assert!(told.iter().any(|event| event["message"] == text), "{told:?}");
 
     simulation.api.delete("VolumeAttachment", "", "a").unwrap();

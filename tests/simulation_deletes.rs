@@ -152,18 +152,20 @@ mod detach {
         for node in ["n1", "n2"] {
             simulation.api.create(&attachment("pv", node)).unwrap();
         }
-        simulation.start();
+        let process = simulation.start();
         simulation.phase("pv", "Released");
         sleep(Duration::from_secs(1200)).await;
-        let waits = (
-            "Normal".into(),
-            "WaitingForDetach".into(),
-            "waiting for detach from node n1".into(),
-            1,
-        );
-        assert_eq!(told(&simulation, "pv"), [waits], "once, and no warning");
+        let attached = |node: &str, times| {
+            let text = format!("persistentvolume pv is still attached to node {node}");
+            ("Warning".to_owned(), "VolumeFailedDelete".to_owned(), text, times)
+        };
+        let first = attached("n1", 2);
+        assert_eq!(told(&simulation, "pv"), [first.clone()], "each quarter of an hour");
+        assert!(process.metrics().contains("\nprovisioner_volumes_waiting_for_detach 1\n"));
         simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(2)).await;
+        let second = attached("n2", 1);
+        assert_eq!(told(&simulation, "pv"), [first, second], "the node that has it now");
         assert_eq!(simulation.calls("DeleteVolume"), 0);
         assert_eq!(simulation.api_requests("get", "secrets"), 0);
 
@@ -172,7 +174,11 @@ mod detach {
         simulation.until("it is deleted", |s| s.calls("DeleteVolume") == 1).await;
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
         simulation.until("it is gone", |s| s.volumes().is_empty()).await;
-        assert_eq!(told(&simulation, "pv").len(), 1);
+        assert_eq!(told(&simulation, "pv").len(), 2);
+        let metrics = process.metrics();
+        assert!(metrics.contains("\nprovisioner_volumes_waiting_for_detach 0\n"));
+        let failed = "controller_persistentvolume_delete_failed_total{class=\"\"} 3";
+        assert!(metrics.contains(failed), "as often as it was told: {metrics}");
     }
 
     /// Attached while the secret is read: looked at again right before the call.

@@ -310,3 +310,134 @@ mod infeasible {
         assert!(rest.contains(&took), "{took:?}");
     }
 }
+
+/// Claims that wait for what only an administrator or their user can change: they are woken by that,
+/// and are looked at besides each quarter of an hour, so that their event is not forgotten, and by
+/// the audit. One whose class is missing is tried with back-off as in the original, which counts that.
+mod at_rest {
+    use testkit::apiserver::ApiServer;
+
+    use super::*;
+
+    /// What keeps the claim `data` waiting.
+    struct Reason {
+        what: &'static str,
+        arises: fn(&ApiServer),
+        /// What its event says.
+        told: &'static str,
+        /// What the original counts as failures (reference 3.12): with it, so are the looks.
+        is_failure: bool,
+        /// The requests of a look at it.
+        requests: usize,
+        passes: fn(&ApiServer),
+    }
+
+    fn class(name: &str, provisioner: &str) -> Value {
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
+               "provisioner": provisioner})
+    }
+
+    fn replace_class(api: &ApiServer, provisioner: &str) {
+        api.delete("StorageClass", "", "fast").unwrap();
+        api.create(&class("fast", provisioner)).unwrap();
+    }
+
+    fn take_name(api: &ApiServer) {
+        let claim = api.get("PersistentVolumeClaim", "sc", "data").unwrap();
+        let uid = claim["metadata"]["uid"].as_str().unwrap();
+        let volume = world::stranger(uid, "another", "h");
+        api.create(&volume).unwrap();
+    }
+
+    fn free_name(api: &ApiServer) {
+        let volume = api.list("PersistentVolume", "").remove(0);
+        let name = volume["metadata"]["name"].as_str().unwrap();
+        api.merge("PersistentVolume", "", name, &json!({"metadata": {"finalizers": null}}))
+            .unwrap();
+        api.delete("PersistentVolume", "", name).unwrap();
+    }
+
+    const REASONS: [Reason; 3] = [
+        Reason {
+            what: "its class is missing",
+            arises: |api| api.delete("StorageClass", "", "fast").unwrap(),
+            told: r#"storageclass.storage.k8s.io "fast" not found"#,
+            is_failure: true,
+            requests: 0,
+            passes: |api| drop(api.create(&class("fast", DRIVER)).unwrap()),
+        },
+        Reason {
+            what: "its class is another provisioner's",
+            arises: |api| replace_class(api, "other.example.com"),
+            told: r#"storage class "fast" is for the provisioner "other.example.com", but the claim is annotated for "disk.example.com""#,
+            is_failure: false,
+            requests: 0,
+            passes: |api| replace_class(api, DRIVER),
+        },
+        Reason {
+            what: "its PersistentVolume's name is taken",
+            arises: take_name,
+            told: "exists already and is for the claim",
+            is_failure: false,
+            requests: 2,
+            passes: free_name,
+        },
+    ];
+
+    /// How often a claim is looked at in an hour: each quarter of one, and by as many audits.
+    const LOOKS: usize = 9;
+
+    fn failures(metrics: &str) -> f64 {
+        let series = "controller_persistentvolumeclaim_provision_failed_total";
+        let lines = metrics.lines().filter(|line| line.starts_with(series));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// What was asked of the API server, but for watches, which begin anew now and then.
+    fn requests(simulation: &Simulation) -> usize {
+        let resources = ["persistentvolumeclaims", "persistentvolumes", "storageclasses"];
+        let of = |verb| move |it: &&str| simulation.api_requests(verb, it);
+        ["get", "list", "update", "patch", "create"]
+            .iter()
+            .map(|verb| resources.iter().map(|it| of(verb)(it)).sum::<usize>())
+            .sum()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn they_cost_a_look_a_quarter_of_an_hour_and_go_on_when_it_passes() {
+        for reason in REASONS {
+            let simulation = Simulation::new(1);
+            let process = simulation.start();
+            // The class or the name is in the way before the claim is worked on.
+            simulation.api.delete("StorageClass", "", "fast").unwrap();
+            let uid = simulation.create_claim("data");
+            sleep(Duration::from_secs(2)).await;
+            simulation.api.create(&class("fast", "late.example.com")).unwrap();
+            (reason.arises)(&simulation.api);
+            if reason.what.contains("name") {
+                replace_class(&simulation.api, DRIVER);
+            }
+            sleep(Duration::from_secs(60)).await;
+            let what = reason.what;
+            let (asked, counted) = (requests(&simulation), failures(&process.metrics()));
+            sleep(Duration::from_secs(3600)).await;
+            let looks = requests(&simulation) - asked;
+            assert!(looks <= LOOKS * reason.requests, "{what}: {looks} requests");
+            let more = failures(&process.metrics()) - counted;
+            if !reason.is_failure {
+                assert!(more == 0.0, "{what}: counted {more} times");
+            }
+            let told = simulation.told("data", "ProvisioningFailed");
+            assert!(told.iter().any(|it| it.contains(reason.told)), "{what}: {told:?}");
+            let events = simulation.api.list("Event", "sc");
+            let of_it =
+                events.iter().filter(|it| it["message"].as_str().unwrap().contains(reason.told));
+            let count: u64 = of_it.map(|event| event["count"].as_u64().unwrap_or(1)).sum();
+            assert!((4..=6).contains(&count), "{what}: told {count} times");
+
+            (reason.passes)(&simulation.api);
+            let waited = until_saved(&simulation, &uid).await;
+            assert!(waited < 2 * ONE_SECOND, "{what}: {waited:?}");
+        }
+    }
+}

@@ -136,7 +136,11 @@ impl<P: Provisioner> Assembly<P> {
             let handle = telling_apart.handle(volume)?;
             Some(telling_apart.key(&handle).to_owned())
         };
-        VolumeBook::new(self.identity.clone(), self.book.clone(), in_reach, key)
+        let book = VolumeBook::new(self.identity.clone(), self.book.clone(), in_reach, key);
+        let metrics = &self.parts.metrics;
+        let (volumes, gauges) = (book.clone(), metrics.controller.clone());
+        metrics.before_scrape(move || gauges.attached(volumes.attached()));
+        book
     }
 
     fn open_calls(&self) -> OpenCalls {

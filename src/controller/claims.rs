@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
-pub(super) use self::telling::PATIENCE;
+pub(super) use self::telling::{AT_REST, PATIENCE};
 use self::{
     plan::{Ask, Plan, plan},
     telling::source_label,
@@ -162,7 +162,14 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.provisioner.forget(uid);
                 Verdict::Done
             }
-            Plan::Blocked(why) => self.blocked(uid, &glance.claim, &why),
+            Plan::Blocked { why, is_failure } => {
+                self.blocked(uid, &glance.claim, &why);
+                if !is_failure {
+                    return Verdict::RetryAfter(AT_REST);
+                }
+                self.count_failure(&glance.claim);
+                Verdict::Retry
+            }
             Plan::Provision(ask) => {
                 let repeats = glance.order.is_some() || glance.recorded.is_some();
                 let order = self.order(uid, &glance.claim, ask);
@@ -310,7 +317,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             match self.open_calls.before_call(uid, &order).await {
                 Ok(()) => {}
                 Err(Unmarked::Unwanted) => return Verdict::Retry,
-                Err(error) => return self.blocked(uid, &order.claim, &error.to_string()),
+                Err(error) => {
+                    self.blocked(uid, &order.claim, &error.to_string());
+                    return Verdict::Retry;
+                }
             }
         }
         if !self.book.called(uid, &order) {

@@ -3,7 +3,7 @@
 //! Owns the reasons and texts of the controller's events (reference 3.12). Leaves repeats, limits
 //! and delivery to `kube_api::events`.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use crate::kube_api::{
     events::{Severity, Source, Subject},
@@ -75,6 +75,10 @@ impl ClaimEvents {
     }
 }
 
+/// How long an event counts as told: it leaves the API server after an hour, and what still waits
+/// must not be left without one.
+pub(super) const EVENT_LASTS: Duration = Duration::from_secs(15 * 60);
+
 /// Tells about volumes.
 #[derive(Clone)]
 pub struct VolumeEvents(Source);
@@ -90,10 +94,13 @@ impl VolumeEvents {
         self.0.event(subject(volume), Severity::Warning, "VolumeFailedDelete", why);
     }
 
-    /// The volume will be deleted once it is detached.
-    pub fn waits_for_detach(&self, volume: &Volume, node: &str) {
-        let text = format!("waiting for detach from node {node}");
-        self.0.event(subject(volume), Severity::Normal, "WaitingForDetach", text);
+    /// The volume is deleted only once it is detached from this node (reference 4.5).
+    pub fn still_attached(&self, volume: &Volume, node: &str) {
+        let name = volume.name();
+        self.failed_delete(
+            volume,
+            &format!("persistentvolume {name} is still attached to node {node}"),
+        );
     }
 
     /// Somebody deleted the PersistentVolume before its claim was bound to it.

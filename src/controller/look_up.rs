@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     claim_book::{Doubt, Glance},
-    claims::{ClaimWorker, PATIENCE},
+    claims::{AT_REST, ClaimWorker, PATIENCE},
     ownership,
     provisioner::{Order, Provisioner},
 };
@@ -50,8 +50,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(LookUp::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why, Duration::ZERO);
-                self.count_failure(&order.claim);
-                Err(Verdict::Retry)
+                // The end of that PersistentVolume wakes the claim.
+                Err(Verdict::RetryAfter(AT_REST))
             }
             Err(error) => {
                 let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");

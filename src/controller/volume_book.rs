@@ -12,6 +12,7 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     claim_book::ClaimBook,
+    events::EVENT_LASTS,
     finalizers::{Due, due},
     handles::Handles,
     ownership::Identity,
@@ -60,23 +61,40 @@ struct Inner {
 }
 
 /// How far the deletion of a volume has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Deletion {
     /// The driver was not asked, or has not deleted it yet.
     #[default]
     NotYet,
     /// The driver was not asked: the volume is attached, and whoever reads its events knows.
-    Attached,
+    Attached(AttachmentTold),
     /// The driver has deleted it and is not asked again.
     AtDriver,
     /// The PersistentVolume is removed as well: what still comes is an echo.
     Removed,
 }
 
+/// What a volume's user was told last of the node that it is attached to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttachmentTold {
+    node: Arc<str>,
+    at: Instant,
+}
+
 impl Deletion {
     /// Whether the driver still has the volume, as far as we know.
-    pub fn is_ahead(self) -> bool {
-        matches!(self, Self::NotYet | Self::Attached)
+    pub fn is_ahead(&self) -> bool {
+        matches!(self, Self::NotYet | Self::Attached(_))
+    }
+
+    /// The volume is attached to this node, which its user is to be told now: at once, when the node
+    /// changes, and again before the event is forgotten.
+    pub fn tell_attached(&self, node: &str) -> Option<Self> {
+        let is_told =
+            |told: &AttachmentTold| *told.node == *node && told.at.elapsed() < EVENT_LASTS;
+        let is_known = matches!(self, Self::Attached(told) if is_told(told));
+        (!is_known)
+            .then(|| Self::Attached(AttachmentTold { node: node.into(), at: Instant::now() }))
     }
 }
 
@@ -218,9 +236,9 @@ impl VolumeBook {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
         let sighted = inner.sighted.remove(name);
-        let known = inner.deletions.get(volume.uid()).copied();
-        let deletion = known.unwrap_or_default();
-        Some(Glance { volume, sighted, deletion, begun: known.is_some() })
+        let known = inner.deletions.get(volume.uid()).cloned();
+        let begun = known.is_some();
+        Some(Glance { volume, sighted, deletion: known.unwrap_or_default(), begun })
     }
 
     /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`
@@ -250,6 +268,24 @@ impl VolumeBook {
         if inner.deletions.get(volume.uid()).is_some() {
             inner.deletions.seen(volume.uid(), Some(deletion));
         }
+    }
+
+    /// The volume does not wait to be detached, or no longer.
+    pub fn is_detached(&self, volume: &Volume) {
+        let mut inner = self.0.inner.lock();
+        if let Some(Deletion::Attached(_)) = inner.deletions.get(volume.uid()) {
+            inner.deletions.seen(volume.uid(), Some(Deletion::NotYet));
+        }
+    }
+
+    /// How many volumes wait to be detached.
+    pub fn attached(&self) -> usize {
+        let inner = self.0.inner.lock();
+        let waits = |volume: &Volume| {
+            let deletion = inner.deletions.get(volume.uid());
+            due(volume) == Due::Delete && matches!(deletion, Some(Deletion::Attached(_)))
+        };
+        inner.volumes.iter().filter(|(_, volume)| waits(volume)).count()
     }
 
     /// Whether the volume's PersistentVolume is removed, and only its echo awaited.

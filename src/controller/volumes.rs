@@ -132,7 +132,11 @@ impl<P: Provisioner> VolumeWorker<P> {
             }
         }
         let started = Instant::now();
-        match self.try_delete(&glance, permit).await {
+        let deleted = self.try_delete(&glance, permit).await;
+        if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
+            self.book.is_detached(&glance.volume);
+        }
+        match deleted {
             Ok(Some(volume)) => {
                 self.book.deletion_reached(&volume, Deletion::Removed);
                 self.metrics.deleted(class_label(&volume), started.elapsed());
@@ -264,12 +268,14 @@ impl<P: Provisioner> VolumeWorker<P> {
         Ok(sharer)
     }
 
-    /// The volume's detachment wakes it; its user is told once.
+    /// A detachment wakes the volume. What its user is told is counted as the original counts it.
     fn wait_for_detach(&self, glance: &Glance, node: &str) -> Verdict {
         tracing::debug!(node, "waiting for detach");
-        if glance.deletion != Deletion::Attached {
-            self.events.waits_for_detach(&glance.volume, node);
-            self.book.deletion_reached(&glance.volume, Deletion::Attached);
+        let volume = &glance.volume;
+        if let Some(attached) = glance.deletion.tell_attached(node) {
+            self.events.still_attached(volume, node);
+            self.metrics.delete_failed(class_label(volume));
+            self.book.deletion_reached(volume, attached);
         }
         Verdict::RetryAfter(MISSED_DETACH)
     }

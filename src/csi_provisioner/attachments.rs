@@ -4,7 +4,7 @@
 //! state, as the original looks at them (reference 4.5), and of the volumes that wait to be
 //! detached. Only there for drivers that attach (`PUBLISH_UNPUBLISH_VOLUME`). Promises not to
 //! answer before everything has been listed once, and to tell when a volume that was asked for is
-//! no longer attached.
+//! detached from a node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,7 +49,7 @@ struct Index {
     nodes: Names,
     /// The names of the volumes that wait to be detached, by hash.
     awaited: BTreeMap<u64, BTreeSet<Box<str>>>,
-    /// Those of them that are detached and not told yet.
+    /// Those of them that a node has let go, and are not told yet.
     detached: BTreeSet<Box<str>>,
 }
 
@@ -90,7 +90,7 @@ impl Attachments {
     }
 
     /// The node that the volume is attached to, one of them where there are several. The observer
-    /// then tells once the volume is attached to none.
+    /// then tells once the volume is detached from one of them.
     ///
     /// # Errors
     /// While the attachments have not been listed yet.
@@ -107,7 +107,7 @@ impl Attachments {
     }
 
     /// What keeps these attachments fresh: `on_detached` is told the name of each volume that
-    /// waited and is attached to no node any more.
+    /// waited and that a node has let go.
     pub fn observer<F: Fn(String) + Send>(
         &self,
         on_detached: F,
@@ -205,11 +205,10 @@ impl Index {
         self.nodes.count_anew(self.attachments.iter().map(|attachment| attachment.node));
     }
 
-    /// The volume is detached from a node: nobody waits for it any more if that was the last.
+    /// The volume is detached from a node: whoever waits for it looks again, and is told of another
+    /// node that has it.
     fn detach(&mut self, volume: u64) {
-        if self.attached(volume).next().is_none() {
-            self.detached.extend(self.awaited.remove(&volume).unwrap_or_default());
-        }
+        self.detached.extend(self.awaited.remove(&volume).unwrap_or_default());
     }
 
     /// A node that the volume is attached to, the first by name.
@@ -392,7 +391,8 @@ mod tests {
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         observer.observe(Sighting::Listed(attachment("third", Some("third"), "n1")));
         observer.observe(Sighting::Deleted(attachment("old", Some("pv"), "n1")));
-        assert!(told.lock().is_empty(), "the other is attached");
+        assert_eq!(std::mem::take(&mut *told.lock()), ["pv"], "another node has it");
+        assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         observer.observe(Sighting::Deleted(attachment("new", Some("pv"), "n2")));
         assert_eq!(*told.lock(), ["pv"]);
         observer.observe(Sighting::Complete);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_waits_is_told_once_when_its_last_attachment_is_gone() {
+    fn a_volume_that_waits_is_told_once_when_a_node_lets_it_go() {
         let attachments = Attachments::default();
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let tell = Arc::clone(&told);
@@ -444,10 +444,10 @@ mod tests {
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
         observer.observe(Sighting::Deleted(attachment("c", Some("other"), "n1")));
-        assert!(told.lock().is_empty(), "still attached, and nobody waits for the other");
+        assert_eq!(*told.lock(), ["pv"], "nobody waits for the other");
         observer.observe(Sighting::Restarted);
         observer.observe(Sighting::Complete);
-        assert_eq!(*told.lock(), ["pv"]);
+        assert_eq!(*told.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().awaited.is_empty());
     }
 

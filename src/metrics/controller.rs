@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use prometheus::{Error, Gauge, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec};
+use prometheus::{Error, Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
 use super::families::Families;
 
@@ -26,6 +26,7 @@ pub struct ControllerMetrics {
     claims: IntGaugeVec,
     oldest_claim: Gauge,
     awaited: IntGaugeVec,
+    attached: IntGauge,
     audit_found: IntCounterVec,
     suspected_leaks: IntCounterVec,
     unfollowed_records: IntCounter,
@@ -112,6 +113,14 @@ impl ControllerMetrics {
                 "Objects that claims or volumes wait for beside the driver (secrets, classes and so on), by resource.",
                 &["resource"],
             )?,
+            attached: {
+                let gauge = IntGauge::new(
+                    "provisioner_volumes_waiting_for_detach",
+                    "Volumes that are to be deleted and still are attached to a node.",
+                )?;
+                families.register("gauge", &gauge)?;
+                gauge
+            },
             audit_found: families.counter(
                 "provisioner_audit_found_total",
                 "Keys for which the regular audit, not an event, started work that was due, by queue. Anything but zero is a lost wake-up.",
@@ -204,6 +213,11 @@ impl ControllerMetrics {
     /// A deleted source was released although pending claims name it.
     pub fn source_released(&self, reason: &str) {
         self.sources_released.with_label_values(&[reason]).inc();
+    }
+
+    /// Sets how many volumes wait to be detached.
+    pub fn attached(&self, volumes: usize) {
+        self.attached.set(i64::try_from(volumes).unwrap_or(i64::MAX));
     }
 
     /// Sets how many objects of each resource are waited for now.

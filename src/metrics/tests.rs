@@ -18,8 +18,11 @@ fn assert_lines(metrics: &Metrics, lines: &[&str]) {
 fn families_with_labels_are_absent_until_first_used() {
     let text = metrics().text();
     let names = text.lines().filter(|line| !line.starts_with('#'));
-    let without_labels =
-        ["provisioner_oldest_claim_age_seconds 0", "provisioner_unfollowed_records_total 0"];
+    let without_labels = [
+        "provisioner_oldest_claim_age_seconds 0",
+        "provisioner_unfollowed_records_total 0",
+        "provisioner_volumes_waiting_for_detach 0",
+    ];
     assert_eq!(names.collect::<Vec<_>>(), without_labels);
 }
 

@@ -7,6 +7,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     super::{
         claim_state::{ClaimState, Demand, Next},
+        events::EVENT_LASTS,
         open_calls::{Mark, Record},
         ownership::PROVISIONED_BY,
         provisioner::Order,
@@ -17,10 +18,6 @@ use crate::{
     kube_api::views::{Claim, View as _, Volume},
     mutations::{self, Mutation},
 };
-
-/// How long an event counts as told: it leaves the API server after an hour, and a claim that
-/// still waits must not be left without one.
-pub(super) const TOLD: Duration = Duration::from_secs(15 * 60);
 
 /// One claim in work.
 #[derive(Debug, Default)]
@@ -117,7 +114,7 @@ impl Obstacle {
     pub(super) fn is_news(&self, patience: Duration) -> bool {
         match self.told {
             None => self.since.elapsed() >= patience,
-            Some(told) => told.elapsed() >= TOLD,
+            Some(told) => told.elapsed() >= EVENT_LASTS,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::{
     controller::{
         claim_state::Next,
+        events::EVENT_LASTS,
         open_calls::mark,
         provisioner::{Failure, NotAsked, Outcome},
     },
@@ -384,9 +385,9 @@ async fn the_same_news_is_told_once_while_its_event_lasts() {
     let book = with_claim();
     let tells = |what: &str| book.tells("u", what, Duration::ZERO);
     assert!(tells("class missing"));
-    tokio::time::advance(super::entry::TOLD / 2).await;
+    tokio::time::advance(EVENT_LASTS / 2).await;
     assert!(!tells("class missing"));
-    tokio::time::advance(super::entry::TOLD / 2).await;
+    tokio::time::advance(EVENT_LASTS / 2).await;
     assert!(tells("class missing"), "events do not last for ever");
     assert!(tells("class foreign"));
     assert!(!book.tells("gone", "anything", Duration::ZERO));

@@ -70,7 +70,8 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
-                self.blocked(uid, &glance.claim, &why)
+                self.blocked(uid, &glance.claim, &why);
+                Verdict::Retry
             }
             Step::LetGo => {
                 let claim = &glance.claim;

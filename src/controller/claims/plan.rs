@@ -26,7 +26,12 @@ pub(super) enum Plan {
     /// Nothing, until an event comes.
     Drop,
     /// Its class keeps it waiting, for this reason.
-    Blocked(String),
+    Blocked {
+        /// For what, in its user's words.
+        why: String,
+        /// Whether the original counts a failed attempt at each back-off (reference 3.12).
+        is_failure: bool,
+    },
     /// Ask the provisioner.
     Provision(Ask),
     /// Remove what the last call for this order left.
@@ -106,9 +111,14 @@ fn again(
             let same = same_node && class.uid() == order.class.uid();
             if same { again() } else { Plan::Provision(Ask::New(class)) }
         }
-        Plan::Blocked(_) => again(),
+        Plan::Blocked { .. } => again(),
         other => other,
     }
+}
+
+/// The claim waits, for these reasons, and the original would not count that.
+fn blocked(why: String) -> Plan {
+    Plan::Blocked { why, is_failure: false }
 }
 
 /// What an earlier process has recorded is asked for as the claim and its class are now.
@@ -121,7 +131,7 @@ fn recorded(
 ) -> Plan {
     let gone = |what: &str| {
         let named = ownership::class_of_claim(claim);
-        Plan::Blocked(format!(
+        blocked(format!(
             "an earlier CreateVolume for this claim may still run, and its storage class {named:?} {what}: restore the class, and the call is followed to its end; or delete the claim, and look for its volume at the driver by hand"
         ))
     };
@@ -148,16 +158,17 @@ fn followed_elsewhere(glance: &Glance) -> Option<&Record> {
 /// A claim for which nothing is open.
 fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
     let Some(class) = class else {
-        return Plan::Blocked(match ownership::class_of_claim(claim) {
+        let why = match ownership::class_of_claim(claim) {
             "" => "the claim names no storage class".to_owned(),
             name => format!("storageclass.storage.k8s.io \"{name}\" not found"),
-        });
+        };
+        return Plan::Blocked { why, is_failure: true };
     };
     if waits_for_a_node(claim, &class) {
         return Plan::Drop;
     }
     if !identity.knows(&class.provisioner) {
-        return Plan::Blocked(format!(
+        return blocked(format!(
             "storage class {:?} is for the provisioner {:?}, but the claim is annotated for {:?}",
             class.name(),
             class.provisioner,

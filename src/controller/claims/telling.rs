@@ -8,18 +8,22 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 
 use super::{
-    super::provisioner::{Failure, Order, Outcome, Provisioner, Strain},
+    super::{
+        events::EVENT_LASTS,
+        provisioner::{Failure, Order, Outcome, Provisioner, Strain},
+    },
     ClaimWorker,
     plan::Plan,
 };
-use crate::{
-    kube_api::views::{Claim, View as _},
-    workqueue::Verdict,
-};
+use crate::kube_api::views::{Claim, View as _};
 
 /// How long something that often passes by itself may keep a claim waiting before its user is
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
 pub(in super::super) const PATIENCE: Duration = Duration::from_millis(900);
+
+/// When a claim is looked at again that waits for what only its user or an administrator can change,
+/// and that wakes it when it changes: its event is about to be forgotten by then.
+pub(in super::super) const AT_REST: Duration = EVENT_LASTS.saturating_add(PATIENCE);
 
 /// How long an open call may take before its user is told that it still does: the warning of its
 /// unknown end is news enough before.
@@ -27,12 +31,10 @@ const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// The claim waits for something beside the driver.
-    pub(super) fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) -> Verdict {
+    pub(super) fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) {
         tracing::debug!(why, "the claim waits");
         self.tell_blocked(claim, why, PATIENCE);
         self.tell_in_time(uid, why);
-        self.count_failure(claim);
-        Verdict::Retry
     }
 
     /// The claim waits: its user is told once this has stood for `patience`, and again once in a while.
@@ -59,7 +61,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.tasks.passing("telling of a claim that waits", async move {
             sleep(PATIENCE).await;
             let Some(mut glance) = worker.book.glance(&uid) else { return };
-            if matches!(worker.plan(&uid, &mut glance), Plan::Blocked(still) if still == why) {
+            let plan = worker.plan(&uid, &mut glance);
+            if matches!(plan, Plan::Blocked { why: still, .. } if still == why) {
                 worker.tell_blocked(&glance.claim, &why, PATIENCE);
             }
         });
@@ -105,12 +108,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// once, and again when the way changes.
     pub(super) fn tell_still_open(&self, order: &Order, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
-        let why = match failure.strain() {
-            Strain::Locked => "the driver still works on it",
-            _ => "the driver does not answer in time",
-        };
-        if self.book.tells(order.claim.uid(), why, STILL_OPEN) {
-            self.events.still_provisioning(&order.claim, why);
+        // The driver's words may be others each time, and are no news then.
+        if self.book.tells(order.claim.uid(), failure.kind(), STILL_OPEN) {
+            self.events.still_provisioning(&order.claim, &still_open(failure));
         }
     }
 
@@ -124,6 +124,15 @@ impl<P: Provisioner> ClaimWorker<P> {
         if audited {
             self.metrics.audit_found("claims");
         }
+    }
+}
+
+/// What keeps a call open, in words: the driver's own where it has any.
+fn still_open(failure: &Failure) -> String {
+    match failure.kind() {
+        "DeadlineExceeded" => "the driver does not answer in time".to_owned(),
+        _ if failure.strain() == Strain::Locked => "the driver still works on it".to_owned(),
+        _ => failure.to_string(),
     }
 }
 

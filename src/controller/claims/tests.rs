@@ -62,7 +62,7 @@ fn planned_by(identity: &Identity, glance: &Glance, class: Option<Arc<StorageCla
         Plan::Void => "void".into(),
         Plan::Elsewhere(record) => format!("elsewhere {:?}", record.node),
         Plan::Drop => "drop".into(),
-        Plan::Blocked(why) => why,
+        Plan::Blocked { why, .. } => why,
         Plan::Discard(_, leftover) => format!("discard {}", leftover.handle),
         Plan::Suspect(handle) => format!("suspect {handle}"),
     }

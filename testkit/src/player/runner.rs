@@ -122,7 +122,7 @@ pub async fn play(
     let (outcome, said) =
         run::play(&scenario, cluster, &options.binary, &options.conformance).await?;
     let found = match &ruled {
-        None => deviations(&scenario.expect, &outcome),
+        None => deviations(&scenario.expect, &outcome, false),
         Some(Ruled { expect, or, .. }) => {
             let or = or.as_ref().is_some_and(|or| ruled_deviations(or, &outcome).is_empty());
             if or { Vec::new() } else { ruled_deviations(expect, &outcome) }
@@ -136,14 +136,14 @@ pub async fn play(
     Ok((verdict, outcome))
 }
 
-fn deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
-    let metrics = metric_differences(expect, outcome);
+fn deviations(expect: &Outcome, outcome: &Outcome, ruled: bool) -> Vec<Difference> {
+    let metrics = metric_differences(expect, outcome, ruled);
     differences(expect, outcome).into_iter().chain(metrics).collect()
 }
 
 fn ruled_deviations(expect: &Outcome, outcome: &Outcome) -> Vec<Difference> {
     let ruled = ruled_differences(expect, outcome);
-    deviations(expect, outcome).into_iter().chain(ruled).collect()
+    deviations(expect, outcome, true).into_iter().chain(ruled).collect()
 }
 
 /// Plays all `files`, each on a cluster that `cluster` makes, and tells of each as it ends. Clusters

@@ -111,16 +111,19 @@ fn sorted(entries: &[Value]) -> Vec<String> {
 // === Metrics ===
 
 /// Compares the metrics: every recorded series must be there, and with the recorded value, unless
-/// it counts tries, of which fewer or more are as good as long as there were any.
-pub(super) fn metric_differences(expected: &Outcome, got: &Outcome) -> Vec<Difference> {
+/// it counts tries ([`is_as_good`]). `ruled`: the expectation is one by ruling.
+pub(super) fn metric_differences(
+    expected: &Outcome,
+    got: &Outcome,
+    ruled: bool,
+) -> Vec<Difference> {
     let have = parsed(entries(got.get("metrics")));
     let want = parsed(entries(expected.get("metrics")));
     let (mut missing, mut values) = (Vec::new(), Vec::new());
     for (series, value) in want {
         match have.get(series) {
             None => missing.push(series.into()),
-            Some(found)
-                if *found == value || counts_tries(series) && tried(found) == tried(value) => {}
+            Some(found) if *found == value || is_as_good(series, found, value, ruled) => {}
             Some(found) => values.push(format!("{series} {found} instead of {value}")),
         }
     }
@@ -165,13 +168,18 @@ fn parsed(lines: &[Value]) -> BTreeMap<&str, &str> {
     lines.iter().filter_map(Value::as_str).filter_map(|line| line.rsplit_once(' ')).collect()
 }
 
-/// Whether a series grows with every try, be it a call or a failure.
-fn counts_tries(series: &str) -> bool {
-    series.starts_with("csi_sidecar_operations_seconds_count") || series.contains("_failed_total")
-}
-
-fn tried(value: &str) -> bool {
-    value != "0"
+/// Whether a series of tries that counts `found` is as good as one that counts `recorded`: there were
+/// any in both. An alert rests on failures: they must not come much oftener than the reference's,
+/// unless a ruling says that they are tried otherwise.
+fn is_as_good(series: &str, found: &str, recorded: &str, ruled: bool) -> bool {
+    let number = |value: &str| value.parse::<f64>().unwrap_or(f64::INFINITY);
+    let (found, recorded) = (number(found), number(recorded));
+    let both_tried = (found > 0.0) == (recorded > 0.0);
+    let is_call = series.starts_with("csi_sidecar_operations_seconds_count");
+    let is_failure = series.contains("_failed_total");
+    // Back-offs of the same length still end a try sooner or later.
+    let as_often = ruled || found <= 2.0 * recorded + 2.0;
+    both_tried && (is_call || is_failure && as_often)
 }
 
 // === impl Difference ===
@@ -219,10 +227,15 @@ mod tests {
             "d 9",
             &format!("{tries} 7"),
         ]);
-        assert_eq!(metric_differences(&expected, &same), []);
+        assert_eq!(metric_differences(&expected, &same, false), []);
+        let risen = metrics(&["b_failed_total 11"]);
+        let found = |ruled| metric_differences(&metrics(&["b_failed_total 4"]), &risen, ruled);
+        let more = Detail::Values(vec!["b_failed_total 11 instead of 4".to_owned()]);
+        assert_eq!(found(false), [Difference { part: "metrics".into(), detail: more }]);
+        assert_eq!(found(true), []);
         let other = metrics(&["a_total{x=\"1 2\"} 3", "b_failed_total 0", "c 0"]);
         let details: Vec<_> =
-            metric_differences(&expected, &other).into_iter().map(|d| d.detail).collect();
+            metric_differences(&expected, &other, false).into_iter().map(|d| d.detail).collect();
         assert_eq!(
             details,
             [
@@ -259,7 +272,7 @@ mod tests {
     #[test]
     fn metrics_that_could_not_be_read_lack_everything_recorded() {
         let unread = [("metrics".to_owned(), Value::Null)].into_iter().collect();
-        assert_eq!(metric_differences(&metrics(&["a 1"]), &unread).len(), 1);
-        assert_eq!(metric_differences(&metrics(&[]), &unread), []);
+        assert_eq!(metric_differences(&metrics(&["a 1"]), &unread, false).len(), 1);
+        assert_eq!(metric_differences(&metrics(&[]), &unread, false), []);
     }
 }
