@@ -1,13 +1,16 @@
 //! The rights that are missing, told before anybody runs into them.
 //!
-//! Owns the question to the API server once the program is ready, and what is said of its answer:
-//! one log line a resource with the rule to add, and a gauge. Promises that nothing depends on it:
+//! Owns the question to the API server once the program is ready, again every ten minutes and soon
+//! after a request was forbidden, and what is said of its answer where that has changed: one log line
+//! a resource with the rule to add, and a gauge. Promises that nothing depends on it:
 //! a server that does not answer costs one line, and a missing right is met by whoever needs it,
 //! each in its own way. Leaves which rights are needed to [`NEEDS`], and asking to `kube_api`.
 
 mod needs;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use tokio::{sync::Notify, time::sleep};
 
 pub use self::needs::{Feature, NEEDS, Need, Place};
 use crate::{
@@ -40,20 +43,87 @@ impl Namespaces {
     }
 }
 
-/// Asks for the rights that the features need and tells of those that are missing.
-pub async fn run(
+/// The time between two looks, the second of them after something was forbidden.
+const APART: Duration = Duration::from_secs(60);
+
+/// The time between two looks when nothing is.
+const AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// Waits until rights are to be looked at again. `forbidden` is told of each request that was.
+pub async fn wait(forbidden: &Notify) {
+    sleep(APART).await;
+    tokio::select! {
+        () = sleep(AGAIN.saturating_sub(APART)) => {}
+        () = forbidden.notified() => {}
+    }
+}
+
+/// The rights that lack on one resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    resource: &'static str,
+    group: &'static str,
+    verbs: Vec<&'static str>,
+    needed: String,
+    /// Which role the rule belongs in.
+    add_to: String,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needed, add_to, .. } = self;
+        write!(f, "the service account lacks rights ({needed}): add {} to {add_to}", self.rule())
+    }
+}
+
+/// Looks at the rights, and remembers what it has told.
+#[derive(Debug)]
+pub struct Preflight {
     client: Client,
-    features: &[Feature],
-    namespaces: &Namespaces,
-    metrics: &ApiMetrics,
-) {
-    let needs: Vec<&Need> = NEEDS.iter().filter(|need| features.contains(&need.feature)).collect();
-    match missing(&client, &needs, namespaces).await {
-        Ok(missing) => tell(&missing, namespaces, metrics),
-        Err(error) => tracing::info!(
-            %error,
-            "the API server does not say which rights there are; missing ones show when they are needed"
-        ),
+    namespaces: Namespaces,
+    metrics: ApiMetrics,
+    told: Vec<Lack>,
+}
+
+impl Preflight {
+    /// Asks by `client` for rights that hold in `namespaces`.
+    pub fn new(client: Client, namespaces: Namespaces, metrics: ApiMetrics) -> Self {
+        Self { client, namespaces, metrics, told: Vec::new() }
+    }
+
+    /// Asks for the rights that the features need and tells of those that are missing; what lacks,
+    /// where that has changed.
+    pub async fn look(&mut self, features: &[Feature]) -> Option<&[Lack]> {
+        let needs = NEEDS.iter().filter(|need| features.contains(&need.feature));
+        let needs: Vec<&Need> = needs.collect();
+        match missing(&self.client, &needs, &self.namespaces).await {
+            Ok(missing) => self.tell(&missing),
+            Err(error) => {
+                tracing::info!(
+                    %error,
+                    "the API server does not say which rights there are; missing ones show when they are needed"
+                );
+                None
+            }
+        }
+    }
+
+    /// One line for each resource, and the gauge.
+    fn tell(&mut self, missing: &[&'static Need]) -> Option<&[Lack]> {
+        self.metrics.missing_permissions(missing.iter().map(|need| {
+            let Right { verb, group, resource } = need.right();
+            MissingPermission { verb, group, resource }
+        }));
+        let lacks = by_resource(missing, &self.namespaces);
+        if lacks == self.told {
+            return None;
+        }
+        lacks.iter().for_each(Lack::log);
+        if lacks.is_empty() {
+            tracing::info!("The service account has all rights now");
+        }
+        self.told = lacks;
+        Some(&self.told)
     }
 }
 
@@ -96,29 +166,38 @@ async fn is_met(client: &Client, need: &Need, namespace: Option<&str>) -> Result
     Ok(false)
 }
 
-/// One line for each resource, and the gauge.
-fn tell(missing: &[&Need], namespaces: &Namespaces, metrics: &ApiMetrics) {
-    metrics.missing_permissions(missing.iter().map(|need| {
-        let Right { verb, group, resource } = need.right();
-        MissingPermission { verb, group, resource }
-    }));
-    let mut by_resource: BTreeMap<(&str, &str), Vec<&Need>> = BTreeMap::new();
+fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<Lack> {
+    let mut by_resource: BTreeMap<(&str, &str), Vec<&'static Need>> = BTreeMap::new();
     for need in missing {
         by_resource.entry((need.group, need.resource)).or_default().push(need);
     }
-    for ((group, resource), needs) in by_resource {
-        let verbs: Vec<&str> = needs.iter().map(|need| need.verb).collect();
+    let lack = |((group, resource), needs): (_, Vec<&'static Need>)| {
         let why: Vec<&str> = needs.iter().map(|need| need.why).collect();
         let place = needs.first().map_or(Place::Everywhere, |need| need.place);
+        let verbs = needs.iter().map(|need| need.verb).collect();
+        let add_to = add_to(namespaces.of(place));
+        Lack { resource, group, verbs, needed: why.join("; "), add_to }
+    };
+    by_resource.into_iter().map(lack).collect()
+}
+
+impl Lack {
+    fn log(&self) {
+        let Self { resource, group, verbs, needed, add_to } = self;
+        let (verbs, rule) = (verbs.join(","), self.rule());
         tracing::warn!(
             resource,
             group,
-            verbs = verbs.join(","),
-            needed = why.join("; "),
-            add_to = add_to(namespaces.of(place)),
-            rule = rule(group, resource, &verbs),
+            verbs,
+            needed,
+            add_to,
+            rule,
             "The service account lacks rights"
         );
+    }
+
+    fn rule(&self) -> String {
+        rule(self.group, self.resource, &self.verbs)
     }
 }
 

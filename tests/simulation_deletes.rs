@@ -160,7 +160,11 @@ mod detach {
             ("Warning".to_owned(), "VolumeFailedDelete".to_owned(), text, times)
         };
         let first = attached("n1", 2);
-        assert_eq!(told(&simulation, "pv"), [first.clone()], "each quarter of an hour");
+        assert_eq!(
+            told(&simulation, "pv"),
+            std::slice::from_ref(&first),
+            "each quarter of an hour"
+        );
         assert!(process.metrics().contains("\nprovisioner_volumes_waiting_for_detach 1\n"));
         simulation.api.delete("VolumeAttachment", "", "pv-n1").unwrap();
         sleep(Duration::from_secs(2)).await;

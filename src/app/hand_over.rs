@@ -196,7 +196,7 @@ impl Program<'_> {
 }
 
 /// The Lease as events name it.
-fn subject(lease: &leader::Lease) -> Subject {
+pub(super) fn subject(lease: &leader::Lease) -> Subject {
     Subject {
         kind: "Lease".into(),
         api_version: "coordination.k8s.io/v1".into(),

@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
-use super::Program;
+use tokio::time::sleep;
+
+use super::{Program, hand_over};
 use crate::{
+    controller::classes::Classes,
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     csi_provisioner::reads_secret,
-    kube_api::views::VolumeSnapshot,
+    kube_api::{
+        Client,
+        events::{Severity, Source},
+        views::{StorageClass, VolumeSnapshot},
+    },
+    leader,
     migration::Migration,
-    preflight::{self, Feature},
+    preflight::{self, Feature, Lack, Preflight},
     runtime::Tasks,
 };
 
@@ -16,35 +24,52 @@ use crate::{
 const PREFLIGHT_PATIENCE: u32 = 10;
 
 impl Program<'_> {
-    /// Asks which rights there are, once all that is watched has been listed. Where that cannot
-    /// be, the answer says why.
+    /// Asks which rights there are, once all that is watched has been listed, and again from time to
+    /// time. Where that cannot be, the answer says why.
     pub(super) fn preflight(&self, tasks: &Tasks) {
         let readiness = self.readiness();
-        let (client, metrics) = (self.lanes.reviews.clone(), self.metrics.api.clone());
-        let (features, classes) = (self.features(), self.classes.clone());
-        let driver = self.driver.name().to_owned();
-        let migration = Migration::of_driver(&driver, self.flags.gates.csi_migration_rbd);
-        let restores = self.driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot);
+        let forbidden = self.metrics.api.forbidden();
+        let rights = Rights {
+            client: self.lanes.reviews.clone(),
+            classes: self.classes.clone(),
+            driver: self.driver.name().to_owned(),
+            migration: Migration::of_driver(self.driver.name(), self.flags.gates.csi_migration_rbd),
+            restores: self.driver.capabilities().controller.contains(&Rpc::CreateDeleteSnapshot),
+            features: self.features(),
+            events: self.recorder.from(self.driver.name()),
+            lease: self.lease_name(),
+        };
+        let mut preflight = self.rights_lookup();
+        tasks.vital("preflight", async move {
+            for _ in 0..PREFLIGHT_PATIENCE {
+                if readiness().is_ok() {
+                    break;
+                }
+                sleep(Duration::from_secs(1)).await;
+            }
+            loop {
+                let features = rights.features_now().await;
+                if let Some(lacks) = preflight.look(&features).await {
+                    rights.tell(lacks).await;
+                }
+                preflight::wait(&forbidden).await;
+            }
+        });
+    }
+
+    fn rights_lookup(&self) -> Preflight {
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
             capacity: capacity.unwrap_or_default(),
         };
-        tasks.passing("preflight", async move {
-            for _ in 0..PREFLIGHT_PATIENCE {
-                if readiness().is_ok() {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            let reads_secrets = classes.any(|class| reads_secret(class, &driver, migration));
-            let secrets = reads_secrets.then_some(Feature::Secrets);
-            let snapshots = restores && client.serves::<VolumeSnapshot>().await.unwrap_or(false);
-            let snapshots = snapshots.then_some(Feature::Snapshots);
-            let features = features.into_iter().chain(secrets).chain(snapshots);
-            let features: Vec<Feature> = features.collect();
-            preflight::run(client, &features, &namespaces, &metrics).await;
-        });
+        Preflight::new(self.lanes.reviews.clone(), namespaces, self.metrics.api.clone())
+    }
+
+    /// The Lease's namespace and name, where there is an election.
+    fn lease_name(&self) -> Option<(String, String)> {
+        self.flags.leader_election.as_ref()?;
+        Some((self.lease_namespace(), leader::lease_name(self.driver.name())))
     }
 
     /// The features in use, as far as flags and driver tell.
@@ -67,5 +92,41 @@ impl Program<'_> {
         .into_iter()
         .filter_map(|(used, feature)| used.then_some(feature))
         .collect()
+    }
+}
+
+/// What a look at the rights needs.
+struct Rights {
+    client: Client,
+    classes: Classes,
+    driver: String,
+    migration: Option<Migration>,
+    restores: bool,
+    /// Those that flags and driver tell of.
+    features: Vec<Feature>,
+    events: Source,
+    /// The Lease's namespace and name.
+    lease: Option<(String, String)>,
+}
+
+impl Rights {
+    /// The features in use, by what classes and the API server show now.
+    async fn features_now(&self) -> Vec<Feature> {
+        let reads = |class: &StorageClass| reads_secret(class, &self.driver, self.migration);
+        let secrets = self.classes.any(reads).then_some(Feature::Secrets);
+        let snapshots =
+            self.restores && self.client.serves::<VolumeSnapshot>().await.unwrap_or(false);
+        let snapshots = snapshots.then_some(Feature::Snapshots);
+        self.features.iter().copied().chain(secrets).chain(snapshots).collect()
+    }
+
+    /// Tells what lacks on the Lease, where there is one that can be read.
+    async fn tell(&self, lacks: &[Lack]) {
+        let Some((namespace, name)) = &self.lease else { return };
+        let Ok(lease) = leader::read(&self.client, namespace, name).await else { return };
+        for lack in lacks {
+            let subject = hand_over::subject(&lease);
+            self.events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());
+        }
     }
 }

@@ -25,12 +25,12 @@ What is no flag is ignored.
 const EXIT_CODES: &str = "\
 ## Exit codes
 
-They are the original's. The last error also stands in `/dev/termination-log`, where that is.
+They are the original's, but for what [differences.md](differences.md#start-stop-the-driver-and-the-lease) lists: SIGTERM and SIGINT end with 0, and `--enable-capacity` without rights ends nothing. The last error also stands in `/dev/termination-log`, where that is.
 
 | code | when |
 |---|---|
 | 0 | `--help`, `--version`; SIGTERM or SIGINT, once the work in hand has ended |
-| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is none; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost; a second signal |
+| 1 | logging flags that make no sense; `--metrics-address` together with `--http-endpoint`; the driver's socket does not come within 30 s, or its address is none; `Probe` fails for good; the driver came back with another name or other capabilities; the Lease is lost, or names another holder; a second signal |
 | 2 | a flag that nobody knows, or a value that it does not take (the usage is printed, the error last); values that could only crash later: times of leader election that do not fit, `--volume-name-uuid-length` beyond 32, no workers, a `--metrics-path` that is none |
 | 255 | a feature gate that nobody knows, or one that is locked; `--node-deployment` without `NODE_NAME`; `--enable-capacity` without `NAMESPACE`, or without `POD_NAME` unless `--capacity-ownerref-level` is negative, or without the owner that it looks for; a rate of requests with a burst of none; no API server to be found, or credentials that cannot be read; the driver's name or capabilities cannot be read; `--http-endpoint` cannot be listened on |
 

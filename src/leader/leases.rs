@@ -15,6 +15,7 @@ use kube::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::record::Lease;
 use crate::kube_api::{ApiError, Client, Kind, Name, View};
 
 /// Reads and writes one kind: Leases. PUTs carry the resourceVersion they are based on, and fail
@@ -72,6 +73,14 @@ pub enum LeaseError {
     /// Anything else. A write may have been done all the same.
     #[error("{0}")]
     Failed(String),
+}
+
+/// The Lease as it stands now.
+///
+/// # Errors
+/// It is not there, or cannot be read.
+pub async fn read(leases: &impl Leases, namespace: &str, name: &str) -> Result<Lease, LeaseError> {
+    leases.get(namespace, name).await.map(Lease::new)
 }
 
 // === impl Client ===

@@ -1,5 +1,10 @@
 //! What is asked, and what is told.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -38,7 +43,8 @@ async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
     let (log, _guard) = logged();
     let metrics = Metrics::new().unwrap();
     let namespaces = Namespaces { lease: "csi".to_owned(), capacity: "disks".to_owned() };
-    run(client(server), features, &namespaces, &metrics.api).await;
+    let mut preflight = Preflight::new(client(server), namespaces, metrics.api.clone());
+    preflight.look(features).await;
     let page = metrics.text();
     let gauge = page.lines().filter(|line| line.starts_with("provisioner_missing_permissions{"));
     (log.text(), gauge.collect::<Vec<_>>().join("\n"))
@@ -106,4 +112,44 @@ async fn a_server_that_refuses_the_question_costs_one_line() {
         let (log, gauge) = outcome(&refusing, &ALL).await;
         assert_eq!((log.lines().count(), gauge.as_str()), (1, ""), "{log}");
     }
+}
+
+/// Told when it changes, and the gauge falls with it.
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_later_is_missing_no_longer() {
+    let granted = Arc::new(AtomicBool::new(false));
+    let is_granted = Arc::clone(&granted);
+    let server = Server::new(move |_, seen| {
+        let all = is_granted.load(Ordering::Relaxed);
+        let rules = all_but(if all { "nothing" } else { "leases" });
+        assert_eq!(seen.json()["kind"], "SelfSubjectRulesReview");
+        Answer::json(201, &json!({"status": {"resourceRules": rules, "incomplete": false}}))
+    });
+    let (log, _guard) = logged();
+    let metrics = Metrics::new().unwrap();
+    let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
+    let mut preflight = Preflight::new(client(&server), namespaces, metrics.api.clone());
+    let lacks = preflight.look(&ALL).await.unwrap().to_owned();
+    assert!(lacks[0].to_string().contains("to the Role in namespace csi"), "{}", lacks[0]);
+    assert_eq!(preflight.look(&ALL).await, None, "no news");
+    assert_eq!(log.text().lines().count(), 1);
+    granted.store(true, Ordering::Relaxed);
+    assert_eq!(preflight.look(&ALL).await, Some(&[][..]));
+    assert!(!metrics.text().contains("provisioner_missing_permissions{"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_are_looked_at_every_ten_minutes_and_soon_after_something_was_forbidden() {
+    let metrics = Metrics::new().unwrap();
+    let forbidden = metrics.api.forbidden();
+    let waited = async || {
+        let start = tokio::time::Instant::now();
+        wait(&forbidden).await;
+        start.elapsed()
+    };
+    assert_eq!(waited().await, AGAIN);
+    metrics.api.requested("get", "secrets", "404");
+    assert_eq!(waited().await, AGAIN);
+    metrics.api.requested("get", "secrets", "403");
+    assert_eq!(waited().await, APART, "and not more often");
 }
