@@ -310,6 +310,10 @@ impl<P: Provisioner> ClaimWorker<P> {
             match self.open_calls.before_call(uid, &order).await {
                 Ok(()) => {}
                 Err(Unmarked::Unwanted) => return Verdict::Retry,
+                Err(error @ Unmarked::Elsewhere(_)) => {
+                    self.book.called_elsewhere(uid);
+                    return self.blocked(uid, &order.claim, &error.to_string());
+                }
                 Err(error) => return self.blocked(uid, &order.claim, &error.to_string()),
             }
         }
