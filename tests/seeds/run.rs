@@ -138,7 +138,8 @@ fn tell_what_stays(core: &Core) {
             let metadata = &object.value()["metadata"];
             if metadata["deletionTimestamp"].is_string() {
                 let (name, finalizers) = (object.meta("name"), &metadata["finalizers"]);
-                core.ledger.tell(&format!("the {kind} {name} stays: {finalizers}"));
+                let (phase, spec) = (&object.value()["status"]["phase"], &object.value()["spec"]);
+                core.ledger.tell(&format!("the {kind} {name} stays, {phase}: {finalizers} {spec}"));
             }
         }
     }
