@@ -67,7 +67,7 @@ impl Views {
     /// When that began by which the process's watch of the kind shows nothing, or did a moment ago.
     fn gap(&self, (process, kind): &(String, String)) -> Option<Instant> {
         let gaps = [self.still.get(process), self.held_up.get(kind)];
-        start_of(gaps.into_iter().flatten().flatten())
+        start_of(&gaps.into_iter().flatten().flatten())
     }
 
     /// Up to when the view shows everything, or showed it to what may still go by it; none: to this day.
@@ -82,7 +82,7 @@ impl Views {
 
 /// When that began which lasts or has only just ended: a gap, and those before it that another followed
 /// at once, as nothing was shown between them.
-fn start_of<'a>(gaps: impl Iterator<Item = &'a Gap> + Clone) -> Option<Instant> {
+fn start_of<'a>(gaps: &(impl Iterator<Item = &'a Gap> + Clone)) -> Option<Instant> {
     let mut start = None;
     loop {
         let shown = start.unwrap_or_else(Instant::now);
@@ -208,7 +208,7 @@ impl Watching {
 
     /// When it began to, if that lasts or has only just ended.
     fn still(&self, process: &str) -> Option<Instant> {
-        start_of(self.0.lock().still.get(process).into_iter().flatten())
+        start_of(&self.0.lock().still.get(process).into_iter().flatten())
     }
 
     /// The process stands still.
