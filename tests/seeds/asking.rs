@@ -474,8 +474,9 @@ impl Inner {
     ) -> bool {
         let known = |kind| core.ledger.watching.known_until(life.name(), kind);
         let mut names = claim.classes_since(known(watching::CLAIMS));
+        let classes = planned(core, known(watching::CLASSES));
         names.any(|name| {
-            let mut versions = self.versions(name, known(watching::CLASSES));
+            let mut versions = self.versions(name, classes);
             versions.any(|version| version.provisioner == DRIVER && version.says(parameters))
         })
     }
@@ -483,6 +484,7 @@ impl Inner {
     fn note(&mut self, core: &Core, life: &Life, request: &CreateVolumeRequest, image: &str) {
         let (source, parameters) = (source_of(request), parameters(request));
         let known = core.ledger.watching.known_until(life.name(), watching::CLASSES);
+        let known = planned(core, known);
         let all = self.classes.keys().flat_map(|class| self.versions(class, known));
         let policies = all.filter(|class| class.says(&parameters)).map(|it| it.policy.clone());
         let policies: Vec<String> = policies.collect();
@@ -533,6 +535,12 @@ impl Inner {
         let then = &asked.policies;
         vec![format!("with {policy}; its class {class} says {now:?}, and said {then:?}")]
     }
+}
+
+/// Since when the class of a call counts of which all was known until then: the call is planned with it, and
+/// what is read for the call after that may hang.
+fn planned(core: &Core, known: Instant) -> Instant {
+    if core.plan.hung > 0 { before(known, READ_BEFORE) } else { known }
 }
 
 /// Since when what a call rests on may have been read.
