@@ -85,7 +85,11 @@ impl Provisioner for Panicking {
         Outcome::Provisioned(Box::new(Made { volume, handle: "handle".into(), ..Made::default() }))
     }
 
-    async fn discard(&self, _leftover: &Leftover) -> Result<(), Failure> {
+    async fn discard(
+        &self,
+        _leftover: &Leftover,
+        _is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> Result<(), Failure> {
         unreachable!("every volume is good")
     }
 

@@ -112,6 +112,22 @@ async fn a_driver_that_fails_slowly_is_asked_again_after_another_look() {
     assert!((3000..4000).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
 }
 
+/// The time that the look took counts: there is none left for a second try.
+#[tokio::test(start_paused = true)]
+async fn after_a_slow_look_the_next_try_follows_another() {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["delete_volume"] = json!([{"delay_ms": 1000, "error": {"code": "INTERNAL"}, "times": 1}, {"delay_ms": 20_000}]);
+    simulation.script(script);
+    simulation.start();
+    sleep(Duration::from_secs(5)).await;
+    let slow = Effect::DelayAfter(Duration::from_millis(1500));
+    simulation.faults().add(Rule::on("list", "persistentvolumes", slow).times(1));
+    simulation.create_claim("data");
+    simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
+    assert_eq!(calls(&simulation), ["CreateVolume", "DeleteVolume"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_hangs_is_waited_for_once() {
     let simulation = Simulation::new(1);

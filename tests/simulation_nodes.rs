@@ -14,7 +14,10 @@ use cluster::{
     world::{DRIVER, Simulation, claim, dial},
 };
 use serde_json::{Value, json};
-use testkit::driver::{Host, Script, Scripted, local::NODE_KEY};
+use testkit::{
+    apiserver::faults::{Effect, Rule},
+    driver::{Host, Script, Scripted, local::NODE_KEY},
+};
 use tokio::time::sleep;
 
 const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
@@ -196,6 +199,28 @@ async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then
     sleep(Duration::from_secs(600)).await;
     assert_eq!(cluster.handles(), cluster.left_at_drivers());
     assert_eq!(cluster.calls("CreateVolume")["n1"], 0);
+}
+
+/// Nobody is told how the write ended that lets a claim of a gone node go: who sent it reports the call
+/// all the same, as nobody else will.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_perhaps_let_go_is_reported() {
+    let cluster = Cluster::new(1, &[1; 2]);
+    cluster.nodes["n0"].driver.backend().stall(true);
+    cluster.simulation.api.create(&selected(claim("data"), "n0")).unwrap();
+    let warned = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
+    cluster.simulation.until("the call has timed out", warned).await;
+    sleep(Duration::from_secs(1)).await;
+    cluster.nodes["n0"].process.kill();
+    cluster.simulation.api.delete("Node", "", "n0").unwrap();
+    let lost = Rule::on("update", "persistentvolumeclaims", Effect::CutAfter).times(1);
+    cluster.simulation.faults().add(lost);
+    cluster.simulation.delete_claim("data");
+    sleep(Duration::from_secs(3600)).await;
+    assert!(cluster.simulation.api.get("PersistentVolumeClaim", "sc", "data").is_none());
+    let told = cluster.simulation.told("data", "ProvisioningFailed");
+    let is_report = |text: &&String| text.contains("the node whose CreateVolume for this claim");
+    assert_eq!(told.iter().filter(is_report).count(), 1, "{told:?}");
 }
 
 /// Claims that wait for their turn hold no worker: this node's own claims do not wait for them.

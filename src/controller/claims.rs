@@ -318,6 +318,9 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Ok(()) => {}
                 Err(Unmarked::Unwanted) => return Verdict::Retry,
                 Err(error) => {
+                    if matches!(error, Unmarked::Elsewhere(_)) {
+                        self.book.called_elsewhere(uid);
+                    }
                     self.blocked(uid, &order.claim, &error.to_string());
                     return Verdict::Retry;
                 }

@@ -52,7 +52,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             // What it waited for is there now: the next look is followed by its call.
             return self.not_discarded(order, leftover, &Failure::new(LOOKED_TOO_LONG_AGO));
         }
-        let discarded = self.provisioner.discard(leftover).await;
+        let is_safe = || self.live.is_recent(looked);
+        let discarded = self.provisioner.discard(leftover, is_safe).await;
         permit.ended(discarded.as_ref().err().map_or(Strain::Bearable, Failure::strain));
         match discarded {
             Ok(()) => {

@@ -81,7 +81,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             // An open call is followed to its end even when nobody wants its volume any more.
             return Ok(named);
         }
-        let Some(live) = live.filter(|live| still_asks(live, glance, order)) else {
+        let is_adopted = self.book.adopted(uid).is_some();
+        let Some(live) = live.filter(|live| still_asks(live, glance, order, is_adopted)) else {
             return Ok(LookUp::Moot);
         };
         let is_new = glance.recorded.is_none() && self.book.record_found(&live);
@@ -124,9 +125,10 @@ impl<P: Provisioner> ClaimWorker<P> {
 }
 
 /// Whether the claim, read live, is unbound, not deleted and for this node; a volume that may be there
-/// already is for the node that it was asked for, and followed to its end.
-fn still_asks(live: &Claim, glance: &Glance, order: &Order) -> bool {
-    let may_differ = glance.bared.is_some() || glance.recorded.is_some();
+/// already is for the node that it was asked for, and followed to its end. Here that was none where the
+/// record is of a node that is gone.
+fn still_asks(live: &Claim, glance: &Glance, order: &Order, is_adopted: bool) -> bool {
+    let may_differ = glance.bared.is_some() || glance.recorded.is_some() && !is_adopted;
     let same_node = ownership::selected_node(live) == order.selected_node.as_deref();
     live.is_unbound() && (may_differ || same_node && !live.is_terminating())
 }

@@ -99,8 +99,13 @@ pub trait Provisioner: Send + Sync + 'static {
     /// made from is held by its name alone meanwhile.
     fn call_ended(&self, _claim_uid: &str) {}
 
-    /// Removes a volume that cannot be used. Only the caller knows whether that is safe.
-    fn discard(&self, leftover: &Leftover) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Removes a volume that cannot be used. Only the caller knows whether that is safe, which is asked
+    /// again before each further try.
+    fn discard(
+        &self,
+        leftover: &Leftover,
+        is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// The driver's id of the volume that a PersistentVolume stands for, where it is one of this
     /// driver's; in-tree volumes that the driver took over are.

@@ -76,10 +76,6 @@ use crate::{
 /// How often the removal of a volume that cannot be used is tried at once, as in the original.
 const DISCARD_TRIES: usize = 5;
 
-/// For how long after the first try another may begin: meanwhile the volume may become somebody's, who
-/// decides has looked right before the first (safety rule 8).
-const DISCARD_TIME: Duration = Duration::from_secs(2);
-
 /// The component of events that only this provisioner tells, as in the original.
 pub const EVENT_COMPONENT: &str = "external-provisioner";
 
@@ -317,8 +313,12 @@ impl CsiProvisioner {
         secret.credentials().map_err(|NotText| self.0.driver.unsendable(method))
     }
 
-    /// Tries some times in a row to remove a volume, within one deadline.
-    async fn remove_at_once(&self, request: DeleteVolumeRequest) -> Result<(), CallError> {
+    /// Tries some times in a row to remove a volume, within one deadline and while that is safe.
+    async fn remove_at_once(
+        &self,
+        request: DeleteVolumeRequest,
+        is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> Result<(), CallError> {
         let began = Instant::now();
         let mut tries = 0;
         loop {
@@ -326,9 +326,7 @@ impl CsiProvisioner {
             let left = self.0.driver.timeout().saturating_sub(began.elapsed());
             match self.0.driver.delete_volume_within(left, request.clone()).await {
                 Ok(_) => return Ok(()),
-                Err(error) if tries == DISCARD_TRIES || began.elapsed() >= DISCARD_TIME => {
-                    return Err(error);
-                }
+                Err(error) if tries == DISCARD_TRIES || !is_safe() => return Err(error),
                 Err(_) => {}
             }
         }
@@ -452,12 +450,16 @@ impl Provisioner for CsiProvisioner {
         outcome
     }
 
-    async fn discard(&self, leftover: &Leftover) -> Result<(), Failure> {
+    async fn discard(
+        &self,
+        leftover: &Leftover,
+        is_safe: impl Fn() -> bool + Send + Sync,
+    ) -> Result<(), Failure> {
         let request = DeleteVolumeRequest {
             volume_id: leftover.handle.clone(),
             secrets: leftover.credentials.expose(),
         };
-        self.remove_at_once(request).await.map_err(|error| errors::call_failure(&error))
+        self.remove_at_once(request, is_safe).await.map_err(|error| errors::call_failure(&error))
     }
 
     fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {

@@ -81,6 +81,21 @@ pub(crate) fn retire(core: &Core) {
     core.observe();
 }
 
+/// Does what people must where a namespace cannot go: marks that are no driver's here, or another's,
+/// whose provisioner is not played, are taken off what is in it.
+pub(crate) fn clear_marks(core: &Core) {
+    let namespace = core.api.get("Namespace", "", NAMESPACE);
+    if namespace.is_none_or(|it| it["metadata"]["deletionTimestamp"].is_null()) {
+        return;
+    }
+    for claim in core.api.list("PersistentVolumeClaim", NAMESPACE) {
+        let is_deleted = claim["metadata"]["deletionTimestamp"].is_string();
+        if is_deleted && is_recorded(&claim) && !is_ours(core, &claim) {
+            release(core, &claim, FINALIZER);
+        }
+    }
+}
+
 fn act(core: &Core, dice: &Dice) {
     match dice.within(0..14) {
         0..3 => drop(create(core, dice)),
@@ -495,11 +510,18 @@ pub(crate) fn is_owed(core: &Core, claim: &Value, told: bool) -> bool {
     ours && is_plain && unmarked && placed && stands && !waits
 }
 
-/// Whether the claim's record may be one that counts: it is our driver's and names a volume of the
-/// claim.
+/// Whether the claim's record may be one that counts: it is our driver's, and names a volume of the
+/// claim or a node of others.
 fn may_count(core: &Core, claim: &Value) -> bool {
     let record = record_of(claim);
     let uid = text(claim, "/metadata/uid");
     let named = |naming: &Naming| record.volume == naming.name(uid);
-    is_ours(core, claim) && NAMINGS.iter().any(named)
+    is_ours(core, claim) && (is_elsewhere(core, claim, &record) || NAMINGS.iter().any(named))
+}
+
+/// Whether the record is of a node that the claim does not select: whatever else it says only that
+/// node's process judges, and the others wait for it.
+fn is_elsewhere(core: &Core, claim: &Value, record: &Record) -> bool {
+    let selected = annotation(claim, SELECTED_NODE);
+    core.plan.local && record.node.as_deref().is_some_and(|node| node != selected)
 }

@@ -56,6 +56,8 @@ struct Inner {
     begun: BTreeSet<String>,
     /// Who has written a record on each claim.
     writers: BTreeMap<String, BTreeSet<String>>,
+    /// When each process was last told that there is no such node.
+    without: BTreeMap<(String, String), Instant>,
 }
 
 /// Claims of a namespace may use objects of a kind in another.
@@ -119,15 +121,6 @@ struct Asked {
 }
 
 impl Claim {
-    /// Whether the call that is recorded since then is of another node than the image, which stands.
-    fn is_followed_elsewhere(&self, core: &Core, image: &str, known: Instant) -> bool {
-        self.record.as_ref().is_some_and(|(since, record)| {
-            let other = record.other_node(image).filter(|_| record.names(image));
-            let stands = other.is_some_and(|node| core.api.get("Node", "", node).is_some());
-            stands && *since < known
-        })
-    }
-
     /// Since when it needs this volume no longer: it is deleted, or has another.
     fn gone_for(&self, volume: &str) -> Option<Instant> {
         let other = self.named.as_ref().filter(|(_, named)| named != volume);
@@ -359,6 +352,12 @@ impl Asking {
         inner.writers.entry(uid.to_owned()).or_default().insert(who.to_owned());
     }
 
+    /// A process is told that there is no such node.
+    pub(crate) fn lacks_node(&self, who: &str, node: &str) {
+        let key = (who.to_owned(), node.to_owned());
+        self.0.lock().without.insert(key, Instant::now());
+    }
+
     /// A CreateVolume reaches the driver, of the volume that is or will be `image`.
     pub(crate) fn check_request(
         &self,
@@ -431,7 +430,7 @@ impl Inner {
         let odd = places(request).find(|place| !zones.iter().any(|zone| is_zone(place, zone)));
         wrong.extend(odd.map(|place| format!("{name} in {place:?}, where {class} has no volumes")));
         let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
-        if asked.is_none() && claim.is_followed_elsewhere(core, image, known) {
+        if asked.is_none() && self.is_followed_elsewhere(core, life, claim, image) {
             wrong.push(format!("{name}, whose call is followed elsewhere: {:?}", claim.record));
         }
         if asked.is_none() && claim.named.as_ref().is_some_and(|(since, _)| *since < known) {
@@ -442,6 +441,19 @@ impl Inner {
             wrong.push(format!("{name} for the first time, and its claim is deleted"));
         }
         wrong
+    }
+
+    /// Whether the call that is recorded since then is of another node than the image, which stands; the
+    /// process was not told since the record that it is gone, which is when it takes the call over.
+    fn is_followed_elsewhere(&self, core: &Core, life: &Life, claim: &Claim, image: &str) -> bool {
+        let known = core.ledger.watching.known_until(life.name(), watching::CLAIMS);
+        claim.record.as_ref().is_some_and(|(since, record)| {
+            let other = record.other_node(image).filter(|_| record.names(image));
+            let Some(node) = other else { return false };
+            let told = self.without.get(&(life.name().to_owned(), node.to_owned()));
+            let stands = core.api.get("Node", "", node).is_some();
+            stands && told.is_none_or(|told| told < since) && *since < known
+        })
     }
 
     /// Whether the process may know of an earlier call that never reached the driver: by the record of
@@ -462,8 +474,9 @@ impl Inner {
     ) -> bool {
         let known = |kind| core.ledger.watching.known_until(life.name(), kind);
         let mut names = claim.classes_since(known(watching::CLAIMS));
+        let classes = planned(core, known(watching::CLASSES));
         names.any(|name| {
-            let mut versions = self.versions(name, known(watching::CLASSES));
+            let mut versions = self.versions(name, classes);
             versions.any(|version| version.provisioner == DRIVER && version.says(parameters))
         })
     }
@@ -471,6 +484,7 @@ impl Inner {
     fn note(&mut self, core: &Core, life: &Life, request: &CreateVolumeRequest, image: &str) {
         let (source, parameters) = (source_of(request), parameters(request));
         let known = core.ledger.watching.known_until(life.name(), watching::CLASSES);
+        let known = planned(core, known);
         let all = self.classes.keys().flat_map(|class| self.versions(class, known));
         let policies = all.filter(|class| class.says(&parameters)).map(|it| it.policy.clone());
         let policies: Vec<String> = policies.collect();
@@ -521,6 +535,12 @@ impl Inner {
         let then = &asked.policies;
         vec![format!("with {policy}; its class {class} says {now:?}, and said {then:?}")]
     }
+}
+
+/// Since when the class of a call counts of which all was known until then: the call is planned with it, and
+/// what is read for the call after that may hang.
+fn planned(core: &Core, known: Instant) -> Instant {
+    if core.plan.hung > 0 { before(known, READ_BEFORE) } else { known }
 }
 
 /// Since when what a call rests on may have been read.

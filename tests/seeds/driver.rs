@@ -448,7 +448,7 @@ impl Backend for Driver {
         if !caller.is_original() {
             let works = core.ledger.works_since(caller.elected_host(), caller.start());
             let names = core.ledger.names_of(&id);
-            looks::check_delete(core, caller.name(), works, &id, &names);
+            looks::check_delete(core, caller.name(), works, &id, &names, volume.is_some());
         }
         let _waited = core.calls.begins(&core.ledger, What::Delete, caller.name(), &id, time_left);
         if !core.is_healed() && self.0.dice.percent(core.plan.killed) {

@@ -138,12 +138,13 @@ impl Inner {
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
     }
 
-    /// The PersistentVolume that has the handle now.
+    /// The PersistentVolume that has the handle now; of several, one whose volume may be deleted.
     pub(super) fn owner(&self, handle: &str) -> Option<String> {
-        let owner = |(_, volume): &(&String, &VolumeTruth)| {
+        let has_it = |(_, volume): &(&String, &VolumeTruth)| {
             volume.handle == handle && volume.gone.is_none()
         };
-        self.volumes.iter().find(owner).map(|(uid, _)| uid.clone())
+        let owners = self.volumes.iter().filter(has_it);
+        owners.min_by_key(|(_, volume)| volume.kept.is_some()).map(|(uid, _)| uid.clone())
     }
 
     /// Why the volume, made then, must not be deleted now by whoever has this view.
@@ -158,10 +159,14 @@ impl Inner {
         let same = || self.volumes.values().filter(|volume| volume.handle == handle);
         let standing: Vec<_> = same().filter(|volume| volume.gone.is_none()).collect();
         let mut why = Vec::new();
-        for volume in standing.iter().filter(|volume| old(volume.kept)) {
+        let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
+        let owner = self.owner(handle);
+        // The one that is deleted was read; of others of its handle only a watch tells.
+        let read = owner.as_ref().and_then(|uid| self.volumes.get(uid)).map(|it| &it.name);
+        let is_told = |volume: &&&VolumeTruth| read == Some(&volume.name) || known(volume);
+        for volume in standing.iter().filter(is_told).filter(|volume| old(volume.kept)) {
             why.push(format!("{} is not Released with the policy Delete", volume.name));
         }
-        let known = |volume: &&&VolumeTruth| volume.created.is_some_and(|at| at.elapsed() > UNSEEN);
         if standing.len() > 1 && standing.iter().filter(known).count() > 1 {
             why.push("several PersistentVolumes have it".to_owned());
         }
@@ -187,7 +192,6 @@ impl Inner {
         for volume in standing.iter().filter(attached) {
             why.push(format!("{} is attached", volume.name));
         }
-        let owner = self.owner(handle);
         // What came back just before the call had another UID when the process last read it.
         let was_read = |began: Instant| {
             let created = owner.as_ref().and_then(|uid| self.volumes[uid].created);

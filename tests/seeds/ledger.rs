@@ -536,19 +536,18 @@ impl Ledger {
                 let _ = writeln!(inner.lines, "          {process} leaves {name} open");
             }
         }
-        // The next process of this identity knows nothing of what its driver goes on with.
-        for job in inner.jobs.values_mut().filter(|job| job.process == process) {
-            job.host.clear();
-        }
+        inner.ends_jobs_of(process);
     }
 
     /// The original provisioner has ended so.
     pub(crate) fn ended_original(&self, process: &str) {
-        for calls in self.inner.lock().calls.values_mut() {
+        let mut inner = self.inner.lock();
+        for calls in inner.calls.values_mut() {
             if calls.open.as_deref() == Some(process) {
                 (calls.open, calls.abandoned) = (None, Some(Abandoned::ByOriginal));
             }
         }
+        inner.ends_jobs_of(process);
     }
 
     /// A process gives the selected node of the claim back, on which a record may have named a volume.
@@ -644,6 +643,15 @@ impl Ledger {
         };
         if let Some(why) = wrong {
             self.wrong(&format!("{host} begins {what} out of its term: {why}"));
+        }
+    }
+}
+
+impl Inner {
+    /// The process has ended: the next of its identity knows nothing of what its driver goes on with.
+    fn ends_jobs_of(&mut self, process: &str) {
+        for job in self.jobs.values_mut().filter(|job| job.process == process) {
+            job.host.clear();
         }
     }
 }

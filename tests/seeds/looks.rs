@@ -111,15 +111,17 @@ fn streamed(
 }
 
 /// A DeleteVolume of a volume whose PersistentVolumes have these names reaches the driver; its caller
-/// works since `works`.
+/// works since `works`, and one of them `stands` or none does.
 pub(crate) fn check_delete(
     core: &Core,
     process: &str,
     works: Instant,
     handle: &str,
     names: &[String],
+    stands: bool,
 ) {
-    let attachments = core.plan.attaches.then_some(ATTACHMENTS);
+    // What no PersistentVolume stands for nobody can have attached.
+    let attachments = (core.plan.attaches && stands).then_some(ATTACHMENTS);
     for kind in std::iter::once(VOLUMES).chain(attachments) {
         if !core.looks.has_listed_since(process, kind, works) {
             core.ledger.wrong(&format!(

@@ -125,7 +125,22 @@ async fn come_to_rest(core: &Core, replicas: &[Arc<Replica>]) {
             for what in unrest {
                 core.ledger.wrong(&format!("at rest: {what}"));
             }
+            tell_what_stays(core);
             return;
+        }
+    }
+}
+
+/// What is being deleted and cannot go, as a namespace waits for all that is in it.
+fn tell_what_stays(core: &Core) {
+    for kind in ["Namespace", "PersistentVolumeClaim", "VolumeSnapshot", "PersistentVolume"] {
+        for object in core.api.objects(kind) {
+            let metadata = &object.value()["metadata"];
+            if metadata["deletionTimestamp"].is_string() {
+                let (name, finalizers) = (object.meta("name"), &metadata["finalizers"]);
+                let (phase, spec) = (&object.value()["status"]["phase"], &object.value()["spec"]);
+                core.ledger.tell(&format!("the {kind} {name} stays, {phase}: {finalizers} {spec}"));
+            }
         }
     }
 }

@@ -81,8 +81,12 @@ impl Inner {
             if named && text(volume, "/status/phase") == "Bound" {
                 truth.bound.get_or_insert(now);
             }
-            // Whatever is deleted without our finalizer goes with nobody's leave.
-            if is_let_go(volume) && !self.removals.contains_key(&truth.handle) {
+            // Whatever is deleted without our finalizer goes with nobody's leave. What was removed before it
+            // was made has left nothing: one that cannot be used is made again.
+            let removal = self.removals.get(&truth.handle);
+            let is_removed =
+                removal.is_some_and(|it| truth.created.is_none_or(|at| it.began >= at));
+            if is_let_go(volume) && !is_removed {
                 truth.stripped = true;
             }
             if may_go(volume) {

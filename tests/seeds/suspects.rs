@@ -55,11 +55,12 @@ impl Subscriber for Listener {
         }
         let is_error = *event.metadata().level() == Level::ERROR;
         if is_error && line.text.contains("suspected leak") {
-            // Of several processes only the one whose write lets a claim go says so, where it knows of that.
+            // Of several processes only the one whose write lets a claim go says so, where it knows of that,
+            // or all whose write may have.
             // A live claim's call is reported by each process that takes it over from a node that is gone.
             let is_let_go = !is_live(&self.core, &line.text);
             let is_new = ledger.suspected(&line.text, is_let_go);
-            if !is_new && plan.local && plan.unanswered + plan.hung == 0 {
+            if !is_new && plan.local && plan.unanswered + plan.hung + plan.refused == 0 {
                 ledger.wrong(&format!("reported twice: {}", line.text));
             }
         } else if is_error && line.text.contains("this is a bug") {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::{
-    admins,
+    admins, adversary,
     cluster::{CLAIM_IN_USE, SELECTED_NODE},
     copiers,
     core::{Core, DRIVER, NAMESPACE},
@@ -43,6 +43,7 @@ pub(crate) fn provide(core: &Core) {
 
 /// Does what the events ask people for: a class that an open call needs comes back.
 pub(crate) fn mend(core: &Core) {
+    adversary::clear_marks(core);
     provide(core);
     copiers::mend(core);
     for event in core.api.list("Event", "") {

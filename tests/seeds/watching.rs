@@ -55,18 +55,52 @@ pub(crate) struct Watching(Arc<Mutex<Views>>);
 struct Views {
     /// By process and by what is watched.
     all: BTreeMap<(String, String), View>,
-    /// When each process stood still last.
-    still: BTreeMap<String, Gap>,
-    /// When the watches of each kind were held up last.
-    held_up: BTreeMap<String, Gap>,
+    /// How far the view went before the last list, by which what is done soon after may have been begun.
+    earlier: BTreeMap<(String, String), Earlier>,
+    /// When each process stood still, in order.
+    still: BTreeMap<String, Vec<Gap>>,
+    /// When the watches of each kind were held up, in order.
+    held_up: BTreeMap<String, Vec<Gap>>,
 }
 
 impl Views {
     /// When that began by which the process's watch of the kind shows nothing, or did a moment ago.
-    fn gaps(&self, (process, kind): &(String, String)) -> impl Iterator<Item = Instant> {
+    fn gap(&self, (process, kind): &(String, String)) -> Option<Instant> {
         let gaps = [self.still.get(process), self.held_up.get(kind)];
-        gaps.into_iter().flatten().filter_map(Gap::recent_start)
+        start_of(&gaps.into_iter().flatten().flatten())
     }
+
+    /// Up to when the view shows everything, or showed it to what may still go by it; none: to this day.
+    fn end(&self, key: &(String, String)) -> Option<Instant> {
+        let gap = self.gap(key);
+        let end = self.all.get(key).and_then(|view| view.end_with(gap));
+        let now = gap.unwrap_or_else(Instant::now);
+        let earlier = self.earlier.get(key).filter(|earlier| now < earlier.counts);
+        end.into_iter().chain(earlier.map(|earlier| earlier.end)).min()
+    }
+}
+
+/// When that began which lasts or has only just ended: a gap, and those before it that another followed
+/// at once, as nothing was shown between them.
+fn start_of<'a>(gaps: &(impl Iterator<Item = &'a Gap> + Clone)) -> Option<Instant> {
+    let mut start = None;
+    loop {
+        let shown = start.unwrap_or_else(Instant::now);
+        let reaches = |gap: &&Gap| gap.since < shown && gap.lasts_to(shown);
+        match gaps.clone().filter(reaches).map(|gap| gap.since).min() {
+            Some(earlier) => start = Some(earlier),
+            None => return start,
+        }
+    }
+}
+
+/// A view that a list has brought up to date.
+#[derive(Debug, Clone, Copy)]
+struct Earlier {
+    /// It went so far.
+    end: Instant,
+    /// Until when something may still go by it.
+    counts: Instant,
 }
 
 /// A time in which nothing was shown.
@@ -78,9 +112,9 @@ struct Gap {
 }
 
 impl Gap {
-    /// When it began, if it lasts or has only just ended.
-    fn recent_start(&self) -> Option<Instant> {
-        self.until.is_none_or(|until| until + STALE > Instant::now()).then_some(self.since)
+    /// Whether it lasted then, or had only just ended.
+    fn lasts_to(&self, then: Instant) -> bool {
+        self.until.is_none_or(|until| until + STALE > then)
     }
 }
 
@@ -141,7 +175,7 @@ impl Open {
         };
         // Not the one that came after it.
         if since == self.since {
-            let gap = views.gaps(&self.key).min();
+            let gap = views.gap(&self.key);
             let view = if shown { view.cut(gap) } else { View::Until(before) };
             views.all.insert(self.key.clone(), view);
         }
@@ -157,31 +191,36 @@ impl Watching {
     /// Up to when the process knows of everything of the kind, whatever it was held up by.
     pub(crate) fn known_until(&self, process: &str, kind: &str) -> Instant {
         let (views, key) = (self.0.lock(), key(process, kind));
-        let gap = views.gaps(&key).min();
-        let end = views.all.get(&key).and_then(|view| view.end_with(gap));
+        let gap = views.gap(&key);
+        let end = views.end(&key);
         before(gap.into_iter().chain(end).min().unwrap_or_else(Instant::now), STALE)
     }
 
     /// Up to when the process knows of what nothing but its own standing still keeps from it.
     pub(crate) fn awake_until(&self, process: &str) -> Instant {
-        let still = self.0.lock().still.get(process).and_then(Gap::recent_start);
-        before(still.unwrap_or_else(Instant::now), STALE)
+        before(self.still(process).unwrap_or_else(Instant::now), STALE)
     }
 
     /// Whether the process has stood still a moment ago.
     pub(crate) fn stood_still(&self, process: &str) -> bool {
-        self.0.lock().still.get(process).is_some_and(|gap| gap.recent_start().is_some())
+        self.still(process).is_some()
+    }
+
+    /// When it began to, if that lasts or has only just ended.
+    fn still(&self, process: &str) -> Option<Instant> {
+        start_of(&self.0.lock().still.get(process).into_iter().flatten())
     }
 
     /// The process stands still.
     pub(crate) fn stands_still(&self, process: &str) {
         let gap = Gap { since: Instant::now(), until: None };
-        self.0.lock().still.insert(process.to_owned(), gap);
+        self.0.lock().still.entry(process.to_owned()).or_default().push(gap);
     }
 
     /// It goes on.
     pub(crate) fn goes_on(&self, process: &str) {
-        if let Some(gap) = self.0.lock().still.get_mut(process) {
+        let mut views = self.0.lock();
+        if let Some(gap) = views.still.get_mut(process).and_then(|gaps| gaps.last_mut()) {
             gap.until = Some(Instant::now());
         }
     }
@@ -190,15 +229,17 @@ impl Watching {
     pub(crate) fn held_up(&self, kind: &str, time: Duration) {
         let now = Instant::now();
         let mut views = self.0.lock();
-        let start = views.held_up.get(kind).and_then(Gap::recent_start);
-        let gap = Gap { since: start.unwrap_or(now), until: Some(now + time) };
-        views.held_up.insert(kind.to_owned(), gap);
+        let gaps = views.held_up.entry(kind.to_owned()).or_default();
+        if let Some(last) = gaps.last_mut() {
+            last.until = last.until.map(|until| until.min(now));
+        }
+        gaps.push(Gap { since: now, until: Some(now + time) });
     }
 
     /// Nothing is held up from now on.
     pub(crate) fn heals(&self) {
         let now = Instant::now();
-        for gap in self.0.lock().held_up.values_mut() {
+        for gap in self.0.lock().held_up.values_mut().flatten() {
             gap.until = gap.until.map(|until| until.min(now));
         }
     }
@@ -208,7 +249,7 @@ impl Watching {
         let mut views = self.0.lock();
         let cut = |(key, view): (&(String, String), &View)| {
             let over = matches!(view, View::Until(_));
-            (key.clone(), if over { *view } else { view.cut(views.gaps(key).min()) })
+            (key.clone(), if over { *view } else { view.cut(views.gap(key)) })
         };
         let all = views.all.iter().map(cut).collect();
         views.all = all;
@@ -216,7 +257,11 @@ impl Watching {
 
     /// A list is answered.
     pub(crate) fn listed(&self, process: &str, kind: &str) {
-        self.0.lock().all.insert(key(process, kind), View::Until(Instant::now()));
+        let (now, key, mut views) = (Instant::now(), key(process, kind), self.0.lock());
+        if let Some(end) = views.end(&key) {
+            views.earlier.insert(key.clone(), Earlier { end, counts: now + STALE });
+        }
+        views.all.insert(key, View::Until(now));
     }
 
     /// A watch is answered, whose end is noticed.

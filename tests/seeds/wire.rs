@@ -226,10 +226,13 @@ impl Wire {
         self.core.asking.check_volume(&self.core, &self.life, &volume);
     }
 
-    /// Notes when the process was told of volumes, and how far its view of attachments goes.
+    /// Notes when the process was told of volumes and of nodes that are gone, and how far its views go.
     fn watched(&self, info: &RequestInfo, response: Response<Body>) -> Response<Body> {
         if info.verb == "list" && info.resource == "persistentvolumes" && response.status() == 200 {
             self.core.ledger.lists.answered(self.life.name());
+        }
+        if info.verb == "get" && info.resource == "nodes" && response.status() == 404 {
+            self.core.asking.lacks_node(self.life.name(), &info.name);
         }
         let (watching, kind) = (&self.core.ledger.watching, info.resource.as_str());
         let is_whole = info.name.is_empty() && WATCHED.contains(&kind);

@@ -38,6 +38,8 @@ pub(super) struct Entry {
     pub(super) made_is_seen: bool,
     /// Whether it was reported that its record is not followed.
     pub(super) void_is_reported: bool,
+    /// Whether it was reported that the claim was let go, or may have been.
+    pub(super) letting_go_is_reported: bool,
     /// Since when what its record says cannot be asked for.
     pub(super) unrepeatable: Option<Instant>,
     /// When it was first seen to be deleted.
@@ -212,6 +214,14 @@ impl Entry {
             }
         }
         self.state != before
+    }
+
+    /// Nobody wants the volume here any longer: the gone node's call, of which nothing was asked for here
+    /// yet, is left to whoever finds its record.
+    pub(super) fn unadopt(&mut self) {
+        if self.state == ClaimState::Recorded {
+            self.adopted = None;
+        }
     }
 
     /// The record does not count, and that is to be reported once.

@@ -13,7 +13,7 @@ use super::{
             mark::{self, Standpoint},
         },
     },
-    ClaimBook, Shared,
+    ClaimBook, Doubt, Shared,
     entry::Entry,
 };
 use crate::kube_api::views::{Claim, View as _};
@@ -82,6 +82,18 @@ impl ClaimBook {
             entry.mark_is_known = false;
             entry.take_up_record();
         });
+    }
+
+    /// The process of another node has a call open for the claim, or had one a moment ago: that may have
+    /// left a PersistentVolume which no watch has shown yet.
+    pub fn called_elsewhere(&self, uid: &str) {
+        self.change(uid, |entry| entry.doubts(Doubt::VolumeAndClaim));
+    }
+
+    /// The claim is let go, or may have been: whether that is still to be reported.
+    pub fn tells_letting_go(&self, uid: &str) -> bool {
+        let tell = |entry: &mut Entry| !std::mem::replace(&mut entry.letting_go_is_reported, true);
+        self.change(uid, tell).unwrap_or(true)
     }
 
     /// The node that is gone, whose call for the claim is followed here.

@@ -59,6 +59,13 @@ impl ClaimBook {
     pub(super) fn seen(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
         let claim = Arc::new(claim);
         let uid = claim.uid().to_owned();
+        let is_wanted_here = self.0.identity.owns_claim(&claim) && !claim.is_terminating();
+        if claim.is_unbound()
+            && !is_wanted_here
+            && let Some(entry) = inner.entries.get_mut(&uid)
+        {
+            entry.unadopt();
+        }
         let adopted = inner.entries.get(&uid).and_then(|entry| entry.adopted.as_deref());
         let mark = self.0.mark(&claim, adopted);
         let interest = interest(&self.0.identity, &claim, mark.as_ref());
@@ -122,6 +129,12 @@ impl Entry {
         }
         if mark::is_all_that_holds(&claim) {
             self.existence.end();
+        }
+        if let Some(Mark::Elsewhere(_)) = self.mark.as_deref()
+            && !matches!(mark, Some(Mark::Elsewhere(_)))
+        {
+            // That node's call has ended, perhaps with a PersistentVolume that is not shown yet.
+            self.doubts(Doubt::VolumeAndClaim);
         }
         let becomes_void =
             matches!(mark, Some(Mark::Void(_))) && !self.void_is_reported && !self.mark_is_known;

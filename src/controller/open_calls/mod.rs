@@ -330,7 +330,7 @@ impl OpenCalls {
         &self,
         uid: &str,
         claim: &Claim,
-        edit: impl Fn(&mut Value) -> Edit,
+        edit: impl FnMut(&mut Value) -> Edit,
     ) -> Result<Edited<Claim>, ApiError> {
         let name = Name::namespaced(claim.namespace(), claim.name())?;
         self.client.edit::<Claim>(name, uid, edit).await
@@ -390,17 +390,42 @@ impl OpenCalls {
 
     /// Lets a deleted claim go although its call is open.
     async fn give_up(&self, uid: &str, standing: &Standing) -> bool {
-        let Some(removed) = self.take_off(uid, &standing.claim).await else { return false };
-        // Only whose write takes it off reports it.
-        if removed || standing.mark.is_none() {
+        let adopted = self.book.adopted(uid);
+        let standpoint = self.standpoint(adopted.as_deref());
+        let take_off = |object: &mut Value| mark::take_off_own(object, standpoint);
+        let (reports, done) = self.let_go(uid, &standing.claim, take_off).await;
+        if (reports || done && standing.mark.is_none()) && self.book.tells_letting_go(uid) {
             self.suspect_timeout(uid, &standing.claim, &standing.volume_name);
         }
-        self.book.given_up(uid);
-        true
+        if done {
+            self.book.given_up(uid);
+        }
+        done
+    }
+
+    /// Takes the mark of an open call off: whether this process reports it, as only whose write does so
+    /// or may have done so, and whether it is off. Where nobody is told how a write ended, nobody else
+    /// reports it.
+    async fn let_go(
+        &self,
+        uid: &str,
+        claim: &Claim,
+        take_off: impl Fn(&mut Value) -> Edit,
+    ) -> (bool, bool) {
+        let mut is_sent = false;
+        let noted = |object: &mut Value| {
+            let edit = take_off(object);
+            is_sent |= edit == Edit::Write;
+            edit
+        };
+        let written = self.edit(uid, claim, noted).await;
+        let is_unclear = written.as_ref().is_err_and(|error| is_sent && error.is_unclear());
+        let removed = self.taken_off(uid, claim, written);
+        (is_unclear || removed == Some(true), removed.is_some())
     }
 
     /// Lets a deleted claim go which another node's process has marked; false when that must be tried
-    /// again. Only whose write does it reports the call.
+    /// again. Only whose write does it, or may have done it, reports the call.
     pub async fn give_up_for_node(
         &self,
         uid: &str,
@@ -410,14 +435,13 @@ impl OpenCalls {
         node_is_gone: bool,
     ) -> bool {
         let take_off = |object: &mut Value| mark::take_off_of(object, record);
-        let written = self.edit(uid, claim, take_off).await;
-        let Some(written) = self.taken_off(uid, claim, written) else { return false };
-        match (written, node_is_gone) {
+        let (reports, done) = self.let_go(uid, claim, take_off).await;
+        match (reports && self.book.tells_letting_go(uid), node_is_gone) {
             (false, _) => {}
             (true, true) => self.suspect_node(uid, claim, volume),
             (true, false) => self.suspect_timeout(uid, claim, volume),
         }
-        true
+        done
     }
 
     fn suspect_timeout(&self, uid: &str, claim: &Claim, volume: &str) {

@@ -161,3 +161,54 @@ async fn anothers_mark_that_is_heard_of_after_its_claim_is_taken_up() {
     assert!(book.record_found(&marked("v", DRIVER)), "a live read has found it");
     assert!(is_open(&book, "v"));
 }
+
+/// What nothing was asked for here yet is for whoever finds the record, once nobody wants it here.
+#[tokio::test]
+async fn a_call_that_was_taken_over_is_left_once_its_claim_is_not_wanted_here() {
+    let taken_over = || {
+        let book = works(book_of(Some("n1")));
+        book.observe(Sighting::Applied(on_node("u", Some("n1"), Some("n2"))));
+        book.adopt("u", "n2");
+        book
+    };
+    let book = taken_over();
+    let mut deleted = on_node("u", Some("n1"), Some("n2"));
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    book.observe(Sighting::Applied(deleted));
+    let glance = book.glance("u").unwrap();
+    assert!(glance.recorded.is_none() && glance.elsewhere.is_some());
+    assert_eq!(book.adopted("u"), None);
+
+    let book = taken_over();
+    book.observe(Sighting::Applied(on_node("u", Some("n2"), Some("n2"))));
+    assert!(book.is_empty(), "moved back");
+
+    let book = taken_over();
+    looked_up(&book, "u", book.glance("u").unwrap().doubt);
+    assert!(book.called("u", &order("u")));
+    book.observe(Sighting::Applied(on_node("u", Some("n2"), Some("n2"))));
+    assert_eq!(book.adopted("u").as_deref(), Some("n2"), "asked for here");
+}
+
+/// It may have left a PersistentVolume that no watch has shown.
+#[tokio::test]
+async fn a_claim_is_looked_up_after_another_nodes_call() {
+    let book = works(book_of(Some("n1")));
+    let doubt = || book.glance("u").unwrap().doubt;
+    book.observe(Sighting::Applied(on_node("u", Some("n1"), Some("n2"))));
+    looked_up(&book, "u", doubt());
+    assert_eq!(doubt(), Doubt::None);
+    book.observe(Sighting::Applied(on_node("u", Some("n1"), None)));
+    assert_eq!(doubt(), Doubt::VolumeAndClaim, "a watch has shown the call and its end");
+    looked_up(&book, "u", doubt());
+    book.called_elsewhere("u");
+    assert_eq!(doubt(), Doubt::VolumeAndClaim, "a live read has shown the call");
+}
+
+#[tokio::test]
+async fn that_a_claim_may_have_been_let_go_is_told_once() {
+    let book = with_claim();
+    assert!(book.tells_letting_go("u") && !book.tells_letting_go("u"));
+    assert!(book.tells_letting_go("gone"), "nothing is known of it any more");
+}
