@@ -72,8 +72,9 @@ async fn followed<V: View>(transport: Transport, way: Way) -> (Vec<Sighting<V>>,
         () = run => panic!("a reflector never returns"),
         shown = complete => shown,
     };
-    let forms = forms.lock().clone();
-    (shown, forms)
+    // Whether the watch that follows has begun depends on who is polled first.
+    let pages = forms.lock().iter().filter(|form| form.starts_with("page")).cloned().collect();
+    (shown, pages)
 }
 
 fn text<V: std::fmt::Debug>(shown: &[Sighting<V>]) -> String {
