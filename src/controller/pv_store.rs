@@ -222,12 +222,18 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
         (true, true) if !found.is_terminating() => Attempt::Saved,
         (true, true) => Attempt::Leaving { volume: Box::new(found.clone()) },
         (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
-        (false, true) if is_of_same_driver(found, &unsaved.volume) => {
+        (false, true) if is_of_same_driver(found, &unsaved.volume) && !is_going(found) => {
             Attempt::Shared { why: taken() }
         }
         (false, true) => Attempt::Shadowed { why: taken(), refused: false },
         (false, false) => Attempt::NameTaken { why: taken() },
     })
+}
+
+/// Whether the PersistentVolume goes, or soon will: what stands for its volume may have been made after that
+/// was deleted.
+fn is_going(found: &Volume) -> bool {
+    found.is_terminating() || finalizers::due(found) == finalizers::Due::Delete
 }
 
 /// Whether both are of the same CSI driver; what others call their volumes tells less.

@@ -496,6 +496,12 @@ impl Inner {
         self.begun.insert(image.to_owned());
     }
 
+    /// Whether the claim's user has given it a class of another driver's, for which nobody wants our volume.
+    fn is_handed_over(&self, claim: &Claim) -> bool {
+        let class = claim.classes.last().and_then(|(_, name)| self.classes.get(name));
+        class.and_then(|versions| versions.last()).is_some_and(|it| it.provisioner != DRIVER)
+    }
+
     /// What is wrong with a PersistentVolume: safety rule 9.
     fn objections_to_volume(&self, core: &Core, life: &Life, volume: &Value) -> Vec<String> {
         let (name, uid) = (text(volume, "/metadata/name"), text(volume, "/spec/claimRef/uid"));
@@ -523,7 +529,8 @@ impl Inner {
         let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
         let may_live = claim.gone_for(name).is_none_or(|gone| gone >= claims);
         // One that names a volume before there is one may be taken for bound to another.
-        let may_be_gone = claim.deleted.is_some() || claim.named.is_some();
+        let may_be_gone =
+            claim.deleted.is_some() || claim.named.is_some() || self.is_handed_over(claim);
         let of_gone = match policy {
             "Retain" => by_now(policy) || then(policy),
             _ => by_now(policy) && then(policy),

@@ -90,6 +90,12 @@ async fn what_stands_under_the_name_decides() {
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
     assert_eq!(judged(found("x", "h", false)), format!("shared: {stranger}"));
+    // Its volume may be deleted already, and ours made after that.
+    assert_eq!(judged(found("x", "h", true)), format!("shadowed: {stranger} (false)"));
+    let mut released = found("x", "h", false);
+    released.as_mut().unwrap()["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+    released.as_mut().unwrap()["status"] = json!({"phase": "Released"});
+    assert_eq!(judged(released), format!("shadowed: {stranger} (false)"));
     let mut elsewhere = found("x", "h", false);
     elsewhere.as_mut().unwrap()["spec"]["csi"]["driver"] = json!("another");
     assert_eq!(judged(elsewhere), format!("shadowed: {stranger} (false)"));
