@@ -62,13 +62,11 @@ fn costs_what_it_must(line: &Value) {
     assert_eq!(requests("provision"), Some(created));
     let mut deleted =
         json!({"delete persistentvolumes": CLAIMS, "patch persistentvolumes": CLAIMS});
+    // One look right before each DeleteVolume, and another where that took too long.
     let reads = line.pointer("/delete/api/calls/get persistentvolumes").and_then(Value::as_u64);
-    // The last write before that came before the last claim was bound, and a second of rest.
-    let is_young = number(line, "/provision/claim_to_bound/max_ms") < 500.0;
-    if let Some(reads) = reads.filter(|_| !kept_up(line) || !is_young) {
-        assert!(reads <= CLAIMS, "{line}");
-        deleted.as_object_mut().unwrap().insert("get persistentvolumes".into(), reads.into());
-    }
+    let most = if kept_up(line) { CLAIMS } else { 3 * CLAIMS };
+    assert!(reads.is_some_and(|reads| (CLAIMS..=most).contains(&reads)), "{line}");
+    deleted.as_object_mut().unwrap().insert("get persistentvolumes".into(), json!(reads));
     assert_eq!(requests("delete"), Some(deleted));
     assert_eq!(line.pointer("/volumes_left_at_driver"), Some(&json!(0)));
 }
@@ -182,23 +180,6 @@ impl Drop for Somebodys {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(self.root());
     }
-}
-
-/// Also on a real server, where `KUBEBUILDER_ASSETS` names one.
-#[tokio::test]
-async fn before_a_burst_of_deletions_few_volumes_are_read() {
-    let assets = env::var("KUBEBUILDER_ASSETS").unwrap_or_default();
-    let program = ["load", "--program", env!("CARGO_BIN_EXE_csi-provisioner"), "--settle", "3"];
-    let burst = ["--claims", "400", "--driver-latency", "100"];
-    let assets = ["--assets", &assets];
-    let server = if assets[1].is_empty() { &[][..] } else { &assets[..] };
-    let options = Options::try_parse_from([&program[..], &burst, server].concat()).unwrap();
-    let report = load::run(options).await.unwrap_or_else(|error| panic!("{error}"));
-    let line = serde_json::to_value(report).unwrap();
-    let count = |what| number(&line, &format!("/delete/api/calls/{what} persistentvolumes"));
-    assert_eq!((count("delete"), count("patch")), (400.0, 400.0));
-    let most = if kept_up(&line) { 40.0 } else { 400.0 };
-    assert!(count("get") <= most, "{line}");
 }
 
 #[tokio::test]
