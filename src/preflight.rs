@@ -10,6 +10,7 @@ mod needs;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use futures::FutureExt as _;
 use tokio::{sync::Notify, time::sleep};
 
 pub use self::needs::{Feature, NEEDS, Need, Place};
@@ -49,8 +50,10 @@ const APART: Duration = Duration::from_secs(60);
 /// The time between two looks when nothing is.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// Waits until rights are to be looked at again. `forbidden` is told of each request that was.
+/// Waits until rights are to be looked at again. `forbidden` is told of each request that was; what was
+/// before this the last look has answered.
 pub async fn wait(forbidden: &Notify) {
+    let _ = forbidden.notified().now_or_never();
     sleep(APART).await;
     tokio::select! {
         () = sleep(AGAIN.saturating_sub(APART)) => {}
@@ -83,12 +86,14 @@ pub struct Preflight {
     namespaces: Namespaces,
     metrics: ApiMetrics,
     told: Vec<Lack>,
+    /// Whether it was told that the server does not say.
+    silence_is_told: bool,
 }
 
 impl Preflight {
     /// Asks by `client` for rights that hold in `namespaces`.
     pub fn new(client: Client, namespaces: Namespaces, metrics: ApiMetrics) -> Self {
-        Self { client, namespaces, metrics, told: Vec::new() }
+        Self { client, namespaces, metrics, told: Vec::new(), silence_is_told: false }
     }
 
     /// Asks for the rights that the features need and tells of those that are missing; what lacks,
@@ -99,10 +104,12 @@ impl Preflight {
         match missing(&self.client, &needs, &self.namespaces).await {
             Ok(missing) => self.tell(&missing),
             Err(error) => {
-                tracing::info!(
-                    %error,
-                    "the API server does not say which rights there are; missing ones show when they are needed"
-                );
+                if !std::mem::replace(&mut self.silence_is_told, true) {
+                    tracing::info!(
+                        %error,
+                        "the API server does not say which rights there are; missing ones show when they are needed"
+                    );
+                }
                 None
             }
         }

@@ -227,6 +227,34 @@ async fn two_questions_show_which_rights_are_missing() {
     assert_eq!(answered, [201, 201], "one question for the cluster, one for the Lease");
 }
 
+/// On the Lease's object and in the gauge, until the role is mended.
+#[tokio::test(start_paused = true)]
+async fn a_right_is_missing_until_it_is_granted() {
+    let simulation =
+        cluster(36, &without(parsed(OURS), "storageclasses", "watch"), "csi-provisioner");
+    let process = simulation.start_elected("a");
+    let gauge = r#"provisioner_missing_permissions{group="storage.k8s.io",resource="storageclasses",verb="watch"} 1"#;
+    sleep(Duration::from_secs(60)).await;
+    assert!(process.metrics().contains(gauge), "{}", process.metrics());
+    let told = || {
+        let events = simulation.api.objects("Event").into_iter();
+        let of_lease = events.filter(|event| event.value()["involvedObject"]["kind"] == "Lease");
+        let missing = of_lease.filter(|event| event.value()["reason"] == "MissingPermissions");
+        missing.map(|event| event.value()["message"].to_string()).collect::<Vec<_>>()
+    };
+    let rule = r#"resources: [\"storageclasses\"], verbs: [\"watch\"]"#;
+    assert!(told().len() == 1 && told()[0].contains(rule), "{:?}", told());
+
+    for role in parsed(OURS).iter().filter(|object| object["kind"] == "ClusterRole") {
+        let name = role["metadata"]["name"].as_str().expect("a name");
+        let rules = json!({"rules": role["rules"]});
+        simulation.api.merge("ClusterRole", "", name, &rules).expect("the role stands");
+    }
+    sleep(Duration::from_secs(10 * 60)).await;
+    assert!(!process.metrics().contains("provisioner_missing_permissions{"));
+    assert_eq!(told().len(), 1, "once");
+}
+
 #[test]
 fn nothing_is_granted_that_the_original_does_not_ask_for() {
     for (resource, verb) in grants(&parsed(OURS)) {

@@ -1,6 +1,6 @@
 //! Which rights the features in use need, asked for once it is known what is in use.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
@@ -28,7 +28,7 @@ impl Program<'_> {
     /// time. Where that cannot be, the answer says why.
     pub(super) fn preflight(&self, tasks: &Tasks) {
         let readiness = self.readiness();
-        let forbidden = self.metrics.api.forbidden();
+        let forbidden = Arc::clone(&self.lanes.forbidden);
         let rights = Rights {
             client: self.lanes.reviews.clone(),
             classes: self.classes.clone(),
@@ -39,7 +39,7 @@ impl Program<'_> {
             events: self.recorder.from(self.driver.name()),
             lease: self.lease_name(),
         };
-        let mut preflight = self.rights_lookup();
+        let mut preflight = self.lookup();
         tasks.vital("preflight", async move {
             for _ in 0..PREFLIGHT_PATIENCE {
                 if readiness().is_ok() {
@@ -57,7 +57,7 @@ impl Program<'_> {
         });
     }
 
-    fn rights_lookup(&self) -> Preflight {
+    fn lookup(&self) -> Preflight {
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
@@ -123,7 +123,7 @@ impl Rights {
     /// Tells what lacks on the Lease, where there is one that can be read.
     async fn tell(&self, lacks: &[Lack]) {
         let Some((namespace, name)) = &self.lease else { return };
-        let Ok(lease) = leader::read(&self.client, namespace, name).await else { return };
+        let Ok(lease) = leader::read_lease(&self.client, namespace, name).await else { return };
         for lack in lacks {
             let subject = hand_over::subject(&lease);
             self.events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());

@@ -21,12 +21,14 @@ use super::{
     client::Client,
     events,
     layers::{
-        deadline::Deadline, gate::Gated, in_flight::InFlight, layer, request_log::RequestLog,
-        request_metrics::RequestMetrics, retry_after::RetryAfter, throttle::Throttle,
-        user_agent::UserAgent,
+        deadline::Deadline, forbidden::Forbidden, gate::Gated, in_flight::InFlight, layer,
+        request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
+        throttle::Throttle, user_agent::UserAgent,
     },
     transport::Transport,
 };
+use tokio::sync::Notify;
+
 use crate::{
     metrics::{ApiMetrics, Metrics},
     runtime::{Gate, Random},
@@ -65,6 +67,8 @@ pub struct Lanes {
     pub capacity: Client,
     /// For events.
     pub events: Client,
+    /// Told of each request that was forbidden, but for questions about our own rights.
+    pub forbidden: Arc<Notify>,
 }
 
 /// What one lane obeys beyond the rules for all.
@@ -73,6 +77,7 @@ struct Rules {
     throttle: Option<Throttle>,
     in_flight: Option<InFlight>,
     gate: Option<Gated>,
+    forbidden: Option<Forbidden>,
 }
 
 impl Lanes {
@@ -85,24 +90,30 @@ impl Lanes {
         metrics: &Metrics,
     ) -> Self {
         let common = Common { transport, settings, random, metrics: metrics.api.clone() };
+        let forbidden = Arc::new(Notify::new());
+        let noticed = || Some(Forbidden(Arc::clone(&forbidden)));
         Self {
-            leases: common.lane(Rules::default()),
+            leases: common.lane(Rules { forbidden: noticed(), ..Rules::default() }),
             reviews: common.lane(Rules::default()),
             objects: common.lane(Rules {
                 throttle: common.bucket(common.settings.qps),
                 in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate.clone())),
+                forbidden: noticed(),
             }),
             capacity: common.lane(Rules {
                 throttle: common.bucket(common.settings.capacity_qps),
                 in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate)),
+                forbidden: noticed(),
             }),
             events: common.lane(Rules {
                 throttle: common.bucket(common.settings.qps),
                 in_flight: Some(InFlight::new(events::AT_ONCE)),
                 gate: None,
+                forbidden: noticed(),
             }),
+            forbidden,
         }
     }
 }
@@ -125,6 +136,7 @@ impl Common {
     fn lane(&self, rules: Rules) -> Client {
         let way = layer(RequestLog, self.transport.clone());
         let way = layer(RequestMetrics(self.metrics.clone()), way);
+        let way = layer(rules.forbidden, way);
         let way = layer(Deadline(self.settings.deadline), way);
         let way = layer(rules.gate, way);
         let way = layer(rules.in_flight, way);

@@ -79,7 +79,11 @@ pub enum LeaseError {
 ///
 /// # Errors
 /// It is not there, or cannot be read.
-pub async fn read(leases: &impl Leases, namespace: &str, name: &str) -> Result<Lease, LeaseError> {
+pub async fn read_lease(
+    leases: &impl Leases,
+    namespace: &str,
+    name: &str,
+) -> Result<Lease, LeaseError> {
     leases.get(namespace, name).await.map(Lease::new)
 }
 

@@ -26,7 +26,7 @@ pub use self::{
         Identity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases, Sight, read},
+    leases::{LeaseError, Leases, Sight, read_lease},
     record::Lease,
     settings::{ElectionSettings, SettingsError},
 };

@@ -1,9 +1,8 @@
 //! Requests to the API server, and events.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use prometheus::{Error, HistogramVec, IntCounterVec, IntGaugeVec};
-use tokio::sync::Notify;
 
 use super::families::Families;
 
@@ -18,7 +17,6 @@ pub struct ApiMetrics {
     unreadable: IntCounterVec,
     wait_seconds: HistogramVec,
     missing_permissions: IntGaugeVec,
-    forbidden: Arc<Notify>,
 }
 
 /// Why a request waits before it is sent.
@@ -79,21 +77,12 @@ impl ApiMetrics {
                 "1 for each right that an enabled feature needs and the ServiceAccount lacks, as a rule of RBAC.",
                 &["verb", "group", "resource"],
             )?,
-            forbidden: Arc::default(),
         })
     }
 
     /// A request was answered with `code`, or with nothing (`error`).
     pub fn requested(&self, verb: &str, resource: &str, code: &str) {
         self.requests.with_label_values(&[verb, resource, code]).inc();
-        if code == "403" {
-            self.forbidden.notify_one();
-        }
-    }
-
-    /// Told of each request that was forbidden.
-    pub fn forbidden(&self) -> Arc<Notify> {
-        Arc::clone(&self.forbidden)
     }
 
     /// An event was not written.

@@ -109,8 +109,15 @@ async fn where_rules_are_incomplete_each_doubtful_right_is_asked_for() {
 async fn a_server_that_refuses_the_question_costs_one_line() {
     for code in [403, 404] {
         let refusing = Server::new(move |_, _| Answer::refusal(code, "Forbidden", "no"));
-        let (log, gauge) = outcome(&refusing, &ALL).await;
-        assert_eq!((log.lines().count(), gauge.as_str()), (1, ""), "{log}");
+        let (log, _guard) = logged();
+        let metrics = Metrics::new().unwrap();
+        let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
+        let mut preflight = Preflight::new(client(&refusing), namespaces, metrics.api.clone());
+        for _ in 0..3 {
+            assert_eq!(preflight.look(&ALL).await, None);
+        }
+        assert_eq!(log.text().lines().count(), 1, "{}", log.text());
+        assert!(!metrics.text().contains("provisioner_missing_permissions{"));
     }
 }
 
@@ -140,16 +147,22 @@ async fn what_is_granted_later_is_missing_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn rights_are_looked_at_every_ten_minutes_and_soon_after_something_was_forbidden() {
-    let metrics = Metrics::new().unwrap();
-    let forbidden = metrics.api.forbidden();
-    let waited = async || {
+    let forbidden = Notify::new();
+    let waited = async |after: Option<Duration>| {
         let start = tokio::time::Instant::now();
-        wait(&forbidden).await;
+        let refused = async {
+            if let Some(after) = after {
+                sleep(after).await;
+                forbidden.notify_one();
+            }
+        };
+        tokio::join!(wait(&forbidden), refused);
         start.elapsed()
     };
-    assert_eq!(waited().await, AGAIN);
-    metrics.api.requested("get", "secrets", "404");
-    assert_eq!(waited().await, AGAIN);
-    metrics.api.requested("get", "secrets", "403");
-    assert_eq!(waited().await, APART, "and not more often");
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    assert_eq!(waited(None).await, minutes(10));
+    assert_eq!(waited(Some(Duration::from_secs(3))).await, minutes(1), "not more often");
+    assert_eq!(waited(Some(minutes(4))).await, minutes(4));
+    forbidden.notify_one();
+    assert_eq!(waited(None).await, minutes(10), "the look before has answered that");
 }

@@ -1,7 +1,7 @@
 //! The rules that every request obeys, one layer a rule.
 //!
 //! Owns what stands between a request and the transport, from the outside in:
-//! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`],
+//! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`], [`forbidden`],
 //! [`request_metrics`], [`request_log`]; before all of them, a watcher's own [`pace`]; behind them, on the way
 //! to servers that are shown one, [`file_token`]. The order is part of the
 //! rules: every repetition pays the throttle anew, nothing waits between the gate and the wire, and
@@ -12,6 +12,7 @@
 
 pub(crate) mod deadline;
 pub(crate) mod file_token;
+pub(crate) mod forbidden;
 pub(crate) mod gate;
 pub(crate) mod in_flight;
 pub(crate) mod pace;
