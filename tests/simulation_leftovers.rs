@@ -97,14 +97,21 @@ async fn while_it_cannot_be_removed_its_claim_is_not_asked_for() {
     assert_eq!(told, [TOO_SMALL.to_owned(), orphaned]);
 }
 
+/// A driver whose volumes are too small, and which fails to delete them this slowly and this often
+/// before it does not answer in time.
+fn fails_slowly(delay_ms: u64, times: u64) -> Simulation {
+    let simulation = Simulation::new(1);
+    let mut script = too_small(Some(1));
+    script["delete_volume"] = json!([{"delay_ms": delay_ms, "error": {"code": "INTERNAL"}, "times": times}, {"delay_ms": 20_000}]);
+    simulation.script(script);
+    simulation.start();
+    simulation
+}
+
 /// All tries begin soon after the look at whose the volume is.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_fails_slowly_is_asked_again_after_another_look() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"delay_ms": 1500, "error": {"code": "INTERNAL"}, "times": 2}, {"delay_ms": 20_000}]);
-    simulation.script(script);
-    simulation.start();
+    let simulation = fails_slowly(1500, 2);
     simulation.create_claim("data");
     let start = Instant::now();
     simulation.until("the failure is told", |s| s.has_event("data", "ProvisioningFailed")).await;
@@ -115,11 +122,7 @@ async fn a_driver_that_fails_slowly_is_asked_again_after_another_look() {
 /// The time that the look took counts: there is none left for a second try.
 #[tokio::test(start_paused = true)]
 async fn after_a_slow_look_the_next_try_follows_another() {
-    let simulation = Simulation::new(1);
-    let mut script = too_small(Some(1));
-    script["delete_volume"] = json!([{"delay_ms": 1000, "error": {"code": "INTERNAL"}, "times": 1}, {"delay_ms": 20_000}]);
-    simulation.script(script);
-    simulation.start();
+    let simulation = fails_slowly(1000, 1);
     sleep(Duration::from_secs(5)).await;
     let slow = Effect::DelayAfter(Duration::from_millis(1500));
     simulation.faults().add(Rule::on("list", "persistentvolumes", slow).times(1));

@@ -178,16 +178,22 @@ async fn nodes_that_come_and_go_lose_no_claim() {
     }
 }
 
-/// Somebody changes the node while a call is open: it is followed to its end where it was made, and
-/// the other node makes no second volume.
-#[tokio::test(start_paused = true)]
-async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then() {
+/// Two nodes; the claim `data` has a call open on `n0`, whose driver does not answer.
+async fn stalled_on_n0() -> Cluster {
     let cluster = Cluster::new(1, &[1; 2]);
     cluster.nodes["n0"].driver.backend().stall(true);
     cluster.simulation.api.create(&selected(claim("data"), "n0")).unwrap();
     let warned = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
     cluster.simulation.until("the call has timed out", warned).await;
     sleep(Duration::from_secs(1)).await;
+    cluster
+}
+
+/// Somebody changes the node while a call is open: it is followed to its end where it was made, and
+/// the other node makes no second volume.
+#[tokio::test(start_paused = true)]
+async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then() {
+    let cluster = stalled_on_n0().await;
     let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
     cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
     let waits = "a CreateVolume that was made for the claim on node \"n0\" may still run: it is followed to its end there";
@@ -205,12 +211,7 @@ async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then
 /// all the same, as nobody else will.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_was_perhaps_let_go_is_reported() {
-    let cluster = Cluster::new(1, &[1; 2]);
-    cluster.nodes["n0"].driver.backend().stall(true);
-    cluster.simulation.api.create(&selected(claim("data"), "n0")).unwrap();
-    let warned = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
-    cluster.simulation.until("the call has timed out", warned).await;
-    sleep(Duration::from_secs(1)).await;
+    let cluster = stalled_on_n0().await;
     cluster.nodes["n0"].process.kill();
     cluster.simulation.api.delete("Node", "", "n0").unwrap();
     let lost = Rule::on("update", "persistentvolumeclaims", Effect::CutAfter).times(1);

@@ -519,7 +519,7 @@ impl Inner {
         if !entry.needs_source() {
             (self.closed)(uid);
         }
-        let is_kept = entry.interest != Interest::None || entry.outdone.is_some();
+        let is_kept = entry.interest != Interest::None || entry.superseded.is_some();
         if is_kept || entry.state.is_open() {
             return;
         }

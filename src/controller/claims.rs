@@ -126,7 +126,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         let work = async {
             let verdict = self.step(uid, glance, audited, Looks { create, delete }).await;
             self.report_unfollowed(uid);
-            self.report_outdone(uid);
+            self.report_superseded(uid);
             if verdict == Verdict::Done {
                 self.waits.forget(&Item::claim(uid));
             }
@@ -247,9 +247,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// A call that a volume from elsewhere has closed is reported once.
-    fn report_outdone(&self, uid: &str) {
-        if let Some(order) = self.book.take_outdone(uid) {
-            self.open_calls.suspect_served_elsewhere(uid, &order);
+    fn report_superseded(&self, uid: &str) {
+        if let Some(order) = self.book.take_superseded(uid) {
+            self.open_calls.suspect_superseded(uid, &order);
         }
     }
 

@@ -81,8 +81,9 @@ impl<P: Provisioner> ClaimWorker<P> {
             // An open call is followed to its end even when nobody wants its volume any more.
             return Ok(named);
         }
-        let is_adopted = self.book.adopted(uid).is_some();
-        let Some(live) = live.filter(|live| still_asks(live, glance, order, is_adopted)) else {
+        let is_recorded = glance.recorded.is_some() && self.book.adopted(uid).is_none();
+        let may_exist = is_recorded || glance.bared.is_some();
+        let Some(live) = live.filter(|live| still_asks(live, order, may_exist)) else {
             return Ok(LookUp::Moot);
         };
         let is_new = glance.recorded.is_none() && self.book.record_found(&live);
@@ -124,13 +125,11 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
-/// Whether the claim, read live, is unbound, not deleted and for this node; a volume that may be there
-/// already is for the node that it was asked for, and followed to its end. Here that was none where the
-/// record is of a node that is gone.
-fn still_asks(live: &Claim, glance: &Glance, order: &Order, is_adopted: bool) -> bool {
-    let may_differ = glance.bared.is_some() || glance.recorded.is_some() && !is_adopted;
+/// Whether the claim, read live, is unbound, not deleted and for this node. Where the volume may exist
+/// already, it only has to be unbound: that volume is followed to its end where it was asked for.
+fn still_asks(live: &Claim, order: &Order, may_exist: bool) -> bool {
     let same_node = ownership::selected_node(live) == order.selected_node.as_deref();
-    live.is_unbound() && (may_differ || same_node && !live.is_terminating())
+    live.is_unbound() && (may_exist || same_node && !live.is_terminating())
 }
 
 /// Whether the claim, read live, is bound to the very volume that was asked for.
@@ -173,6 +172,8 @@ fn judge(found: Option<Volume>, uid: &str) -> LookUp {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -191,5 +192,37 @@ mod tests {
         let taken = judged(Some(volume(json!({"uid": "x", "namespace": "ns", "name": "c"}))));
         assert_eq!(taken, "the claim ns/c");
         assert_eq!(judged(Some(volume(json!(null)))), "no claim");
+    }
+
+    /// A volume is made for a claim that still asks for it; one that may exist is followed.
+    #[test]
+    fn a_claim_that_is_deleted_moved_or_bound_by_now_asks_no_more() {
+        let live = |metadata: serde_json::Value, spec: serde_json::Value| -> Claim {
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let selected = |node| json!({"annotations": {ownership::SELECTED_NODE: node}});
+        let mut going = selected("n");
+        going["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let class = json!({"metadata": {}, "provisioner": "d"});
+        let order = Order {
+            claim: Arc::new(live(selected("n"), json!({}))),
+            class: Arc::new(serde_json::from_value(class).unwrap()),
+            volume_name: Ok("pvc-u".into()),
+            selected_node: Some("n".into()),
+            withdrawn: false,
+            source: None,
+            topology: None,
+        };
+        // The claim as it is, whether it asks for a new volume, and for one that may exist.
+        let table = [
+            (live(selected("n"), json!({})), [true, true]),
+            (live(going, json!({})), [false, true]),
+            (live(selected("m"), json!({})), [false, true]),
+            (live(json!({}), json!({})), [false, true]),
+            (live(selected("n"), json!({"volumeName": "pv"})), [false, false]),
+        ];
+        for (live, expected) in table {
+            assert_eq!([false, true].map(|it| still_asks(&live, &order, it)), expected, "{live:?}");
+        }
     }
 }

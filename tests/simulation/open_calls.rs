@@ -148,6 +148,23 @@ async fn auto_an_unsaved_volume_outlives_the_process() {
     ends_without_a_leak(&simulation, &uid).await;
 }
 
+/// The claim does not come again while its volume waits to be saved.
+#[tokio::test(start_paused = true)]
+async fn auto_the_record_of_an_unsaved_volume_is_tried_again() {
+    let simulation = Simulation::new(1);
+    simulation.refuse("create", "persistentvolumes", 1_000_000);
+    simulation.refuse("update", "persistentvolumeclaims", 1_000_000);
+    simulation.start();
+    simulation.create_claim("data");
+    sleep(Duration::from_secs(5)).await;
+    assert!(!is_marked(&simulation));
+    simulation.faults().clear();
+    simulation.refuse("create", "persistentvolumes", 1_000_000);
+    // Sooner than the audit would find it.
+    sleep(Duration::from_secs(15)).await;
+    assert!(is_marked(&simulation), "{}", simulation.trace());
+}
+
 /// The driver makes too small a volume and does not remove it at once; the process is killed in
 /// between, and the claim deleted.
 #[tokio::test(start_paused = true)]
@@ -232,7 +249,6 @@ async fn always_the_claim_is_protected_before_the_call_and_until_it_is_bound() {
     simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
     simulation.start_with(&["--claim-protection=always"]);
     let uid = simulation.create_claim("data");
-    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     assert!(is_marked(&simulation));
     let written = record(&simulation);
     assert_eq!(written["volume"], format!("pvc-{uid}"));

@@ -55,7 +55,7 @@ pub(super) struct Entry {
     /// like the mark.
     pub(super) order: Option<Box<Order>>,
     /// What was asked for in a call that another volume of the claim's has closed: to be reported.
-    pub(super) outdone: Option<Box<Order>>,
+    pub(super) superseded: Option<Box<Order>>,
     /// How often in a row the open call was asked after.
     pub(super) polls: u32,
     /// Of which kinds of unknown end its user was warned since then.
@@ -259,7 +259,7 @@ impl Entry {
     /// Keeps what was asked for to report it, where the call is closed and its end was not known.
     pub(super) fn close(&mut self, is_unknown: bool) {
         if is_unknown && self.state == ClaimState::Done {
-            self.outdone = self.order.take();
+            self.superseded = self.order.take();
         }
     }
 

@@ -26,7 +26,7 @@ impl ClaimBook {
         let take_in = |entry: &mut Entry| {
             let was_open = entry.state.is_open();
             entry.volume_seen(volume, self.is_local());
-            let is_due = entry.mark.is_some() || entry.outdone.is_some();
+            let is_due = entry.mark.is_some() || entry.superseded.is_some();
             was_open && !entry.state.is_open() && is_due
         };
         let closed = inner.change(for_uid, take_in);
@@ -135,8 +135,8 @@ impl ClaimBook {
     }
 
     /// What was asked for in a call that a volume from elsewhere has closed, its end not known; once.
-    pub fn take_outdone(&self, uid: &str) -> Option<Order> {
-        self.change(uid, |entry| entry.outdone.take()).flatten().map(|order| *order)
+    pub fn take_superseded(&self, uid: &str) -> Option<Order> {
+        self.change(uid, |entry| entry.superseded.take()).flatten().map(|order| *order)
     }
 
     /// Whether the claim `uid` needs no other PersistentVolume than this, which is for it.

@@ -478,12 +478,12 @@ impl OpenCalls {
     }
 
     /// The claim has a volume that this process has not saved, and how its own call ended is not known.
-    pub fn suspect_served_elsewhere(&self, uid: &str, order: &Order) {
+    pub fn suspect_superseded(&self, uid: &str, order: &Order) {
         let volume = order.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &order.claim, "served_elsewhere", &why);
+        self.suspect(uid, &order.claim, "superseded", &why);
     }
 
     /// What was recorded cannot be asked for any more, and was waited for for long enough: the claim is

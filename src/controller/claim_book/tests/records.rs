@@ -1,6 +1,6 @@
 //! What is known of the open calls that are recorded on claims.
 
-use super::*;
+use super::{nodes::on_node, *};
 
 /// The claim, marked with a record of this driver's.
 pub(super) fn marked(uid: &str, driver: &str) -> Claim {
