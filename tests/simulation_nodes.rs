@@ -181,12 +181,16 @@ async fn nodes_that_come_and_go_lose_no_claim() {
 /// Two nodes; the claim `data` has a call open on `n0`, whose driver does not answer.
 async fn stalled_on_n0() -> Cluster {
     let cluster = Cluster::new(1, &[1; 2]);
+    stall_on_n0(&cluster).await;
+    cluster
+}
+
+async fn stall_on_n0(cluster: &Cluster) {
     cluster.nodes["n0"].driver.backend().stall(true);
     cluster.simulation.api.create(&selected(claim("data"), "n0")).unwrap();
     let warned = |s: &Simulation| s.has_event("data", "ProvisioningFailed");
     cluster.simulation.until("the call has timed out", warned).await;
     sleep(Duration::from_secs(1)).await;
-    cluster
 }
 
 /// Somebody changes the node while a call is open: it is followed to its end where it was made, and
@@ -205,6 +209,32 @@ async fn an_open_call_is_followed_where_it_was_made_whatever_node_is_chosen_then
     sleep(Duration::from_secs(600)).await;
     assert_eq!(cluster.handles(), cluster.left_at_drivers());
     assert_eq!(cluster.calls("CreateVolume")["n1"], 0);
+}
+
+/// A claim that moves to another node still stands: its class as it is at the end says the policy
+/// (seed 624862).
+#[tokio::test(start_paused = true)]
+async fn a_volume_of_a_claim_that_has_moved_gets_the_policy_of_its_class() {
+    let cluster = Cluster::new(1, &[1; 2]);
+    let class = cluster.simulation.api.list("StorageClass", "").remove(0);
+    let name = class["metadata"]["name"].as_str().unwrap();
+    let make_again = |policy: &str| {
+        cluster.simulation.api.delete("StorageClass", "", name).unwrap();
+        let mut class = class.clone();
+        class["metadata"] = json!({"name": name});
+        class["reclaimPolicy"] = json!(policy);
+        cluster.simulation.api.create(&class).unwrap();
+    };
+    make_again("Retain");
+    stall_on_n0(&cluster).await;
+    make_again("Delete");
+    let moved = json!({"metadata": {"annotations": {SELECTED: "n1"}}});
+    cluster.simulation.api.merge("PersistentVolumeClaim", "sc", "data", &moved).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    cluster.nodes["n0"].driver.backend().stall(false);
+    cluster.until_saved(1).await;
+    let volume = cluster.simulation.volumes().remove(0);
+    assert_eq!(volume["spec"]["persistentVolumeReclaimPolicy"], "Delete");
 }
 
 /// Nobody is told how the write ended that lets a claim of a gone node go: who sent it reports the call

@@ -5,8 +5,7 @@
 //! waiting is not missed where the object is followed, that what is known of an object for a while
 //! brings nobody back again and again who has seen a newer one, and that nothing is kept of what does
 //! not wait any more. Leaves seeing the change to those who watch, `lookout` among them, and what the
-//! change means to the next attempt: a wake is no more than a try before its time, which the
-//! back-off would have made anyhow.
+//! change means to the next attempt.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},

@@ -336,13 +336,23 @@ impl ClaimBook {
     /// Whether the claim carries a record of this very request.
     pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
-        let mark = inner.entries.get(uid).and_then(|entry| entry.mark.as_deref());
+        let entry = inner.entries.get(uid).filter(|entry| !entry.mark_is_doubtful);
+        let mark = entry.and_then(|entry| entry.mark.as_deref());
         matches!(mark, Some(Mark::Open(mark)) if mark == record)
+    }
+
+    /// The claim's mark was to be changed or taken off, and the API server may have done so although it
+    /// answered with an error.
+    pub fn mark_is_doubtful(&self, uid: &str) {
+        self.change(uid, |entry| entry.mark_is_doubtful = true);
     }
 
     /// The claim's mark was written, or taken off.
     pub fn marked(&self, uid: &str, mark: Option<Mark>) {
-        self.change(uid, |entry| entry.mark = mark.map(Box::new));
+        self.change(uid, |entry| {
+            entry.mark = mark.map(Box::new);
+            entry.mark_is_doubtful = false;
+        });
     }
 
     /// The claims that name this class.

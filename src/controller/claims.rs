@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field};
 
+use self::telling::SETTLING;
 pub(super) use self::telling::{AT_REST, PATIENCE};
 use self::{
     plan::{Ask, Plan, plan},
@@ -168,7 +169,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                     return Verdict::RetryAfter(AT_REST);
                 }
                 self.count_failure(&glance.claim);
-                Verdict::Retry
+                self.retry_lasting(uid, &why)
             }
             Plan::Provision(ask) => {
                 let repeats = glance.order.is_some() || glance.recorded.is_some();
@@ -353,28 +354,32 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn not_asked(&self, uid: &str, order: &Order, why: &NotAsked) -> Verdict {
         self.give_up_unrepeatable(uid, order, why);
         let (next, polls) = self.book.not_asked(uid, why);
+        self.waits.wait(&Item::claim(uid), why.awaited());
         match why {
-            NotAsked::Ignored { reason } => {
-                tracing::debug!(reason, "left to others");
-                self.waits.forget(&Item::claim(uid));
-            }
-            NotAsked::Failed(failure) => {
-                self.tell_failure(order, failure);
-                self.waits.wait(&Item::claim(uid), failure.awaited());
-            }
+            NotAsked::Ignored { reason } => tracing::debug!(reason, "left to others"),
+            NotAsked::Failed(failure) => self.tell_failure(order, failure),
             NotAsked::Unrepeatable(failure) => {
                 self.tell_blocked(&order.claim, &failure.to_string(), PATIENCE);
-                self.waits.wait(&Item::claim(uid), failure.awaited());
             }
-            NotAsked::Reschedule(failure) => {
-                self.warn(order, failure);
-                self.waits.wait(&Item::claim(uid), failure.awaited());
-            }
+            NotAsked::Reschedule(failure) => self.warn(order, failure),
         }
         match next {
             Next::GiveNodeBack => self.give_node_back(order).await,
+            Next::Retry => match why {
+                NotAsked::Failed(why) if why.is_lasting() => {
+                    self.retry_lasting(uid, &why.to_string())
+                }
+                _ => Verdict::Retry,
+            },
             later => self.come_back(later, polls),
         }
+    }
+
+    /// When a claim is tried again that waits for what brings it back when it changes: with back-off for
+    /// [`SETTLING`], as the original goes on to do, and then only to renew its event.
+    fn retry_lasting(&self, uid: &str, why: &str) -> Verdict {
+        let settled = self.book.waits_for(uid, why) >= SETTLING;
+        if settled { Verdict::RetryAfter(AT_REST) } else { Verdict::Retry }
     }
 
     /// What an earlier process recorded, and cannot be asked for now, is waited for as long as a deleted

@@ -199,6 +199,15 @@ impl NotAsked {
         }
     }
 
+    /// The same; a failed check fails again until the claim, its class or what is awaited changes.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        match self {
+            Self::Failed(failure) => Self::Failed(failure.lasting()),
+            other => other,
+        }
+    }
+
     /// Objects whose change may let the next attempt succeed.
     pub fn awaited(&self) -> &[Awaited] {
         match self {
@@ -317,6 +326,7 @@ pub struct Failure {
     strain: Strain,
     kind: &'static str,
     finished: bool,
+    lasting: bool,
     awaited: Vec<Awaited>,
 }
 
@@ -329,6 +339,7 @@ impl Failure {
             strain: Strain::Unknown,
             kind: "",
             finished: false,
+            lasting: false,
             awaited: Vec::new(),
         }
     }
@@ -356,6 +367,16 @@ impl Failure {
         Self { awaited: awaited.into_iter().collect(), ..self }
     }
 
+    /// A failure to read this object. Where there is none, it lasts until there is one.
+    #[must_use]
+    pub fn unread(self, object: Awaited, is_missing: bool) -> Self {
+        if is_missing {
+            self.awaiting([object.missing()]).lasting()
+        } else {
+            self.awaiting([object])
+        }
+    }
+
     /// The same after a call whose end says this of the driver's load.
     #[must_use]
     pub fn with_strain(self, strain: Strain) -> Self {
@@ -378,6 +399,19 @@ impl Failure {
     /// Whether the attempt ended by it, in the original's sense.
     pub fn is_finished(&self) -> bool {
         self.finished
+    }
+
+    /// A failure that nothing ends but a change of the claim, of its class or of what is awaited:
+    /// another attempt before that fails in the same way.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { lasting: true, ..self }
+    }
+
+    /// Whether another attempt fails in the same way until the claim, its class or what is awaited
+    /// changes.
+    pub fn is_lasting(&self) -> bool {
+        self.lasting
     }
 
     /// What the end of the call says of the driver's load.

@@ -495,8 +495,9 @@ impl PvStore {
         let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
         let class = class.and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
-        let wanted = self.book.is_wanted(unsaved.claim.uid());
-        match policy(then, now, wanted) {
+        let uid = unsaved.claim.uid();
+        let stands = !self.book.is_leaving(uid) && !self.book.is_gone(uid);
+        match policy(then, now, stands) {
             policy if policy == then => Cow::Borrowed(&unsaved.volume),
             policy => {
                 let mut volume = unsaved.volume.clone();
@@ -542,11 +543,11 @@ impl PvStore {
 }
 
 /// The policy of a PersistentVolume (safety rule 9): what its class says now, or said at the call where
-/// it says nothing. Of a volume that nobody wants any more, which is about to be released, Retain wins
-/// if either says so.
-fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, wanted: bool) -> Option<&'a str> {
+/// it says nothing. Of a volume whose claim does not stand any more, and which is about to be released,
+/// Retain wins if either says so.
+fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, stands: bool) -> Option<&'a str> {
     let retain = Some(RETAIN);
-    if !wanted && (then == retain || now == retain) { retain } else { now.or(then) }
+    if !stands && (then == retain || now == retain) { retain } else { now.or(then) }
 }
 
 /// What a look at the PersistentVolume that has `taken` the name means. One that was not seen may

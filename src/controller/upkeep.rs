@@ -42,14 +42,15 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Queues everything in work, and counts what no queue held although it had to.
+    /// Queues everything in work but claims that come by themselves, and counts what no queue held
+    /// although it had to.
     fn audit_once(&self) {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
-        for uid in self.claims.book.all() {
-            // Whether anything is due for a claim shows when it is looked at.
-            if !claims.holds(&uid) && !self.claims.waits_for_a_call(&uid) {
-                self.claims.book.audited(&uid);
-            }
+        let mut unheld = self.claims.book.all();
+        unheld.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
+        // Whether anything is due for a claim shows when it is looked at.
+        for uid in &unheld {
+            self.claims.book.audited(uid);
         }
         let forgotten = |name: &String| {
             !volumes.holds(name)
@@ -62,13 +63,19 @@ impl<P: Provisioner> Controller<P> {
         for _ in self.claims.store.all().iter().filter(|uid| !unsaved.holds(uid)) {
             self.metrics.controller.audit_found("unsavedpvs");
         }
-        self.wake_all();
+        self.queues.wake_claims(unheld);
+        self.wake_others();
         self.queues.wake_volumes(self.volumes.book.orphans());
     }
 
     /// Queues everything in work.
     pub(super) fn wake_all(&self) {
         self.queues.wake_claims(self.claims.book.all());
+        self.wake_others();
+    }
+
+    /// Queues everything in work but claims.
+    fn wake_others(&self) {
         self.queues.wake_volumes(self.volumes.book.all());
         self.queues.adoption.notify_one();
         self.queues.wake_unsaved(self.claims.store.all());

@@ -189,7 +189,7 @@ impl CsiProvisioner {
     async fn check(&self, order: &mut Order) -> Result<Request, NotAsked> {
         let named = self.source(order).await?;
         let (mut translated, migration) =
-            self.0.settings.order_for_driver(order).map_err(Failure::finished)?;
+            self.0.settings.order_for_driver(order).map_err(|why| why.finished().lasting())?;
         let (reads, settings, topology) =
             (&self.0.reads, &self.0.settings, self.0.topology.as_ref());
         let prepared =

@@ -71,8 +71,8 @@ pub(super) async fn prepare(
     order: &mut Order,
     named: Option<&Copyable>,
 ) -> Result<Prepared, NotAsked> {
-    let mut prepared =
-        draft(settings, order, named.map(|named| named.kind)).map_err(NotAsked::finished)?;
+    let mut prepared = draft(settings, order, named.map(|named| named.kind))
+        .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
         let source =
             data_source::resolve(&reads.client, settings, order, &prepared.size, named).await?;
@@ -96,7 +96,7 @@ pub(super) async fn prepare(
     let given = &order.class.parameters;
     prepared.request.parameters =
         parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))
-            .map_err(Failure::finished)?;
+            .map_err(|why| why.finished().lasting())?;
     if settings.extra_create_metadata {
         prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
     }
@@ -168,11 +168,13 @@ async fn resolve_secrets(
     order: &Order,
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
-    let reference = |kind| secrets::reference(kind, &order.class.parameters, context);
+    let parameters = &order.class.parameters;
+    let reference = |kind| secrets::reference(kind, parameters, context).map_err(Failure::lasting);
+    let deletion = settings.ceph_rbd.deletion_secret(parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
     let secret = secrets::read(&reads.secrets, provisioner.as_ref()).await?;
     let references = SecretReferences {
-        deletion: settings.ceph_rbd.deletion_secret(&order.class.parameters, context)?,
+        deletion: deletion.map_err(Failure::lasting)?,
         controller_publish: reference(SecretKind::ControllerPublish)?,
         node_stage: reference(SecretKind::NodeStage)?,
         node_publish: reference(SecretKind::NodePublish)?,
@@ -207,9 +209,8 @@ async fn attributes_class(
 ) -> Result<Arc<VolumeAttributesClass>, Failure> {
     let awaited = Awaited::object::<VolumeAttributesClass>(None, name);
     let unread = |error: Arc<ApiError>| {
-        let missing = error.is_not_found();
-        let awaited = awaited.clone();
-        Failure::new(error).awaiting([if missing { awaited.missing() } else { awaited }])
+        let is_missing = error.is_not_found();
+        Failure::new(error).unread(awaited.clone(), is_missing)
     };
     let class = reads.attributes_classes.get(None, name).await.map_err(unread)?;
     if class.driver_name == settings.driver_name {
@@ -221,7 +222,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver_name
     ));
-    Err(foreign.finished().awaiting([awaited.as_seen(&class.metadata)]))
+    Err(foreign.finished().lasting().awaiting([awaited.as_seen(&class.metadata)]))
 }
 
 #[cfg(test)]

@@ -218,8 +218,8 @@ impl Unreadable {
 impl From<Unreadable> for Failure {
     fn from(unreadable: Unreadable) -> Self {
         let secret = awaited(&unreadable.reference);
-        let secret = if unreadable.is_missing() { secret.missing() } else { secret };
-        Self::new(unreadable).awaiting([secret])
+        let is_missing = unreadable.is_missing();
+        Self::new(unreadable).unread(secret, is_missing)
     }
 }
 

@@ -55,8 +55,18 @@ pub struct Topology {
 /// Why it is not decided.
 struct Undecided {
     refusal: Refusal,
-    /// The selected node has no Node object any more.
-    node_is_gone: bool,
+    /// What a live read of the selected node said of it.
+    node: NodeRead,
+}
+
+/// What a live read of the selected node said.
+enum NodeRead {
+    /// Nothing beyond what the watches show.
+    Agrees,
+    /// It has no Node object any more.
+    Gone,
+    /// It failed.
+    Failed,
 }
 
 impl Topology {
@@ -115,22 +125,22 @@ impl Topology {
         match decide(&ask, &self.nodes) {
             Err(Refusal::LabelsMissing { node, .. }) => self.ask_live(&ask, &node).await,
             Ok(requirement) => Ok(requirement),
-            Err(refusal) => Err(Undecided { refusal, node_is_gone: false }),
+            Err(refusal) => Err(Undecided { refusal, node: NodeRead::Agrees }),
         }
     }
 
     /// Decides by all labels that the node has now: it may be new to us, and its user is told them.
     async fn ask_live(&self, ask: &Ask<'_>, node: &str) -> Result<Option<Requirement>, Undecided> {
-        let (live, node_is_gone) = match self.read_labels(node).await {
-            Ok(labels) => (Some(labels), false),
-            Err(error) if error.is_not_found() => (Some(Segments::new()), true),
+        let (live, node) = match self.read_labels(node).await {
+            Ok(labels) => (Some(labels), NodeRead::Agrees),
+            Err(error) if error.is_not_found() => (Some(Segments::new()), NodeRead::Gone),
             Err(error) => {
                 tracing::warn!(%error, node, "cannot read the labels of the selected node");
-                (None, false)
+                (None, NodeRead::Failed)
             }
         };
         let ask = Ask { live: live.as_ref(), ..*ask };
-        decide(&ask, &self.nodes).map_err(|refusal| Undecided { refusal, node_is_gone })
+        decide(&ask, &self.nodes).map_err(|refusal| Undecided { refusal, node })
     }
 
     async fn read_labels(&self, node: &str) -> Result<Segments, ApiError> {
@@ -157,14 +167,18 @@ impl Undecided {
     /// What follows for the claim: a node without CSINode or Node is gone for good, so another is
     /// needed; everything else passes once nodes change.
     fn not_asked(self) -> NotAsked {
-        let Self { refusal, node_is_gone } = self;
+        let Self { refusal, node } = self;
         let awaited = awaited(&refusal);
         if let Refusal::NoCsiNode { .. } = refusal {
             return NotAsked::Reschedule(Failure::new(refusal).awaiting(awaited));
         }
         let why = format!("error generating accessibility requirements: {refusal}");
         let failure = Failure::new(why).awaiting(awaited);
-        if node_is_gone { NotAsked::Reschedule(failure) } else { NotAsked::Failed(failure) }
+        match node {
+            NodeRead::Gone => NotAsked::Reschedule(failure),
+            NodeRead::Failed => NotAsked::Failed(failure),
+            NodeRead::Agrees => NotAsked::Failed(failure.lasting()),
+        }
     }
 }
 

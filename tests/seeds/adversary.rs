@@ -256,7 +256,7 @@ fn note(core: &Core, before: &Value, after: &Value) {
         core.asking.recorded(TENANT, uid);
     }
     let is_lost = is_recorded(before)
-        && record_of(before).driver == DRIVER
+        && is_ours(core, before)
         && (!is_recorded(after) || record(before) != record(after));
     // Another driver's record is nobody's here to replace.
     if is_lost || is_recorded(after) && !["", DRIVER].contains(&record_of(after).driver.as_str()) {

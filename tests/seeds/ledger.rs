@@ -24,7 +24,7 @@ use super::{
     looks::FRESH,
     naming::may_be_of,
     storage::{Storage, image_of, name_of, node_of},
-    watching::{Lists, Watching},
+    watching::{self, Lists, Watching},
 };
 
 /// What the program saw may be so old where it has not read it for what it does: an answer takes
@@ -64,6 +64,10 @@ struct Inner {
     named: BTreeMap<String, (Instant, String)>,
     /// Those whose finalizers or record a user took off.
     stripped_claims: BTreeSet<String>,
+    /// The processes that have ended.
+    ended: BTreeSet<String>,
+    /// The handles of volumes that were saved after a process that has ended had asked for their removal.
+    removed_late: BTreeSet<String>,
     /// Those on which a user wrote what only the program should.
     tampered: BTreeSet<String>,
     /// The volumes of the records that the program does not follow, as it says.
@@ -266,12 +270,19 @@ impl Ledger {
         inner.volumes.values().any(other)
     }
 
-    /// Whether the claim of this volume was deleted within that time after the first call for it.
+    /// Whether the claim of this volume was deleted, or bound to another, within that time after the first
+    /// call for it: no record is put on it then.
     pub(crate) fn was_deleted_within(&self, name: &str, time: Duration) -> bool {
         let inner = self.inner.lock();
         let Some(first) = inner.calls.get(name).and_then(|calls| calls.first) else { return false };
         let soon = |deleted: Instant| inner.recordable(first, deleted) < time;
-        inner.claims.iter().any(|(uid, deleted)| may_be_of(name, uid) && deleted.is_some_and(soon))
+        let bound = |uid: &String| {
+            let named = inner.named.get(uid).filter(|(_, named)| named != name);
+            named.map(|(since, _)| *since)
+        };
+        inner.claims.iter().any(|(uid, deleted)| {
+            may_be_of(name, uid) && deleted.iter().chain(&bound(uid)).any(|over| soon(*over))
+        })
     }
 
     /// Whether a process or the record on its claim, which stands, knows of the open call for this volume,
@@ -287,10 +298,19 @@ impl Ledger {
         })
     }
 
-    /// How many calls the process has made whose volume is neither saved nor removed.
+    /// How many calls the process has made whose volume is neither saved nor removed; and calls for claims
+    /// that stand and name another volume by now, of which it need not know that they have ended.
     pub(crate) fn left_open_by(&self, process: &str) -> u64 {
         let inner = self.inner.lock();
-        let open = inner.calls.values().filter(|calls| calls.open.as_deref() == Some(process));
+        let stands = |uid: &&String| inner.claims.get(*uid).is_some_and(Option::is_none);
+        let names_another = |name: &String| {
+            let claim = inner.sole_claim(name).filter(stands);
+            claim.and_then(|uid| inner.named.get(uid)).is_some_and(|(_, named)| named != name)
+        };
+        let open = inner.calls.iter().filter(|(name, calls)| {
+            calls.open.as_deref() == Some(process)
+                || calls.unfinished.contains(process) && names_another(name)
+        });
         open.count() as u64
     }
 
@@ -403,9 +423,17 @@ impl Ledger {
         self.in_term(host, &format!("CreateVolume {name}"));
         let works = self.works_since(host, start);
         let mut inner = self.inner.lock();
-        let known = self.watching.awake_until(process);
+        // Either tells that a claim is bound.
+        let known = [watching::CLAIMS, watching::VOLUMES];
+        let known = known.map(|kind| self.watching.known_until(process, kind)).into_iter().max();
+        let known = known.unwrap_or(works).min(self.watching.awake_until(process));
         let bound = inner.all_had(name, self.lists.first_since(process, works), known);
         let beside = inner.unknown_beside(process, name);
+        // Whoever had it open before leads no longer, and may end later.
+        let before = inner.calls.get(name).and_then(|calls| calls.open.clone());
+        if let Some(before) = before.filter(|before| before != process) {
+            inner.abandon(&before, name, false);
+        }
         let calls = inner.calls.entry(name.to_owned()).or_default();
         calls.beside.extend(beside);
         calls.since += 1;
@@ -513,29 +541,13 @@ impl Ledger {
     /// A process has ended: what it had open nobody knows of any more.
     pub(crate) fn ended(&self, process: &str, killed: bool) {
         let mut inner = self.inner.lock();
-        let now = Instant::now();
-        let recordable: BTreeMap<_, _> = inner
-            .calls
-            .iter()
-            .filter_map(|(name, calls)| Some((name.clone(), inner.recordable(calls.first?, now))))
-            .collect();
-        let inner = &mut *inner;
-        for (name, calls) in &mut inner.calls {
-            if calls.open.as_deref() == Some(process) {
-                calls.open = None;
-                let recorded = inner
-                    .recorded
-                    .iter()
-                    .any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
-                let after = recordable.get(name).copied().unwrap_or(Duration::MAX);
-                calls.abandoned = Some(match calls.since {
-                    _ if recorded => Abandoned::Otherwise,
-                    1 if killed => Abandoned::InFirstCall,
-                    _ => Abandoned::Unrecorded { killed, after },
-                });
-                let _ = writeln!(inner.lines, "          {process} leaves {name} open");
-            }
+        let is_open = |(_, calls): &(&String, &CallsTruth)| calls.open.as_deref() == Some(process);
+        let open: Vec<_> =
+            inner.calls.iter().filter(is_open).map(|(name, _)| name.clone()).collect();
+        for name in open {
+            inner.abandon(process, &name, killed);
         }
+        inner.ended.insert(process.to_owned());
         inner.ends_jobs_of(process);
     }
 
@@ -561,6 +573,8 @@ impl Ledger {
         storage: &Storage,
     ) {
         let inner = self.inner.lock();
+        // What a tenant has written over tells nothing of the call that it was of.
+        let recorded = recorded.filter(|_| !inner.tampered.contains(uid));
         let is_open = |(name, calls): &(&String, &CallsTruth)| {
             let known = |whose: &String| {
                 whose == process || recorded.is_some_and(|record| record.is_for(name))
@@ -577,6 +591,12 @@ impl Ledger {
         if let Some(name) = open {
             self.wrong(&format!("{process} gives the node of {name} back during a call"));
         }
+    }
+
+    /// Whether a process that has ended had asked for the removal of the volume, which came about when
+    /// the next one had asked for the volume again.
+    pub(crate) fn was_removed_late(&self, handle: &str) -> bool {
+        self.inner.lock().removed_late.contains(handle)
     }
 
     /// A process removes the PersistentVolume with this UID.
@@ -604,8 +624,14 @@ impl Ledger {
             calls.open = None;
             calls.unfinished.retain(|_| !sole);
         }
+        // KNOWN: a driver's removal that outlasts its deadline and its process (646545): nobody can know of it.
+        let removal = inner.removals.get(handle);
+        let is_late = removal.is_some_and(|it| inner.ended.contains(&it.process));
+        if !alive && is_late {
+            inner.removed_late.insert(handle.to_owned());
+        }
         drop(inner);
-        if !alive {
+        if !alive && !is_late {
             self.wrong(&format!(
                 "{process} saves {name} of {handle}, which the driver does not have"
             ));
@@ -648,6 +674,23 @@ impl Ledger {
 }
 
 impl Inner {
+    /// The process has the volume's call open, and nobody will know of that any more.
+    fn abandon(&mut self, process: &str, name: &str, killed: bool) {
+        let recorded =
+            self.recorded.iter().any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
+        let Some(calls) = self.calls.get(name) else { return };
+        let after = calls.first.map(|first| self.recordable(first, Instant::now()));
+        let how = match calls.since {
+            _ if recorded => Abandoned::Otherwise,
+            1 if killed => Abandoned::InFirstCall,
+            _ => Abandoned::Unrecorded { killed, after: after.unwrap_or(Duration::MAX) },
+        };
+        if let Some(calls) = self.calls.get_mut(name) {
+            (calls.open, calls.abandoned) = (None, Some(how));
+        }
+        let _ = writeln!(self.lines, "          {process} leaves {name} open");
+    }
+
     /// The process has ended: the next of its identity knows nothing of what its driver goes on with.
     fn ends_jobs_of(&mut self, process: &str) {
         for job in self.jobs.values_mut().filter(|job| job.process == process) {

@@ -211,6 +211,7 @@ fn about_volume(core: &Core, volume: &Value, told: bool) -> Vec<String> {
     }
     let is_lost =
         core.storage.get(image_of(handle)).is_none() && !core.ledger.went_by_another_handle(handle);
+    let is_lost = is_lost && !core.ledger.was_removed_late(handle);
     let is_lost = is_lost && !core.ledger.was_kept_too_late(text(volume, "/metadata/uid"));
     if is_lost && policy == "Delete" && phase == "Bound" {
         unrest.push(format!("{name} is bound and its volume {handle} is gone"));

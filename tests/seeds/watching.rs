@@ -23,8 +23,11 @@ pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
 /// What tells of classes.
 pub(crate) const CLASSES: &str = "storageclasses";
 
+/// What tells of PersistentVolumes.
+pub(crate) const VOLUMES: &str = "persistentvolumes";
+
 /// What is watched here.
-pub(crate) const WATCHED: [&str; 3] = [ATTACHMENTS, CLAIMS, CLASSES];
+pub(crate) const WATCHED: [&str; 4] = [ATTACHMENTS, CLAIMS, CLASSES, VOLUMES];
 
 /// Longer than any failure that a watch tells of.
 const LONG: usize = 4 << 10;

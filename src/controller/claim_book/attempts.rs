@@ -37,7 +37,9 @@ impl ClaimBook {
         let not_asked = |entry: &mut Entry| {
             let next = entry.state.not_asked(why, entry.demand());
             // That it still waits for the same is no news.
-            let waits = matches!(why, NotAsked::Unrepeatable(_));
+            let lasts = next == Next::Retry
+                && matches!(why, NotAsked::Failed(failure) if failure.is_lasting());
+            let waits = lasts || matches!(why, NotAsked::Unrepeatable(_));
             if waits { (next, 0) } else { entry.goes_on(next) }
         };
         self.change(uid, not_asked).unwrap_or((Next::Drop, 0))

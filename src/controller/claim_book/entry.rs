@@ -32,6 +32,8 @@ pub(super) struct Entry {
     /// Whether a mark that is seen on it is known: this process has put one on it, or tried to, or has
     /// taken up the record of another's call.
     pub(super) mark_is_known: bool,
+    /// What this process wrote last about the mark may count or not: the answer was an error.
+    pub(super) mark_is_doubtful: bool,
     /// The node that is gone, whose call for it is followed here.
     pub(super) adopted: Option<Box<str>>,
     /// Whether a PersistentVolume that a provisioner has made for it was seen: its call is closed.
@@ -122,6 +124,12 @@ impl Obstacle {
 }
 
 impl Entry {
+    /// What stands in the claim's way, if that is this; else this from now on.
+    pub(super) fn take_obstacle(&mut self, what: &str) -> Obstacle {
+        let same = self.obstacle.take().filter(|obstacle| obstacle.what == what);
+        same.unwrap_or_else(|| Obstacle::new(what))
+    }
+
     pub(super) fn demand(&self) -> Demand {
         if self.interest == Interest::Unbound && !self.claim.is_terminating() {
             Demand::Wanted

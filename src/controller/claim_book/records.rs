@@ -20,16 +20,20 @@ use crate::kube_api::views::{Claim, View as _};
 
 impl ClaimBook {
     /// A live read has shown the claim: whether it bears a record of another's call that no event has
-    /// shown yet. That call is followed from now on.
+    /// shown yet. That call is followed from now on; a record that does not count is to be reported.
     pub fn record_found(&self, live: &Claim) -> bool {
         let found = |entry: &mut Entry| {
             let mark = self.0.mark(live, entry.adopted.as_deref());
-            let is_new = matches!(mark, Some(Mark::Open(_))) && !entry.mark_is_known;
-            if is_new {
-                entry.mark = mark.map(Box::new);
+            let is_news = matches!(mark, Some(Mark::Open(_) | Mark::Void(_)));
+            if !is_news || entry.mark_is_known {
+                return false;
+            }
+            entry.mark = mark.map(Box::new);
+            let is_open = matches!(entry.mark.as_deref(), Some(Mark::Open(_)));
+            if is_open {
                 entry.take_up_record();
             }
-            is_new
+            is_open
         };
         self.change(live.uid(), found).unwrap_or(false)
     }

@@ -5,18 +5,14 @@
 
 use tokio::time::{Duration, Instant};
 
-use super::{
-    ClaimBook,
-    entry::{Entry, Obstacle},
-};
+use super::{ClaimBook, entry::Entry};
 
 impl ClaimBook {
     /// Notes what the claim waits for, and says whether its user is to be told now: not before it
     /// has stood in the way for `patience`, and not when that was told lately.
     pub fn tells(&self, uid: &str, what: &str, patience: Duration) -> bool {
         let tells = |entry: &mut Entry| {
-            let same = entry.obstacle.take().filter(|obstacle| obstacle.what == what);
-            let mut obstacle = same.unwrap_or_else(|| Obstacle::new(what));
+            let mut obstacle = entry.take_obstacle(what);
             let news = obstacle.is_news(patience);
             if news {
                 obstacle.told = Some(Instant::now());
@@ -25,6 +21,15 @@ impl ClaimBook {
             news
         };
         self.change(uid, tells).unwrap_or(false)
+    }
+
+    /// Notes what the claim waits for; for how long it has.
+    pub fn waits_for(&self, uid: &str, what: &str) -> Duration {
+        let waits_for = |entry: &mut Entry| {
+            let obstacle = entry.take_obstacle(what);
+            entry.obstacle.insert(obstacle).since.elapsed()
+        };
+        self.change(uid, waits_for).unwrap_or_default()
     }
 
     /// Whether the claim's user is to be warned that a call had this kind of unknown end: once

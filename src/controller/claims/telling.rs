@@ -25,6 +25,9 @@ pub(in super::super) const PATIENCE: Duration = Duration::from_millis(900);
 /// and that wakes it when it changes: its event is about to be forgotten by then.
 pub(in super::super) const AT_REST: Duration = EVENT_LASTS.saturating_add(PATIENCE);
 
+/// For so long a claim that fails in the same way until something changes is tried again with back-off.
+pub(super) const SETTLING: Duration = Duration::from_secs(60);
+
 /// How long an open call may take before its user is told that it still does: the warning of its
 /// unknown end is news enough before.
 const STILL_OPEN: Duration = Duration::from_secs(20);

@@ -381,6 +381,7 @@ impl OpenCalls {
     }
 
     fn report_unwritten(&self, uid: &str, claim: &Claim, what: &str, error: &ApiError) {
+        self.book.mark_is_doubtful(uid);
         let why = format!("cannot {what} the claim: {error}");
         tracing::warn!("{why}");
         if self.book.tells(uid, &why, Duration::ZERO) {

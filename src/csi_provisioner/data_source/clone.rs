@@ -64,13 +64,15 @@ pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failu
     let source = match read_claim(client, ask).await {
         Ok(source) => source,
         Err(error) => {
-            let missing = error.is_not_found();
-            let awaited = if missing { awaited.missing() } else { awaited };
-            return Err(Failure::new(unread(ask, &error)).awaiting([awaited]));
+            return Err(Failure::new(unread(ask, &error)).unread(awaited, error.is_not_found()));
         }
     };
     let found = find_volume(client, ask, &source).await;
-    found.map_err(|unusable| Failure::new(unusable).awaiting([awaited.as_seen(&source.metadata)]))
+    found.map_err(|unusable| {
+        let is_lasting = !matches!(unusable, Unusable::BadVolume);
+        let failure = Failure::new(unusable).awaiting([awaited.as_seen(&source.metadata)]);
+        if is_lasting { failure.lasting() } else { failure }
+    })
 }
 
 async fn find_volume(

@@ -48,7 +48,8 @@ pub(super) async fn check(
     let refused = format!(
         "accessing {namespace}/{name} of {kind} dataSource from {own}/{claim} isn't allowed"
     );
-    let refused = Failure::new(refused).awaiting([Awaited::any_in::<ReferenceGrant>(namespace)]);
+    let refused =
+        Failure::new(refused).awaiting([Awaited::any_in::<ReferenceGrant>(namespace)]).lasting();
     Ok(Grant::Lacks(refused))
 }
 

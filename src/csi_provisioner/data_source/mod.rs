@@ -111,7 +111,8 @@ fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_
             if namespace.is_some() && !cross_namespace {
                 return Err(Failure::new(
                     "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled",
-                ));
+                )
+                .lasting());
             }
             (source, namespace.unwrap_or(own))
         }
@@ -128,7 +129,7 @@ fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_
 /// Tells what this program copies from what populators fill in.
 fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed> {
     let Reference { group, kind, namespace, name } = reference;
-    let failed = |why| Err(NotUsed::Failed(Failure::new(why)));
+    let failed = |why| Err(NotUsed::Failed(Failure::new(why).lasting()));
     if name.is_empty() {
         return failed(format!("the PVC source not found for PVC {}", claim.name()));
     }

@@ -69,18 +69,20 @@ enum Unusable {
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
     let Copyable { namespace, name, .. } = ask.named;
     let awaited = Awaited::object::<VolumeSnapshot>(Some(namespace), name);
-    let snapshot = read_snapshot(client, namespace, name).await.map_err(|unread| {
-        let awaited = if unread.is_missing() { awaited.clone().missing() } else { awaited.clone() };
-        Failure::new(&unread).awaiting([awaited])
-    })?;
+    let snapshot = read_snapshot(client, namespace, name)
+        .await
+        .map_err(|unread| Failure::new(&unread).unread(awaited.clone(), unread.is_missing()))?;
     let awaited = awaited.as_seen(&snapshot.metadata);
     let content = bound_content(&snapshot)
-        .map_err(|unusable| Failure::new(&unusable).awaiting([awaited.clone()]))?;
+        .map_err(|unusable| Failure::new(&unusable).awaiting([awaited.clone()]).lasting())?;
     let usable = find_content(client, ask, &snapshot, content).await;
     let handle = usable.map_err(|unusable| {
         let content = unusable.blames_content().then_some(content);
         let content = content.map(|name| Awaited::object::<VolumeSnapshotContent>(None, name));
-        Failure::new(&unusable).awaiting([awaited.clone()].into_iter().chain(content))
+        let failure =
+            Failure::new(&unusable).awaiting([awaited.clone()].into_iter().chain(content));
+        let may_pass = matches!(unusable, Unusable::ContentUnread { .. });
+        if may_pass { failure } else { failure.lasting() }
     })?;
     Ok(Source {
         kind: SourceKind::Snapshot,

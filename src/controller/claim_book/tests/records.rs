@@ -71,6 +71,17 @@ async fn a_record_that_does_not_count_is_reported_once() {
     assert!(!book.glance("w").unwrap().may_call && book.take_unfollowed("w").is_some());
 }
 
+/// It is about to be written over (seed 602628).
+#[tokio::test]
+async fn a_void_record_that_only_a_live_read_shows_is_reported_as_well() {
+    let book = with_claim();
+    let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
+    assert!(!book.record_found(&void), "nothing to follow");
+    assert_eq!(book.take_unfollowed("u").unwrap().volume, "x-u");
+    assert!(!book.record_found(&void));
+    assert_eq!(book.take_unfollowed("u"), None);
+}
+
 #[tokio::test]
 async fn what_its_class_makes_void_is_no_obstacle() {
     let book = working();
