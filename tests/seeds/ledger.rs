@@ -423,10 +423,9 @@ impl Ledger {
         self.in_term(host, &format!("CreateVolume {name}"));
         let works = self.works_since(host, start);
         let mut inner = self.inner.lock();
-        // Either tells that a claim is bound.
-        let known = [watching::CLAIMS, watching::VOLUMES];
-        let known = known.map(|kind| self.watching.known_until(process, kind)).into_iter().max();
-        let known = known.unwrap_or(works).min(self.watching.awake_until(process));
+        // What a claim says of its volume ends no call, as its user may write it.
+        let shown = self.watching.known_until(process, watching::VOLUMES);
+        let known = shown.min(self.watching.awake_until(process));
         let bound = inner.all_had(name, self.lists.first_since(process, works), known);
         let beside = inner.unknown_beside(process, name);
         // Whoever had it open before leads no longer, and may end later.
