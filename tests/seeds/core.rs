@@ -120,8 +120,8 @@ impl Core {
         self.ledger.tell("=== all trouble is over");
         self.healed.store(true, Ordering::Relaxed);
         self.forbidden.lock().clear();
+        // What waits already waits on.
         self.held_up.lock().clear();
-        self.ledger.watching.heals();
         *self.used_up.lock() = None;
         self.ledger.quota_used_up(Instant::now());
         *self.dragging.lock() = None;

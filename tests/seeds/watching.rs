@@ -239,14 +239,6 @@ impl Watching {
         gaps.push(Gap { since: now, until: Some(now + time) });
     }
 
-    /// Nothing is held up from now on.
-    pub(crate) fn heals(&self) {
-        let now = Instant::now();
-        for gap in self.0.lock().held_up.values_mut().flatten() {
-            gap.until = gap.until.map(|until| until.min(now));
-        }
-    }
-
     /// All watches are cut. What a process that stands still has not read by then is lost with them.
     pub(crate) fn cut(&self) {
         let mut views = self.0.lock();
