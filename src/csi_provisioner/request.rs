@@ -117,7 +117,7 @@ pub(super) fn draft(
 ) -> Result<Prepared, NotAsked> {
     let (claim, class) = (&*order.claim, &*order.class);
     capabilities::check_create(settings, claim, source)?;
-    if claim.spec.selector.is_some() {
+    if claim.spec.selector {
         return Err(Failure::new("claim Selector is not supported").into());
     }
     let name = order.volume_name.clone()?;

@@ -149,11 +149,13 @@ macro_rules! view {
     (@namespaced Cluster) => { false };
 }
 
+mod bounded;
 mod clone_source;
 mod grants;
 mod snapshots;
 
 pub use self::{
+    bounded::MAX_NAME,
     clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
     grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
     snapshots::{
@@ -189,22 +191,28 @@ impl Claim {
 #[serde(rename_all = "camelCase", default)]
 pub struct ClaimSpec {
     /// `ReadWriteOnce` and so on, in the user's order.
+    #[serde(deserialize_with = "bounded::names")]
     pub access_modes: Vec<String>,
     /// The size.
     pub resources: ResourceRequirements,
-    /// A label selector; only whether there is one matters here.
-    pub selector: Option<serde_json::Value>,
+    /// Whether there is a label selector.
+    #[serde(deserialize_with = "bounded::is_there")]
+    pub selector: bool,
     /// The class by name; the older annotation wins over it.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub storage_class_name: Option<String>,
     /// The PersistentVolume the claim is bound to, or was pointed at by its user.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub volume_name: Option<String>,
     /// `Filesystem` (also when absent) or `Block`.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub volume_mode: Option<String>,
     /// What the volume is made from, in the claim's namespace. Boxed, as most claims name nothing.
     pub data_source: Option<Box<ObjectReference>>,
     /// What the volume is made from, of any kind and perhaps of another namespace.
     pub data_source_ref: Option<Box<ObjectReference>>,
     /// The VolumeAttributesClass by name.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub volume_attributes_class_name: Option<String>,
 }
 
@@ -221,6 +229,7 @@ pub struct ResourceRequirements {
 #[serde(default)]
 pub struct ResourceRequests {
     /// The size of the volume.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub storage: Option<String>,
 }
 
@@ -229,6 +238,7 @@ pub struct ResourceRequests {
 #[serde(default)]
 pub struct ClaimStatus {
     /// `Pending`, `Bound` or `Lost`.
+    #[serde(deserialize_with = "bounded::name")]
     pub phase: String,
 }
 
@@ -237,12 +247,16 @@ pub struct ClaimStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
     /// API group without version; absent means core.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub api_group: Option<String>,
     /// Kind.
+    #[serde(deserialize_with = "bounded::name")]
     pub kind: String,
     /// Name.
+    #[serde(deserialize_with = "bounded::name")]
     pub name: String,
     /// Namespace, where the reference may name another one.
+    #[serde(deserialize_with = "bounded::optional_name")]
     pub namespace: Option<String>,
 }
 
@@ -548,9 +562,12 @@ struct Slim<L: Default> {
     resource_version: Option<String>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    #[serde(deserialize_with = "bounded::annotations")]
     annotations: Option<BTreeMap<String, String>>,
     labels: L,
+    #[serde(deserialize_with = "bounded::finalizers")]
     finalizers: Option<Vec<String>>,
+    #[serde(deserialize_with = "bounded::owners")]
     owner_references: Option<Vec<OwnerReference>>,
 }
 
