@@ -12,7 +12,7 @@ use testkit::{
     driver::proto::{CreateVolumeRequest, volume_content_source::Type},
 };
 
-use super::{core::Core, ledger::text, rest, storage::image_of};
+use super::{admins::BY_HAND, core::Core, ledger::text, rest, storage::image_of};
 
 /// Keeps a claim that is cloned.
 pub(crate) const CLONED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
@@ -68,7 +68,10 @@ pub(crate) fn source_of(request: &CreateVolumeRequest) -> &str {
 fn object_of(core: &Core, handle: &str) -> Option<Value> {
     let named = |kind: &str, of: &'static str, path: &'static str, reference: &'static str| {
         let all = core.api.list(kind, "").into_iter();
-        let found = all.filter(move |object| text(object, path) == handle);
+        // One that an admin has added by hand is nobody's source.
+        let found = all.filter(move |object| {
+            text(object, path) == handle && !object["metadata"]["annotations"][BY_HAND].is_string()
+        });
         found.map(move |object| (of, object.pointer(reference).cloned().unwrap_or_default()))
     };
     let claims = named(

@@ -430,8 +430,9 @@ impl Backend for Driver {
             Err(status) => (status.code(), self.0.has_nothing_of(&name)),
         };
         core.ledger.tell(&format!("{} CreateVolume {name} -> {result:?}", caller.name()));
-        core.ledger.create_ended(&name, nothing_left);
-        if result != Code::Ok && !UNFINISHED.contains(&result) && !repeats {
+        let is_final = result != Code::Ok && !UNFINISHED.contains(&result);
+        core.ledger.create_ended(&name, is_final, nothing_left);
+        if is_final && !repeats {
             core.ledger.create_refused(caller.name(), &name);
         }
         answer

@@ -31,6 +31,9 @@ use super::{
 /// its time to arrive, and so does what follows from it.
 pub(crate) const STALE: Duration = Duration::from_millis(4_500);
 
+/// For so long final answers must have come to be believed.
+const BELIEVED: Duration = Duration::from_secs(120);
+
 /// So long what a watch should show may be unknown, when watches stand still: for what is only
 /// known from watches.
 const UNSEEN: Duration = Duration::from_secs(400);
@@ -140,6 +143,8 @@ struct CallsTruth {
     unfinished: BTreeSet<String>,
     /// A process ended and left this open, or unsaved.
     abandoned: Option<Abandoned>,
+    /// When the final answers came since the last one of another kind.
+    finals: Vec<Instant>,
     /// The other names under which calls for the same claim were under way when one of these began,
     /// and nothing told its sender so.
     beside: BTreeSet<String>,
@@ -488,11 +493,15 @@ impl Ledger {
     }
 
     /// The driver's answer to a CreateVolume: nothing is open any more if there is nothing of it.
-    pub(crate) fn create_ended(&self, name: &str, nothing_left: bool) {
+    pub(crate) fn create_ended(&self, name: &str, is_final: bool, nothing_left: bool) {
         let mut inner = self.inner.lock();
-        if let Some(calls) = inner.calls.get_mut(name)
-            && nothing_left
-        {
+        let Some(calls) = inner.calls.get_mut(name) else { return };
+        if is_final {
+            calls.finals.push(Instant::now());
+        } else {
+            calls.finals.clear();
+        }
+        if nothing_left {
             (calls.open, calls.first, calls.since) = (None, None, 0);
         }
     }
@@ -581,7 +590,10 @@ impl Ledger {
             let mut jobs = inner.jobs.values();
             let running = jobs.any(|job| job.what == **name && known(&job.process));
             let made = calls.unfinished.iter().any(known) && storage.get(name).is_some();
-            let own = inner.sole_claim(name).is_some_and(|claim| claim == uid);
+            // Three final answers in two minutes are believed (safety rule 3).
+            let refused = calls.finals.len() >= 3
+                && calls.finals.first().is_some_and(|first| first.elapsed() >= BELIEVED);
+            let own = !refused && inner.sole_claim(name).is_some_and(|claim| claim == uid);
             let is_known = own && !inner.is_reported(name);
             is_known && calls.open.as_deref() == Some(process) && (running || made)
         };

@@ -249,6 +249,7 @@ async fn always_the_claim_is_protected_before_the_call_and_until_it_is_bound() {
     simulation.script(json!({"create_volume": [{"delay_ms": 5000}]}));
     simulation.start_with(&["--claim-protection=always"]);
     let uid = simulation.create_claim("data");
+    simulation.until("the driver was asked", |s| s.calls("CreateVolume") == 1).await;
     assert!(is_marked(&simulation));
     let written = record(&simulation);
     assert_eq!(written["volume"], format!("pvc-{uid}"));
