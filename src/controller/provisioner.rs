@@ -330,11 +330,26 @@ pub struct Failure {
     awaited: Vec<Awaited>,
 }
 
+/// The most that is kept of what a driver or a server says, in bytes.
+const MAX_MESSAGE: usize = 8 << 10;
+
+/// The message, cut where it is longer than is kept.
+fn bounded(mut message: String) -> String {
+    let length = message.len();
+    if length > MAX_MESSAGE {
+        let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or_default());
+        message.shrink_to_fit();
+        message.push_str(&format!("... ({length} bytes)"));
+    }
+    message
+}
+
 impl Failure {
     /// A failure told in these words.
     pub fn new(message: impl fmt::Display) -> Self {
         Self {
-            message: message.to_string(),
+            message: bounded(message.to_string()),
             inconclusive: false,
             strain: Strain::Unknown,
             kind: "",

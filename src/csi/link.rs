@@ -16,9 +16,10 @@ use crate::runtime::Tasks;
 /// A single attempt to connect that takes longer is given up (grpc-go's minimum).
 const ATTEMPT: Duration = Duration::from_secs(20);
 
-/// The most a response's headers may measure, in bytes: grpc-go's default. Drivers put whole logs
-/// into `grpc-message`; hyper's own limit is 16 KiB.
-const MAX_HEADERS: u32 = 16 << 20;
+/// The most a response's headers may measure, in bytes. Drivers put whole logs into `grpc-message`, for
+/// which hyper's own limit of 16 KiB is too low; with grpc-go's of 16 MiB a few calls would fill the
+/// memory of a pod.
+const MAX_HEADERS: u32 = 1 << 20;
 
 /// The longest pause between two attempts to connect.
 const MAX_PAUSE: Duration = Duration::from_secs(1);

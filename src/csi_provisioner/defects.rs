@@ -28,16 +28,35 @@ pub(super) enum Defect {
     },
     /// It should be made from a source, and the driver does not say that it is.
     SourceMissing,
+    /// Its id, or what is to be kept of it beside that, is too large for a PersistentVolume.
+    TooLarge {
+        /// What is.
+        what: &'static str,
+        /// How large, in bytes.
+        bytes: usize,
+        /// The most that is taken, in bytes.
+        most: usize,
+    },
     /// The claim has lost the right to its source, which is in another namespace.
     Forfeited,
     /// Its class is an in-tree plugin's, and it can't be told as a volume of that plugin.
     Untranslatable(Untranslatable),
 }
 
+/// The longest id of a volume, in bytes: 32 times what the CSI specification allows.
+const MAX_ID: usize = 4 << 10;
+
+/// The most that the context of a volume takes, in bytes: 64 times what the CSI specification allows. A
+/// PersistentVolume of more than some megabyte is refused by the API server.
+const MAX_CONTEXT: usize = 256 << 10;
+
 /// What is wrong with `volume`, which the driver made when it was asked for `prepared`.
 pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
     if prepared.is_forfeited {
         return Some(Defect::Forfeited);
+    }
+    if let Some(defect) = too_large(volume) {
+        return Some(defect);
     }
     let capacity = volume.capacity_bytes;
     // Zero means that the driver does not know (CSI spec, CreateVolume).
@@ -50,6 +69,14 @@ pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
     }
     let lacks_source = prepared.source.is_some() && volume.content_source.is_none();
     lacks_source.then_some(Defect::SourceMissing)
+}
+
+fn too_large(volume: &Volume) -> Option<Defect> {
+    let context = volume.volume_context.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let sizes =
+        [("volume_id", volume.volume_id.len(), MAX_ID), ("volume_context", context, MAX_CONTEXT)];
+    let defect = |(what, bytes, most)| Defect::TooLarge { what, bytes, most };
+    sizes.into_iter().find(|(_, bytes, most)| bytes > most).map(defect)
 }
 
 // === impl Defect ===
@@ -76,7 +103,10 @@ impl Defect {
     /// The original's word for removing it, which begins small in one of the two texts.
     fn cleanup(&self) -> &'static str {
         match self {
-            Self::TooSmall { .. } | Self::Forfeited | Self::Untranslatable(_) => "Cleanup",
+            Self::TooSmall { .. }
+            | Self::TooLarge { .. }
+            | Self::Forfeited
+            | Self::Untranslatable(_) => "Cleanup",
             Self::SourceMissing => "cleanup",
         }
     }
@@ -91,6 +121,10 @@ impl fmt::Display for Defect {
                     "created volume capacity {capacity} less than requested capacity {requested}"
                 )
             }
+            Self::TooLarge { what, bytes, most } => write!(
+                f,
+                "the driver's {what} of {bytes} bytes is too large for a PersistentVolume: {most} are taken"
+            ),
             Self::SourceMissing => f.write_str("volume content source missing"),
             Self::Forfeited => {
                 f.write_str("the claim may no longer use its source, which is in another namespace")
@@ -119,6 +153,23 @@ mod tests {
 
     fn found(prepared: &Prepared, volume: &Volume) -> Option<String> {
         find(prepared, volume).map(|defect| defect.to_string())
+    }
+
+    #[test]
+    fn what_a_driver_says_of_a_volume_is_bounded() {
+        let prepared = prepared(&json!({}));
+        let volume = |id: usize, context: usize| Volume {
+            volume_id: "x".repeat(id),
+            volume_context: [("key".to_owned(), "x".repeat(context))].into(),
+            ..Volume::default()
+        };
+        assert_eq!(found(&prepared, &volume(4096, (256 << 10) - 3)), None);
+        for (id, context, expected) in
+            [(4097, 0, "volume_id of 4097"), (1, 1 << 20, "volume_context of 1048579")]
+        {
+            let told = found(&prepared, &volume(id, context)).unwrap();
+            assert!(told.contains(expected), "{told}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::runtime::Random;
 
 /// The most that is read of one answer, in bytes: ten times what the server takes in a request.
 /// A page of 500 volumes is about one MiB.
-const MAX_ANSWER: usize = 32 << 20;
+pub(super) const MAX_ANSWER: usize = 32 << 20;
 
 /// One lane to the API server. Clones share it.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl Client {
     /// Reads one object, and tells when it was asked for, on [`Clock::boot`](crate::runtime::Clock::boot):
     /// when the request left, whatever it had waited for before.
     pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {
-        let (object, answer) = self.send(request(Method::GET, path::<V>(name)?)?).await?;
+        let (object, answer) = self.send(request(Method::GET, path::<V>(name)?)?, MAX_ANSWER).await?;
         Ok((object, answer.sent))
     }
 
@@ -141,7 +141,7 @@ impl Client {
             fields.insert("preconditions".to_owned(), json!({"uid": uid}));
         }
         let mut request = request_with(Method::DELETE, path::<V>(name)?, JSON, &options)?;
-        let answer = self.exchange(&mut request).await?;
+        let answer = self.exchange(&mut request, MAX_ANSWER).await?;
         // An object that stands is answered with as it is now, one that is gone with that or a status.
         let kept: Kept = serde_json::from_slice(&answer.body).unwrap_or_default();
         Ok(kept.metadata.finalizers)
@@ -166,30 +166,46 @@ impl Client {
 
     /// Reads what a URL of the API gives.
     pub(super) async fn read<T: DeserializeOwned>(&self, url: String) -> Result<T, ApiError> {
-        self.ask_for(request(Method::GET, url)?).await
+        self.read_within(url, MAX_ANSWER).await
+    }
+
+    /// The same, if the answer takes so many bytes at most.
+    ///
+    /// # Errors
+    /// [`ApiError::TooLarge`] where it takes more.
+    pub(super) async fn read_within<T: DeserializeOwned>(
+        &self,
+        url: String,
+        most: usize,
+    ) -> Result<T, ApiError> {
+        Ok(self.send(request(Method::GET, url)?, most).await?.0)
     }
 
     async fn ask_for<T: DeserializeOwned>(&self, request: Asked) -> Result<T, ApiError> {
-        Ok(self.send(request).await?.0)
+        Ok(self.send(request, MAX_ANSWER).await?.0)
     }
 
-    async fn send<T: DeserializeOwned>(&self, mut request: Asked) -> Result<(T, Answer), ApiError> {
-        let answer = self.exchange(&mut request).await?;
+    async fn send<T: DeserializeOwned>(
+        &self,
+        mut request: Asked,
+        most: usize,
+    ) -> Result<(T, Answer), ApiError> {
+        let answer = self.exchange(&mut request, most).await?;
         let object = serde_json::from_slice(&answer.body).map_err(|error| {
             ApiError::Unreadable { about: Target::of(&request).about(), fault: fault(&error) }
         })?;
         Ok((object, answer))
     }
 
-    /// Sends a request and reads the body of a success.
-    async fn exchange(&self, request: &mut Asked) -> Result<Answer, ApiError> {
+    /// Sends a request and reads the body of a success, if that takes so many bytes at most.
+    async fn exchange(&self, request: &mut Asked, most: usize) -> Result<Answer, ApiError> {
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
-        let body = read(body, MAX_ANSWER).await;
+        let body = read(body, most).await;
         let target = Target::of(request);
         if parts.status.is_success() {
             let sent = parts.extensions.get().map(|SentAt(at)| *at).unwrap_or_default();
-            let body = body.map_err(|unread| broken(unread, &target))?;
+            let body = body.map_err(|unread| broken(unread, &target, most))?;
             return Ok(Answer { body, sent });
         }
         // A refusal is one also where its explanation is lost.
@@ -220,11 +236,9 @@ struct KeptBy {
 }
 
 /// What a body that could not be read to its end means.
-fn broken(unread: Unread, target: &Target<'_>) -> ApiError {
+fn broken(unread: Unread, target: &Target<'_>, most: usize) -> ApiError {
     match unread {
-        Unread::TooLong => {
-            ApiError::Unreadable { about: target.about(), fault: "larger than 32 MiB".to_owned() }
-        }
+        Unread::TooLong => ApiError::TooLarge { about: target.about(), most },
         Unread::Broken(error) => ApiError::from_transport(error),
     }
 }

@@ -41,6 +41,15 @@ pub enum ApiError {
         /// What is wrong with it, without any of its content.
         fault: String,
     },
+    /// The server answered with success, but the answer is longer than is read: what was asked for was
+    /// done.
+    #[error("the API server's answer about {about} is larger than {} MiB", .most >> 20)]
+    TooLarge {
+        /// The resource and, where the request had one, the name.
+        about: String,
+        /// The most that is read, in bytes.
+        most: usize,
+    },
     /// Not sent, or not waited for, because this process does not hold the Lease.
     #[error(transparent)]
     GateShut(#[from] GateShut),
@@ -116,7 +125,10 @@ impl ApiError {
     /// Whether the request may have been carried out although it failed here.
     pub fn is_unclear(&self) -> bool {
         match self {
-            Self::NoAnswer(_) | Self::DeadlineExceeded(_) | Self::Unreadable { .. } => true,
+            Self::NoAnswer(_)
+            | Self::DeadlineExceeded(_)
+            | Self::Unreadable { .. }
+            | Self::TooLarge { .. } => true,
             Self::Refused(refusal) => refusal.code >= 500,
             Self::GateShut(shut) => *shut == GateShut::Cut,
             Self::BadName(_) | Self::Unsendable(_) | Self::Unwritable(_) => false,

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    client::Client,
+    client::{Client, MAX_ANSWER},
     error::ApiError,
     kind::Kind,
     scope::Scope,
@@ -19,8 +19,15 @@ use super::{
     views::{AnyObject, View},
 };
 
-/// Objects in a page.
+/// Objects in a page, where they are of the usual size.
 const PAGE: u32 = 500;
+
+/// The most that is read of a page of several objects, in bytes. A larger one is asked for again with
+/// fewer objects, so that no list fails for its size: any user can make claims of more than a megabyte.
+const MAX_PAGE: usize = 8 << 20;
+
+/// The part of the objects of a page that one too large is asked for again with.
+const FEWER: u32 = 8;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -69,16 +76,23 @@ impl Client {
         mut visit: impl FnMut(V) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
         let collection = kind.collection(scope.namespace.as_deref());
-        let first = format!("{collection}?limit={PAGE}{}", scope.query());
-        let mut url = first.clone();
+        let (mut limit, mut next) = (PAGE, String::new());
         loop {
-            let page: Page<V> = self.read(url).await?;
+            let url = format!("{collection}?limit={limit}{}{next}", scope.query());
+            let most = if limit > 1 { MAX_PAGE } else { MAX_ANSWER };
+            let page: Page<V> = match self.read_within(url, most).await {
+                Err(ApiError::TooLarge { .. }) if limit > 1 => {
+                    limit = (limit / FEWER).max(1);
+                    continue;
+                }
+                page => page?,
+            };
             if page.items.into_iter().try_for_each(&mut visit).is_break()
                 || page.metadata.next.is_empty()
             {
                 return Ok(());
             }
-            url = format!("{first}&continue={}", query(&page.metadata.next));
+            next = format!("&continue={}", query(&page.metadata.next));
         }
     }
 }
@@ -144,6 +158,35 @@ mod tests {
                 "/api/v1/namespaces/ns/persistentvolumeclaims?limit=500"
             );
         }
+    }
+
+    /// Any user can make claims of more than a megabyte.
+    #[tokio::test]
+    async fn a_page_that_is_too_large_is_asked_for_again_with_fewer_objects() {
+        let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
+        let all = names.clone();
+        let server = Server::new(move |_, seen| {
+            let parameter = |name: &str| {
+                let mut parts = seen.url.split(['?', '&']);
+                parts.find_map(|part| part.strip_prefix(name)?.parse::<usize>().ok())
+            };
+            let (limit, from) = (parameter("limit=").unwrap(), parameter("continue=").unwrap_or(0));
+            let end = (from + limit).min(all.len());
+            let large = "x".repeat(1_800_000);
+            let items: Vec<Value> = all[from..end]
+                .iter()
+                .map(|name| json!({"metadata": {"name": name, "annotations": {"a": large}}}))
+                .collect();
+            let next = if end < all.len() { end.to_string() } else { String::new() };
+            Answer::json(200, &json!({"metadata": {"continue": next}, "items": items}))
+        });
+        let mut seen = Vec::new();
+        let note = |claim: Claim| {
+            seen.push(claim.name().to_owned());
+            ControlFlow::Continue(())
+        };
+        client(&server).list(&Scope::all(), note).await.unwrap();
+        assert_eq!(seen, names);
     }
 
     #[tokio::test]

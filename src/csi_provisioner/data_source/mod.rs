@@ -26,7 +26,7 @@ use crate::{
     kube_api::{
         Client,
         quantity::Quantity,
-        views::{Claim, View as _},
+        views::{Claim, MAX_NAME, View as _},
     },
 };
 
@@ -118,12 +118,16 @@ fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_
         }
         (None, None) => return Ok(None),
     };
-    Ok(Some(Reference {
-        group: named.api_group.as_deref().unwrap_or_default(),
-        kind: &named.kind,
-        namespace,
-        name: &named.name,
-    }))
+    let group = named.api_group.as_deref().unwrap_or_default();
+    let (kind, name) = (named.kind.as_str(), named.name.as_str());
+    if [group, kind, namespace, name].iter().any(|text| text.len() > MAX_NAME) {
+        let text = format!(
+            "the dataSource of PVC {} has a text of more than {MAX_NAME} bytes, which no object's name or kind has",
+            claim.name()
+        );
+        return Err(Failure::new(text).lasting());
+    }
+    Ok(Some(Reference { group, kind, namespace, name }))
 }
 
 /// Tells what this program copies from what populators fill in.

@@ -185,10 +185,7 @@ async fn an_answer_without_end_is_not_read_to_its_end() {
     let endless =
         (0..80).fold(Answer::status(200), |answer, _| answer.chunk(0, " ".repeat(1 << 19)));
     let error = get(endless).await.unwrap_err();
-    assert!(
-        matches!(&error, ApiError::Unreadable { fault, .. } if fault == "larger than 32 MiB"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("is larger than 32 MiB"), "{error}");
 }
 
 #[tokio::test]

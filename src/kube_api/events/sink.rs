@@ -45,7 +45,7 @@ fn outcome(answer: Result<views::Event, ApiError>) -> Result<(), Failure> {
     let terminating = error.is_forbidden() && text.contains("being terminated");
     Err(match &error {
         // Written, whatever the answer looks like.
-        ApiError::Unreadable { .. } => return Ok(()),
+        ApiError::Unreadable { .. } | ApiError::TooLarge { .. } => return Ok(()),
         _ if error.is_already_exists() || terminating => Failure::Pointless(text),
         _ if error.is_not_found() => Failure::Gone(text),
         _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Failure::Passing(text),
