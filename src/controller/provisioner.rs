@@ -339,8 +339,7 @@ fn bounded(mut message: String) -> String {
     if length > MAX_MESSAGE {
         let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
         message.truncate(end.unwrap_or_default());
-        message.shrink_to_fit();
-        message.push_str(&format!("... ({length} bytes)"));
+        return format!("{message}... ({length} bytes)");
     }
     message
 }

@@ -91,7 +91,8 @@ impl Client {
     /// Reads one object, and tells when it was asked for, on [`Clock::boot`](crate::runtime::Clock::boot):
     /// when the request left, whatever it had waited for before.
     pub async fn get_dated<V: View>(&self, name: Name<'_>) -> Result<(V, Duration), ApiError> {
-        let (object, answer) = self.send(request(Method::GET, path::<V>(name)?)?, MAX_ANSWER).await?;
+        let (object, answer) =
+            self.send(request(Method::GET, path::<V>(name)?)?, MAX_ANSWER).await?;
         Ok((object, answer.sent))
     }
 

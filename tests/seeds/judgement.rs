@@ -138,6 +138,14 @@ impl Inner {
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
     }
 
+    /// Whether the volume was saved when the first call for the other had begun, or so shortly before that
+    /// its sender need not have been shown it.
+    pub(super) fn was_saved_beside(&self, image: &str, other: &str) -> bool {
+        let Some(first) = self.calls.get(other).and_then(|calls| calls.first) else { return false };
+        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        volumes.any(|volume| volume.created.is_some_and(|created| created + STALE > first))
+    }
+
     /// The PersistentVolume that has the handle now; of several, one whose volume may be deleted.
     pub(super) fn owner(&self, handle: &str) -> Option<String> {
         let has_it = |(_, volume): &(&String, &VolumeTruth)| {

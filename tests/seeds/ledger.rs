@@ -462,6 +462,7 @@ impl Ledger {
                     && !inner.began_beside(other, name)
                     && !inner.began_beside(name, other)
                     && !inner.was_given_up(other)
+                    && !inner.was_saved_beside(other, name)
             };
             others.iter().find(same).map(|other| format!("{name} beside {other} for {uid}"))
         });

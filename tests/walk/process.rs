@@ -44,6 +44,11 @@ impl Provisioner {
         Self { process, log }
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// What it has logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
