@@ -23,7 +23,8 @@
 //! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
 //! | [`workqueue`] | client-go's rate-limited work queue |
 //! | [`http`], [`logging`] | metrics, health checks and profiles; klog-shaped logs |
-//! | `go_text`, `table` | quoting as users know it from Go; a map for what comes in bursts |
+//! | `go_text`, [`plain_text`] | quoting as users know it from Go; others' texts, cut and escaped |
+//! | `table` | a map for what comes in bursts |
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
@@ -56,6 +57,7 @@ pub mod metrics;
 pub mod migration;
 pub mod mutations;
 pub mod nodes;
+pub mod plain_text;
 pub mod preflight;
 pub mod protection;
 pub mod release_claims;

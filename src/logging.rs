@@ -2,7 +2,8 @@
 //!
 //! Owns what a log line looks like, which ones are shown (`verbosity`), and how often the same one
 //! is (`repeats`). Promises one whole line an event, written at once (nothing is held back, so
-//! nothing is lost at the end), in the shapes that tools made for the original read; that every
+//! nothing is lost at the end), in the shapes that tools made for the original read; that no text makes
+//! it long or brings a control character into it, but for klog's own form of texts of many lines; that every
 //! line bears the fields of the spans it was told in (whose claim, which attempt); and that a line
 //! which is not shown costs no formatting. Leaves what is told, and keeping secrets out of it, to
 //! those who tell; of other libraries it shows what is worth it only.

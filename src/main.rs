@@ -10,6 +10,7 @@ use csi_provisioner::{
     leader::{pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
     metrics::Metrics,
+    plain_text::escaped,
     release_claims::{self, Report, Request},
     runtime::{Clock, Gate, Generator, SystemClock, TokioSpawner, aside},
 };
@@ -78,7 +79,7 @@ fn release() -> ExitCode {
     };
     let report = match runtime.block_on(report(&request)) {
         Ok(report) => report,
-        Err(why) => Report { text: String::new(), failures: vec![why] },
+        Err(why) => Report::failure(&why),
     };
     print!("{}", report.text);
     for failure in &report.failures {
@@ -133,10 +134,10 @@ fn end(code: u8, why: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Writes the last words. Outside a pod there is no such file, and nobody to read it.
+/// Writes the last words, as a terminal may show them. Outside a pod there is no such file, and nobody to read it.
 fn leave(words: &str) {
     if Path::new(TERMINATION_LOG).exists() {
-        let _ = fs::write(TERMINATION_LOG, words);
+        let _ = fs::write(TERMINATION_LOG, escaped(words).to_string());
     }
 }
 

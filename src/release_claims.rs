@@ -6,7 +6,7 @@
 //! for ever once it is deleted. Promises that nothing is written without `--release`, and without
 //! `--force` only once it is known that no replica leads. Leaves the edit to
 //! `controller::open_calls`, and what may be left at the driver to the reader: the list names each
-//! volume.
+//! volume. What it prints of others' texts holds no control character.
 
 use std::{ffi::OsString, ops::ControlFlow, time::Duration};
 
@@ -20,6 +20,7 @@ use crate::{
         views::{Claim, View as _},
     },
     leader::{self, LeaseError},
+    plain_text::escaped,
     runtime::Clock,
 };
 
@@ -50,6 +51,18 @@ pub struct Report {
     pub text: String,
     /// What went wrong, for stderr; the exit code is 1 then.
     pub failures: Vec<String>,
+}
+
+impl Report {
+    /// Nothing could be done, for this reason.
+    pub fn failure(why: &str) -> Self {
+        Self { text: String::new(), failures: vec![printable(why)] }
+    }
+}
+
+/// A text as the terminal gets it: one line of it, which moves no cursor.
+fn printable(text: &str) -> String {
+    escaped(text).to_string()
 }
 
 impl Request {
@@ -118,12 +131,7 @@ struct Marked {
 pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Report {
     let marked = match list(client, request.driver.as_deref()).await {
         Ok(marked) => marked,
-        Err(error) => {
-            return Report {
-                text: String::new(),
-                failures: vec![format!("cannot list claims: {error}")],
-            };
-        }
+        Err(error) => return Report::failure(&format!("cannot list claims: {error}")),
     };
     let mut text = table(&marked);
     let mut failures = Vec::new();
@@ -131,8 +139,8 @@ pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespac
         for one in &marked {
             let name = claim_key(&one.claim);
             match release(client, clock, request, namespace, one).await {
-                Ok(()) => text += &[&name, " released\n"].concat(),
-                Err(why) => failures.push(format!("{name}: {why}")),
+                Ok(()) => text += &[&printable(&name), " released\n"].concat(),
+                Err(why) => failures.push(printable(&format!("{name}: {why}"))),
             }
         }
     } else if !marked.is_empty() {
@@ -177,7 +185,7 @@ impl Marked {
             shown(&self.volume).to_owned(),
             deleted.map(|time| time.0.to_string()).unwrap_or_default(),
         ]
-        .map(|text| if text.is_empty() { "-".to_owned() } else { text })
+        .map(|text| if text.is_empty() { "-".to_owned() } else { printable(&text) })
     }
 }
 
@@ -192,7 +200,7 @@ fn table(marked: &[Marked]) -> String {
     let mut widths = [0; COLUMNS];
     for row in &rows {
         for (width, text) in widths.iter_mut().zip(row) {
-            *width = text.len().max(*width);
+            *width = text.chars().count().max(*width);
         }
     }
     let line = |row: &[String; COLUMNS]| {

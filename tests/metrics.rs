@@ -67,9 +67,41 @@ fn the_page_names_each_work_queue_and_no_other() {
 }
 
 #[test]
+fn the_page_names_each_reason_of_a_suspected_leak_and_no_other() {
+    let prefix = "`provisioner_suspected_leaks_total`: `reason` is ";
+    let told = PAGE.split("\n- ").find_map(|item| item.strip_prefix(prefix)).unwrap();
+    let told: BTreeSet<_> = told.split('.').next().unwrap().split('`').skip(1).step_by(2).collect();
+    let served = Metrics::new().unwrap().text();
+    let series = "provisioner_suspected_leaks_total{reason=\"";
+    let served: BTreeSet<_> = served
+        .lines()
+        .filter_map(|line| line.strip_prefix(series)?.strip_suffix("\"} 0"))
+        .collect();
+    assert_eq!(told, served);
+}
+
+/// The alerts of the page.
+fn rules() -> &'static str {
+    PAGE.split("```yaml").nth(1).and_then(|rest| rest.split("```").next()).unwrap()
+}
+
+/// Whoever looks at the increase of a counter misses the first count of one that was not there.
+#[test]
+fn counters_whose_increase_raises_an_alert_are_served_from_the_start() {
+    let served = Metrics::new().unwrap().text();
+    let counters: Vec<_> =
+        rules().split("increase(").skip(1).filter_map(|rest| rest.split('[').next()).collect();
+    for counter in &counters {
+        let is_zero = |line: &str| line.starts_with(counter) && line.ends_with(" 0");
+        assert!(served.lines().any(is_zero), "{counter}");
+    }
+    assert!(counters.len() >= 3, "{counters:?}");
+}
+
+#[test]
 fn the_pages_rules_name_only_metrics_that_exist() {
     let names: BTreeSet<String> = definitions().into_iter().map(|metric| metric.name).collect();
-    let rules = PAGE.split("```yaml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let rules = rules();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let prefixes = ["provisioner_", "controller_", "csi_sidecar_", "process_", "workqueue_"];
     let mut found = 0;

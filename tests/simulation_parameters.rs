@@ -337,3 +337,34 @@ mod ceph_rbd {
         assert_eq!(simulation.calls("CreateVolume"), 0);
     }
 }
+
+/// The values of the metrics' label `class`.
+fn classes(metrics: &str) -> std::collections::BTreeSet<&str> {
+    metrics.lines().filter_map(|line| line.split("class=\"").nth(1)?.split('"').next()).collect()
+}
+
+/// Users name classes as they like, in the field that metrics show also where another class counts. A
+/// class that exists is counted under its name, however many others do not.
+#[tokio::test(start_paused = true)]
+async fn claims_of_classes_that_do_not_exist_make_few_series() {
+    let simulation = Simulation::new(1);
+    let process = simulation.start();
+    for n in 0..300 {
+        let mut claim = world::claim(&format!("data-{n}"));
+        claim["spec"]["storageClassName"] = json!(format!("wrong-{n}"));
+        if n % 10 == 0 {
+            let annotation = "volume.beta.kubernetes.io/storage-class";
+            claim["metadata"]["annotations"][annotation] = json!("fast");
+        }
+        simulation.api.create(&claim).unwrap();
+    }
+    sleep(Duration::from_secs(60)).await;
+    let metrics = process.metrics();
+    let values = classes(&metrics);
+    assert!(values.len() <= 66 && values.contains("unknown"), "{values:?}");
+    assert_eq!(simulation.volumes().len(), 30);
+    let uid = simulation.create_claim("right");
+    simulation.until("its volume is saved", |s| s.is_saved(&uid)).await;
+    let counted = "controller_persistentvolumeclaim_provision_total{class=\"fast\",source=\"\"} 1";
+    assert!(process.metrics().lines().any(|line| line == counted));
+}

@@ -37,7 +37,7 @@ use crate::{
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
     kube_api::{ApiError, Client, Sighting, views::StorageClass},
-    metrics::{CapacityMetrics, ControllerMetrics, Metrics},
+    metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
     nodes::Nodes,
     runtime::{Random, Tasks},
     workqueue::{self, Limiter, Queue, Verdict},
@@ -254,7 +254,7 @@ impl Publisher {
             async move { inner.sync(&key).await }
         };
         let (queue, tasks) = (self.0.queue.clone(), self.0.tasks.clone());
-        let on_panic = panicked(self.0.metrics.controller.clone(), "csistoragecapacity");
+        let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Capacity);
         let workers = self.0.settings.workers;
         workqueue::work(queue, workers, tasks, "storage capacity", handler, on_panic).await;
     }
@@ -269,7 +269,7 @@ impl Publisher {
             }
         };
         let (queue, tasks) = (self.0.topology.clone(), self.0.tasks.clone());
-        let on_panic = panicked(self.0.metrics.controller.clone(), "csitopology");
+        let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Topology);
         workqueue::work(queue, 1, tasks, "topology segments", handler, on_panic).await;
     }
 
@@ -292,10 +292,7 @@ impl Publisher {
 }
 
 /// Tells of a piece of work that panicked.
-fn panicked<K: std::fmt::Debug>(
-    metrics: ControllerMetrics,
-    queue: &'static str,
-) -> impl Fn(&K, &str) {
+fn panicked<K: std::fmt::Debug>(metrics: ControllerMetrics, queue: Panicked) -> impl Fn(&K, &str) {
     move |key, panic| {
         metrics.panicked(queue);
         tracing::error!(?key, panic, "work on storage capacity panicked; this is a bug");

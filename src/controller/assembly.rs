@@ -60,7 +60,7 @@ impl<P: Provisioner> Assembly<P> {
         Self { parts, queues, identity, book, exclusive, creates, deletes, waits, live }
     }
 
-    /// What is in work is counted whenever somebody asks.
+    /// What is in work is counted whenever somebody asks, under the classes that exist.
     pub(super) fn count_at_scrapes(&self) {
         let metrics = &self.parts.metrics;
         let (book, gauges) = (self.book.clone(), metrics.controller.clone());
@@ -73,6 +73,9 @@ impl<P: Provisioner> Assembly<P> {
         });
         let (waits, gauges) = (self.waits.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.awaited(&waits.census()));
+        let counters = metrics.controller.clone();
+        let classes = &self.parts.classes;
+        classes.follow(move |name, class| counters.class_exists(name, class.is_some()));
     }
 
     pub(super) fn store(&self) -> PvStore {

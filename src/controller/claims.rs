@@ -43,7 +43,7 @@ use crate::{
         Client,
         views::{Claim, StorageClass, View as _},
     },
-    metrics::ControllerMetrics,
+    metrics::{ControllerMetrics, Panicked},
     runtime::{Random, Tasks},
     workqueue::{Exclusive, Verdict},
 };
@@ -450,7 +450,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// set aside until it changes or the next audit; its user is told.
     pub fn panicked(&self, uid: &str, panic: &str) {
         tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
-        self.metrics.panicked("claims");
+        self.metrics.panicked(Panicked::Claims);
         self.book.interrupted(uid);
         self.store.queue.add(uid.to_owned());
         if let Some(glance) = self.book.glance(uid) {

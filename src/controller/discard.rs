@@ -22,6 +22,7 @@ use crate::{
         ApiError, Client, Name, Scope,
         views::{Claim, View as _, Volume},
     },
+    metrics::SuspectedLeak,
     mutations::{self, Mutation},
     workqueue::Verdict,
 };
@@ -106,7 +107,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             leftover.defect, leftover.handle
         );
         tracing::error!(claim = %claim_key(&order.claim), uid, error = why, "suspected leak");
-        self.metrics.suspected_leak("unusable");
+        self.metrics.suspected_leak(SuspectedLeak::Unusable);
         self.tell_failure(order, &Failure::new(why));
         self.book.suspected(uid);
         Verdict::Done

@@ -29,7 +29,7 @@ use crate::{
         ApiError, Client, Name,
         views::{Claim, View as _, Volume},
     },
-    metrics::ControllerMetrics,
+    metrics::{ControllerMetrics, SuspectedLeak},
     mutations::{self, Mutation},
     workqueue::{Exclusive, Queue, Verdict},
 };
@@ -432,7 +432,7 @@ impl PvStore {
             unsaved.handle
         );
         tracing::error!(error = why, "suspected leak");
-        self.metrics.suspected_leak("superseded");
+        self.metrics.suspected_leak(SuspectedLeak::Superseded);
         self.events.blocked(&unsaved.claim, &why);
         self.forget(uid)
     }
@@ -463,7 +463,7 @@ impl PvStore {
             "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
         tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
-        self.metrics.suspected_leak("superseded");
+        self.metrics.suspected_leak(SuspectedLeak::Superseded);
         if !self.book.existence(uid).is_over() {
             self.events.blocked(claim, &why);
         }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::{Controller, item::Item, provisioner::Provisioner, queues::Queues};
+use crate::metrics::Audited;
 
 /// How often everything in work is looked at again, as the original's resync does; jittered.
 const AUDIT: Duration = Duration::from_secs(15 * 60);
@@ -58,10 +59,10 @@ impl<P: Provisioner> Controller<P> {
                 && !self.volumes.book.is_removed(name)
         };
         for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {
-            self.metrics.controller.audit_found("volumes");
+            self.metrics.controller.audit_found(Audited::Volumes);
         }
         for _ in self.claims.store.all().iter().filter(|uid| !unsaved.holds(uid)) {
-            self.metrics.controller.audit_found("unsavedpvs");
+            self.metrics.controller.audit_found(Audited::UnsavedVolumes);
         }
         self.queues.wake_claims(unheld);
         self.wake_others();

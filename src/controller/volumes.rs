@@ -29,7 +29,7 @@ use crate::{
         ApiError, Client, Name, Scope,
         views::{View as _, Volume},
     },
-    metrics::ControllerMetrics,
+    metrics::{ControllerMetrics, Panicked},
     mutations::{self, Mutation},
     runtime::Random,
     workqueue::{Exclusive, Verdict},
@@ -306,7 +306,7 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// next audit, and its user told.
     pub fn panicked(&self, name: &str, panic: &str) {
         tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug");
-        self.metrics.panicked("volumes");
+        self.metrics.panicked(Panicked::Volumes);
         if let Some(glance) = self.book.glance(name) {
             self.events.failed_delete(&glance.volume, PANICKED);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Controller, provisioner::Provisioner};
-use crate::workqueue;
+use crate::{metrics::Panicked, workqueue};
 
 /// How many unsaved PersistentVolumes are tried at once, as in the original.
 const SAVERS: usize = 4;
@@ -70,7 +70,7 @@ impl<P: Provisioner> Controller<P> {
                 panic,
                 "saving a PersistentVolume panicked; this is a bug. It is tried again at the next audit"
             );
-            metrics.panicked("unsavedpvs");
+            metrics.panicked(Panicked::UnsavedVolumes);
         };
         let (queue, tasks) = (self.queues.unsaved.clone(), self.tasks.clone());
         workqueue::work(queue, SAVERS, tasks, "unsaved volume", handler, on_panic).await;

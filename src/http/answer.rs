@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 
+use crate::plain_text::escaped;
+
 /// What is sent back.
 pub(super) type Answer = Response<Full<Bytes>>;
 
@@ -24,12 +26,18 @@ pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
 
 /// As Go sends somebody on who left the last slash out, or went round about.
 pub(super) fn redirected(to: &str) -> Answer {
-    let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", to.replace('&', "&amp;"));
+    let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", in_html(to));
     let mut answer = respond(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", body);
     if let Ok(location) = HeaderValue::from_str(to) {
         answer.headers_mut().insert(header::LOCATION, location);
     }
     answer
+}
+
+/// As Go's `htmlEscape`; what the asker wrote stays a link.
+fn in_html(text: &str) -> String {
+    let escapes = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&#34;"), ('\'', "&#39;")];
+    escapes.iter().fold(escaped(text).to_string(), |text, (c, escape)| text.replace(*c, escape))
 }
 
 fn respond(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {

@@ -133,11 +133,12 @@ async fn whoever_goes_round_about_is_sent_the_straight_way() {
         ("/./", "/"),
         ("/x/..", "/"),
         ("/none//x", "/none/x"),
+        ("//x\"'y", "/x\"'y"),
     ] {
         let (status, headers, body) = get(server.address, path).await;
         assert_eq!(status, "HTTP/1.1 307 Temporary Redirect", "{path}");
         assert!(headers.contains(&format!("location: {to}\r\n")), "{path}: {headers}");
-        let link = to.replace('&', "&amp;");
+        let link = to.replace('&', "&amp;").replace('"', "&#34;").replace('\'', "&#39;");
         assert_eq!(body, format!("<a href=\"{link}\">Temporary Redirect</a>.\n\n"));
     }
 }

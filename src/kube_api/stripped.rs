@@ -1,18 +1,13 @@
-//! Bodies as logs may show them: without secrets, and cut.
+//! Bodies as logs may show them: without secrets.
 //!
 //! Promises that nothing of a Secret's content is shown, wherever in the body it stands: neither
 //! its data nor the copy of it that `kubectl apply` leaves in an annotation; that a body in which
-//! secrets cannot be told from the rest is not shown at all; and that no line grows beyond a bound.
-
-use std::fmt::Write as _;
+//! secrets cannot be told from the rest is not shown at all. Leaves cutting what is long to `logging`.
 
 use serde_json::Value;
 
 /// Longer bodies are not read for showing, in bytes.
 pub(super) const MAX_READ: usize = 64 << 10;
-
-/// The most that is shown of one body, in bytes.
-const MAX_SHOWN: usize = 8 << 10;
 
 /// What stands in a secret's place.
 const STRIPPED: &str = "***stripped***";
@@ -29,7 +24,7 @@ pub(super) fn stripped(resource: &str, body: &[u8]) -> String {
         return format!("({} bytes that are not JSON)", body.len());
     };
     strip(&mut value, resource == "secrets");
-    cut(value.to_string())
+    value.to_string()
 }
 
 /// Strips every Secret in `value`; `secret` says that `value` is one or a list of them.
@@ -55,17 +50,6 @@ fn hide(content: &mut Value) {
         Value::Null => {}
         other => *other = STRIPPED.into(),
     }
-}
-
-fn cut(mut text: String) -> String {
-    let length = text.len();
-    if length > MAX_SHOWN {
-        let end = (0..=MAX_SHOWN).rev().find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or_default());
-        // Writing to a text cannot fail.
-        let _ = write!(text, "... ({length} bytes)");
-    }
-    text
 }
 
 #[cfg(test)]
@@ -116,11 +100,5 @@ mod tests {
         );
         let long = vec![b' '; MAX_READ + 1];
         assert_eq!(stripped("pods", &long), "(65537 bytes)");
-    }
-
-    #[test]
-    fn long_bodies_are_cut_between_letters() {
-        let text = shown("pods", &json!("\u{e9}".repeat(MAX_SHOWN)));
-        assert!(text.len() < MAX_SHOWN + 30 && text.ends_with(" bytes)"), "{}", text.len());
     }
 }

@@ -1,7 +1,8 @@
 //! One log line, as klog's text and as JSON.
 //!
 //! A busy program writes thousands, so a line of text costs two pieces of memory: one for the texts of
-//! all that it says, one for the list of them.
+//! all that it says, one for the list of them. Texts come from users, drivers and servers: each is cut
+//! to a bound when it is read, and written without a raw control character.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +14,7 @@ use std::{
 
 use jiff::{Timestamp, tz::Offset};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, ser::Formatter};
 use tracing::{
     Event, Level,
     field::{Field, Visit},
@@ -21,7 +22,13 @@ use tracing::{
 };
 
 use super::verbosity;
-use crate::flags::LogFormat;
+use crate::{
+    flags::LogFormat,
+    plain_text::{Cut, escaped, is_odd},
+};
+
+/// The most that is shown of one text, in bytes: before it is escaped, which may make six of one.
+const MOST: usize = 4096;
 
 /// Room for the texts of a usual line, in bytes; longer ones grow.
 const LINE: usize = 512;
@@ -96,8 +103,10 @@ impl Fields {
     /// Adds a text to the others.
     fn keep(&mut self, text: fmt::Arguments<'_>) -> Said {
         let start = self.texts.len();
+        let mut cut = Cut::new(&mut self.texts, MOST);
         // Writing to a text cannot fail; a value that cannot be shown is shown as far as it can.
-        let _ = fmt::Write::write_fmt(&mut self.texts, text);
+        let _ = fmt::Write::write_fmt(&mut cut, text);
+        cut.finish();
         Said::Text(start..self.texts.len())
     }
 
@@ -257,7 +266,7 @@ impl Line {
             object.insert("v", Shown::Other(self.verbosity.into()));
         }
         object.extend(self.fields.iter());
-        serde_json::to_writer(&mut *out, &object)?;
+        object.serialize(&mut serde_json::Serializer::with_formatter(&mut *out, Plain))?;
         writeln!(out)
     }
 
@@ -278,13 +287,34 @@ fn write_field(name: &str, value: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<(
     match value {
         Shown::Text(text) if text.contains('\n') => {
             write!(out, "<")?;
-            for line in text.lines() {
-                write!(out, "\n\t{line}")?;
+            for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+                write!(out, "\n\t{}", escaped(line))?;
             }
             write!(out, "\n >")
         }
         Shown::Text(text) => write!(out, "{text:?}"),
         Shown::Other(value) => write!(out, "{value}"),
+    }
+}
+
+/// JSON that escapes what JSON itself lets pass of control characters and the like.
+struct Plain;
+
+impl Formatter for Plain {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        let mut plain = 0;
+        for (at, c) in text.char_indices().filter(|(_, c)| is_odd(*c)) {
+            out.write_all(text.get(plain..at).unwrap_or_default().as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(out, "\\u{unit:04x}")?;
+            }
+            plain = at + c.len_utf8();
+        }
+        out.write_all(text.get(plain..).unwrap_or_default().as_bytes())
     }
 }
 

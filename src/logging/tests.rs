@@ -91,6 +91,62 @@ fn texts_of_many_lines_are_indented() {
 }
 
 #[test]
+fn a_long_field_or_message_is_cut_and_says_so() {
+    let long = "\u{e9}".repeat(50_000);
+    let cut = |text: &str| {
+        let shown = text.trim_end_matches("\u{2026} (cut, 100000 bytes)");
+        assert!(text.len() <= 4096 && shown.len() > 4000, "{}", text.len());
+        assert!(shown.len() < text.len() && shown.chars().all(|c| c == '\u{e9}'), "{text}");
+    };
+    let text = logged(&Logging { format: LogFormat::Json, ..settings(10) }, || {
+        let span = tracing::info_span!("work", around = &*long);
+        span.in_scope(|| tracing::trace!(target: BODIES, body = &*long, what = ?long, "{long}"));
+    });
+    let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for name in ["body", "around", "msg"] {
+        cut(line[name].as_str().unwrap());
+    }
+    assert!(line["what"].as_str().unwrap().ends_with("\u{2026} (cut, 100002 bytes)"));
+    let whole = "x".repeat(4096);
+    let text = logged(&settings(0), || tracing::info!(what = whole, "m"));
+    assert!(text.ends_with(&format!("what=\"{whole}\"\n")), "{text}");
+}
+
+#[test]
+fn a_text_of_many_lines_shows_control_characters_escaped() {
+    let text =
+        logged(&settings(0), || tracing::info!(what = "a\u{1b}[2J\tb\r\n\u{202e}c \"\n", "m"));
+    let shown = "what=<\n\ta\\u{1b}[2J\\tb\\r\n\t\\u{202e}c \"\n >\n";
+    assert!(text.ends_with(shown), "{text:?}");
+}
+
+/// What may change what a terminal shows of a line, or of the lines around it.
+fn is_odd(c: char) -> bool {
+    let directs = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    c.is_control() || directs
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_text_brings_a_raw_control_character_into_the_log(
+        text in "(.|\n|\r\n|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{202a}-\u{202e}\u{2066}-\u{2069}\u{200b}-\u{200f}]){0,40}",
+    ) {
+        let tell = || tracing::info!(field = &*text, shown = %text, debug = ?text, "{text}");
+        // klog's form of many lines adds line ends, each with its mark of one that goes on.
+        let klog = logged(&settings(0), tell).replace("\n\t", " ").replace("\n >", " ");
+        let json = logged(&Logging { format: LogFormat::Json, ..settings(0) }, tell);
+        for line in [&klog, &json] {
+            let line = line.strip_suffix('\n').unwrap();
+            proptest::prop_assert!(!line.chars().any(is_odd), "{line:?}");
+        }
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        proptest::prop_assert_eq!(read["field"].as_str(), Some(&*text));
+    }
+}
+
+#[test]
 fn json_lines_have_component_bases_names() {
     let settings = Logging { format: LogFormat::Json, ..settings(3) };
     let line = |text: String| -> serde_json::Value {

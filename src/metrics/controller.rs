@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use prometheus::{Error, Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::families::Families;
+use super::{
+    classes::ClassLabels,
+    families::Families,
+    known::{Audited, Panicked, SuspectedLeak},
+};
 
 /// `client_golang`'s default buckets, in seconds.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -16,6 +20,7 @@ const WAIT_BUCKETS: [f64; 14] =
 /// `controller_persistentvolume*` and what is told about single claims.
 #[derive(Debug, Clone)]
 pub struct ControllerMetrics {
+    classes: ClassLabels,
     provision_total: IntCounterVec,
     provision_failed_total: IntCounterVec,
     provision_seconds: HistogramVec,
@@ -55,8 +60,17 @@ pub struct Census {
 
 impl ControllerMetrics {
     pub(super) fn new(families: &Families) -> Result<Self, Error> {
+        let metrics = Self::registered(families)?;
+        SuspectedLeak::begin(&metrics.suspected_leaks);
+        Panicked::begin(&metrics.panics);
+        Audited::begin(&metrics.audit_found);
+        Ok(metrics)
+    }
+
+    fn registered(families: &Families) -> Result<Self, Error> {
         let by_claim = ["class", "source"];
         Ok(Self {
+            classes: ClassLabels::default(),
             provision_total: families.counter(
                 "controller_persistentvolumeclaim_provision_total",
                 "Total number of persistent volumes provisioned succesfully. Broken down by storage class name and source of the claim.",
@@ -152,14 +166,21 @@ impl ControllerMetrics {
         })
     }
 
+    /// A class of this name came, or went.
+    pub fn class_exists(&self, class: &str, exists: bool) {
+        self.classes.exists(class, exists);
+    }
+
     /// A claim's volume was provisioned after `took`, measured over the last attempt.
     pub fn provisioned(&self, class: &str, source: &str, took: Duration) {
+        let class = self.classes.label(class);
         self.provision_total.with_label_values(&[class, source]).inc();
         self.provision_seconds.with_label_values(&[class, source]).observe(took.as_secs_f64());
     }
 
     /// An attempt to provision failed.
     pub fn provision_failed(&self, class: &str, source: &str) {
+        let class = self.classes.label(class);
         self.provision_failed_total.with_label_values(&[class, source]).inc();
     }
 
@@ -176,6 +197,7 @@ impl ControllerMetrics {
 
     /// A claim has its PersistentVolume, `waited` after it was first seen.
     pub fn served(&self, class: &str, source: &str, waited: Duration) {
+        let class = self.classes.label(class);
         self.wait_seconds.with_label_values(&[class, source]).observe(waited.as_secs_f64());
     }
 
@@ -196,13 +218,13 @@ impl ControllerMetrics {
     }
 
     /// The audit started work on a key that nothing else had brought up.
-    pub fn audit_found(&self, queue: &str) {
-        self.audit_found.with_label_values(&[queue]).inc();
+    pub fn audit_found(&self, queue: Audited) {
+        self.audit_found.with_label_values(&[queue.label()]).inc();
     }
 
     /// A volume may exist that no PersistentVolume names (safety rule 14).
-    pub fn suspected_leak(&self, reason: &str) {
-        self.suspected_leaks.with_label_values(&[reason]).inc();
+    pub fn suspected_leak(&self, reason: SuspectedLeak) {
+        self.suspected_leaks.with_label_values(&[reason.label()]).inc();
     }
 
     /// A claim carries the record of an open call that is not followed.
@@ -230,7 +252,7 @@ impl ControllerMetrics {
     }
 
     /// A piece of work panicked.
-    pub fn panicked(&self, queue: &str) {
-        self.panics.with_label_values(&[queue]).inc();
+    pub fn panicked(&self, queue: Panicked) {
+        self.panics.with_label_values(&[queue.label()]).inc();
     }
 }

@@ -4,16 +4,18 @@
 //! Names, labels and buckets without the prefix `provisioner_` are the original's, so that
 //! dashboards and alerts made for it go on working; `provisioner_` ones are our own. Promises
 //! that a scrape is the Prometheus text format 0.0.4, that label values but those of `class` are
-//! known words, and that a scrape costs what the work in hand costs, whatever the cluster holds.
-//! `class` is what claims and volumes say, as in the original: whoever makes claims that name
-//! classes which do not exist makes a series of failures with each such name. Leaves serving it to
-//! `http`; docs/metrics.md describes each one.
+//! known words (`known`; what alerts rest on is served from the start), and that a scrape costs what the
+//! work in hand costs, whatever the cluster holds. `class` is what claims and volumes say, as in the
+//! original, but for claims of more than a few classes that do not exist (`classes`). Leaves serving it
+//! to `http`; docs/metrics.md describes each one.
 
 mod api;
 mod capacity;
+mod classes;
 mod controller;
 mod csi;
 mod families;
+mod known;
 mod leader;
 mod node;
 mod pace;
@@ -34,6 +36,7 @@ pub use self::{
     controller::{Census, ControllerMetrics},
     csi::{CsiMetrics, InFlight, UNKNOWN_DRIVER},
     families::Definition,
+    known::{Audited, Panicked, SuspectedLeak},
     leader::LeaderMetrics,
     node::NodeMetrics,
     pace::{PaceMetrics, PacesMetrics},

@@ -44,7 +44,7 @@ pub use self::{
 use self::{holders::Holders, writer::Writer};
 use crate::{
     kube_api::{Client, Sighting, events::Source as Events, views::Claim},
-    metrics::Metrics,
+    metrics::{Metrics, Panicked},
     runtime::{Clock, Random, Tasks},
     workqueue::{self, Exclusive, Limiter, Queue},
 };
@@ -272,7 +272,7 @@ impl Protection {
         let metrics = self.0.metrics.controller.clone();
         let on_panic = move |source: &NamedSource, panic: &str| {
             tracing::error!(%source, panic, "freeing a source panicked; this is a bug");
-            metrics.panicked("sources");
+            metrics.panicked(Panicked::Sources);
         };
         let (queue, tasks) = (queue.clone(), self.0.tasks.clone());
         workqueue::work(queue, workers, tasks, "source of volumes", handler, on_panic).await;

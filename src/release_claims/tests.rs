@@ -67,6 +67,36 @@ async fn nothing_of_a_record_but_names_is_printed() {
     assert!(text.contains("shop       a      -       -       -\n"), "{text}");
 }
 
+/// Nor does any other text reach the terminal as it is: of a Lease, or of the server's answers.
+#[tokio::test(start_paused = true)]
+async fn control_characters_are_printed_escaped() {
+    let odd = "a\u{1b}[2J\nshop  b \u{202e}";
+    let escaped = r"a\u{1b}[2J\nshop  b \u{202e}";
+    let list = json!({"metadata": {}, "items": [marked(odd, "d"), marked("b", "other")]});
+    let lease = json!({"spec": {"holderIdentity": odd}});
+    let server = Server::new(move |_, request| match request.url.as_str() {
+        url if url.contains("/leases/d") => Answer::json(200, &lease),
+        url if url.contains("/leases/") => Answer::refusal(403, "Forbidden", odd),
+        _ => Answer::json(200, &list),
+    });
+    let report = report(&server, &["--release"]).await;
+    assert!(
+        report.text.contains(&format!("shop       {escaped}  d       pvc-1   -\n")),
+        "{report:?}"
+    );
+    let expected = format!("shop/{escaped}: {escaped} leads by");
+    assert!(report.failures[0].starts_with(&expected), "{report:?}");
+    let lines: Vec<&str> = report.text.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    let printed = report.failures.iter().map(String::as_str).chain(lines);
+    for line in printed {
+        assert!(!line.chars().any(|c| c.is_control() || c == '\u{202e}'), "{line:?}");
+    }
+    let refused = Server::new(move |_, _| Answer::refusal(500, "InternalError", odd));
+    let failure = self::report(&refused, &[]).await.failures.remove(0);
+    assert!(failure.contains(escaped) && !failure.contains(odd), "{failure}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn released_claims_lose_our_mark_and_nothing_else() {
     let server = server(false);

@@ -15,7 +15,10 @@ use super::{
     ClaimWorker,
     plan::Plan,
 };
-use crate::kube_api::views::{Claim, View as _};
+use crate::{
+    kube_api::views::{Claim, View as _},
+    metrics::Audited,
+};
 
 /// How long something that often passes by itself may keep a claim waiting before its user is
 /// told: a class that comes right after its claims, or is being replaced, is no dead end.
@@ -125,7 +128,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Something was due for a claim that no queue held until the audit found it.
     pub(super) fn count_audit(&self, audited: bool) {
         if audited {
-            self.metrics.audit_found("claims");
+            self.metrics.audit_found(Audited::Claims);
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::{
         ApiError, Client, Edit, Edited, Name,
         views::{Claim, View as _},
     },
-    metrics::ControllerMetrics,
+    metrics::{ControllerMetrics, SuspectedLeak},
     mutations::{self, Mutation},
     runtime::Clock,
 };
@@ -449,7 +449,7 @@ impl OpenCalls {
         let why = format!(
             "the claim was deleted, and how its CreateVolume ended could not be found out within --claim-protection-timeout: the volume {volume:?} may be left at the driver"
         );
-        self.suspect(uid, claim, "protection_timeout", &why);
+        self.suspect(uid, claim, SuspectedLeak::ProtectionTimeout, &why);
     }
 
     /// The node whose process has a call open for the claim is gone.
@@ -457,7 +457,7 @@ impl OpenCalls {
         let why = format!(
             "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
         );
-        self.suspect(uid, claim, "node_gone", &why);
+        self.suspect(uid, claim, SuspectedLeak::NodeGone, &why);
     }
 
     /// The call of a deleted claim is closed by errors alone.
@@ -466,7 +466,7 @@ impl OpenCalls {
         let why = format!(
             "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &order.claim, "closed_by_errors", &why);
+        self.suspect(uid, &order.claim, SuspectedLeak::ClosedByErrors, &why);
     }
 
     /// The selected node is given back while a call for it may still make a volume there.
@@ -475,7 +475,7 @@ impl OpenCalls {
         let why = format!(
             "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
         );
-        self.suspect(uid, &order.claim, "node_given_back", &why);
+        self.suspect(uid, &order.claim, SuspectedLeak::NodeGivenBack, &why);
     }
 
     /// The claim has a volume that this process has not saved, and how its own call ended is not known.
@@ -484,7 +484,7 @@ impl OpenCalls {
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &order.claim, "superseded", &why);
+        self.suspect(uid, &order.claim, SuspectedLeak::Superseded, &why);
     }
 
     /// What was recorded cannot be asked for any more, and was waited for for long enough: the claim is
@@ -494,11 +494,11 @@ impl OpenCalls {
         let why = format!(
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
         );
-        self.suspect(uid, &order.claim, "topology", &why);
+        self.suspect(uid, &order.claim, SuspectedLeak::Topology, &why);
         self.book.record_given_up(uid);
     }
 
-    fn suspect(&self, uid: &str, claim: &Claim, reason: &str, why: &str) {
+    fn suspect(&self, uid: &str, claim: &Claim, reason: SuspectedLeak, why: &str) {
         tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(reason);
         self.events.blocked(claim, why);

@@ -20,6 +20,7 @@ use crate::{
         ApiError, Name, Patch,
         views::{Claim, View as _, Volume},
     },
+    metrics::SuspectedLeak,
     workqueue::Verdict,
 };
 
@@ -125,7 +126,7 @@ impl<P: Provisioner> VolumeWorker<P> {
                 handle = volume.source_id(),
                 "suspected leak: the volume's claim is gone"
             );
-            self.metrics.suspected_leak("let_go");
+            self.metrics.suspected_leak(SuspectedLeak::LetGo);
         }
         Ok(())
     }

@@ -145,7 +145,7 @@ pub(super) fn correlate(state: &mut Correlator, event: Event, now: Timestamp) ->
 impl Correlator {
     /// Rule 1: the event to go on with, and the key it is counted under.
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Digest) {
-        let (group_key, message) = (group_key(&event), digest(&[&event.message]));
+        let (group_key, message) = (group_key(&event), digest(&[event.message.as_str()]));
         let within = |group: &&mut Group| seconds_between(group.last, now) <= ALIKE_WITHIN_SECONDS;
         let combined = if let Some(group) = self.groups.get(group_key).filter(within) {
             group.last = now;
@@ -196,7 +196,7 @@ impl Correlator {
 /// One event in place of many similar ones.
 fn combination(event: Event, now: Timestamp) -> Event {
     Event {
-        message: format!("(combined from similar events): {}", event.message),
+        message: event.message.combined(),
         first: now,
         last: now,
         count: 1,
@@ -212,7 +212,7 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 
 /// What client-go's `getEventKey` joins.
 fn event_key(event: &Event) -> Digest {
-    key(event, &[event.reason, &event.message])
+    key(event, &[event.reason, event.message.as_str()])
 }
 
 /// What client-go's `EventAggregatorByReasonFunc` joins, told apart from a key of one event.
@@ -243,7 +243,7 @@ fn key(event: &Event, more: &[&str]) -> Digest {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Severity, tests::event},
+        super::{Message, Severity, tests::event},
         *,
     };
 
@@ -309,7 +309,7 @@ mod tests {
             ("API version", |e| about(e).api_version = "v2".into(), [true, true, true]),
             ("type", |e| e.severity = Severity::Warning, [true, true, true]),
             ("reason", |e| e.reason = "Other", [true, true, false]),
-            ("message", |e| e.message = "other".into(), [true, false, false]),
+            ("message", |e| e.message = Message::new("other".to_owned()), [true, false, false]),
             ("reporter", |e| e.reporting_component = "other".into(), [false, true, false]),
             ("version", |e| about(e).resource_version = "8".into(), [false; 3]),
             ("name", |e| e.name = "other".into(), [false; 3]),
@@ -328,13 +328,16 @@ mod tests {
     fn the_tenth_different_message_is_combined() {
         let mut state = Correlator::default();
         for n in 1..10 {
-            assert_eq!(posted(tell(&mut state, &format!("m{n}"), n)).message, format!("m{n}"));
+            assert_eq!(
+                posted(tell(&mut state, &format!("m{n}"), n)).message.as_str(),
+                format!("m{n}")
+            );
         }
         let tenth = posted(tell(&mut state, "m10", 10));
-        assert_eq!(tenth.message, "(combined from similar events): m10");
+        assert_eq!(tenth.message.as_str(), "(combined from similar events): m10");
         assert_eq!((tenth.first, &*tenth.reporting_component), (at(10), ""));
         let eleventh = patched(tell(&mut state, "m11", 11));
-        assert_eq!(eleventh.message, "(combined from similar events): m11");
+        assert_eq!(eleventh.message.as_str(), "(combined from similar events): m11");
         assert_eq!((eleventh.count, eleventh.name), (2, tenth.name));
     }
 
@@ -344,7 +347,7 @@ mod tests {
             let mut state = Correlator::default();
             (1..10).for_each(|n| _ = tell(&mut state, &format!("m{n}"), n));
             let tenth = posted(tell(&mut state, "m10", 9 + gap));
-            assert_eq!(tenth.message.starts_with("(combined"), combined, "{gap} s");
+            assert_eq!(tenth.message.as_str().starts_with("(combined"), combined, "{gap} s");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Events: what `kubectl describe` shows at the end.
 //!
 //! Owns core/v1 events from the call that tells one to the API server: what an event looks like
-//! (as client-go writes it), when similar ones are counted or combined (`correlate`), and the
+//! (as client-go writes it), how much it says (`message`), when similar ones are counted or combined (`correlate`), and the
 //! queue with its writer ([`Recorder`]). Promises that telling an event never waits and never
 //! fails, that events about one object keep their order, that one the server does not take holds up
 //! those about its own object only, and that an object's first event and its last word get out
@@ -10,6 +10,7 @@
 mod correlate;
 mod digest;
 mod held;
+mod message;
 mod pending;
 mod recorder;
 mod sink;
@@ -20,6 +21,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use self::message::Message;
 pub(super) use self::recorder::AT_ONCE;
 pub use self::recorder::{Recorder, Source};
 
@@ -94,7 +96,7 @@ pub(super) struct Event {
     /// Why, in one word.
     pub(super) reason: &'static str,
     /// What, for people.
-    pub(super) message: String,
+    pub(in crate::kube_api::events) message: Message,
     /// When it was first seen.
     pub(super) first: Timestamp,
     /// When it was last seen.
@@ -116,8 +118,9 @@ impl Event {
     pub(super) fn to_patch(&self) -> Value {
         let mut patch = json!({"count": self.count, "lastTimestamp": Seconds(self.last)});
         // client-go compares with an empty message, and equal fields are not patched.
-        if let (false, Some(fields)) = (self.message.is_empty(), patch.as_object_mut()) {
-            fields.insert("message".to_owned(), self.message.clone().into());
+        let message = self.message.as_str();
+        if let (false, Some(fields)) = (message.is_empty(), patch.as_object_mut()) {
+            fields.insert("message".to_owned(), message.into());
         }
         patch
     }
@@ -169,7 +172,7 @@ impl Serialize for Event {
             metadata: Metadata { name: &self.name, namespace: self.namespace() },
             involved_object: &self.about,
             reason: self.reason,
-            message: &self.message,
+            message: self.message.as_str(),
             source: Component { component: &self.component },
             first_timestamp: Seconds(self.first),
             last_timestamp: Seconds(self.last),
@@ -225,7 +228,7 @@ pub(super) mod tests {
             severity: Severity::Normal,
             importance: Importance::Repeatable,
             reason,
-            message: message.to_owned(),
+            message: Message::new(message.to_owned()),
             first: time,
             last: time,
             count: 1,
@@ -277,7 +280,7 @@ pub(super) mod tests {
         let again = Event { count: 3, ..event("c", "r", "text", 1_700_000_000) };
         let patch = json!({"count": 3, "lastTimestamp": "2023-11-14T22:13:20Z", "message": "text"});
         assert_eq!(again.to_patch(), patch);
-        let silent = Event { message: String::new(), ..again };
+        let silent = Event { message: Message::new(String::new()), ..again };
         assert_eq!(silent.to_patch().get("message"), None);
     }
 

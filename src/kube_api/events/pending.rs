@@ -114,7 +114,7 @@ mod tests {
 
     fn names(pending: &mut Pending) -> Vec<(String, String)> {
         std::iter::from_fn(|| pending.pop(|_| false))
-            .map(|(_, event)| (event.about.name.clone(), event.message))
+            .map(|(_, event)| (event.about.name.clone(), event.message.as_str().to_owned()))
             .collect()
     }
 
@@ -136,7 +136,7 @@ mod tests {
             pending.push(repeatable(object, message));
         }
         let (a, _) = pending.pop(|_| false).unwrap();
-        assert_eq!(pending.pop(|object| object == a).unwrap().1.message, "3");
+        assert_eq!(pending.pop(|object| object == a).unwrap().1.message.as_str(), "3");
         assert!(pending.pop(|object| object == a).is_none());
         assert_eq!(names(&mut pending), [("a".to_owned(), "2".to_owned())]);
     }

@@ -18,6 +18,7 @@ use super::{
     correlate::{Correlator, Verdict, correlate},
     digest::Digest,
     held::{Attempt, Held},
+    message::Message,
     pending::{Entry, Pending},
     sink::{Failure, Sink},
 };
@@ -188,7 +189,7 @@ impl Source {
             severity,
             importance,
             reason,
-            message,
+            message: Message::new(message),
             first: now,
             last: now,
             count: 1,

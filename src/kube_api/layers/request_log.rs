@@ -1,7 +1,7 @@
 //! Logs what is sent and what comes back.
 //!
-//! At `-v=6` each request with its code and time, at `-v=8` the bodies too, stripped of secrets and
-//! cut to a bound ([`super::super::stripped`]). Promises that below those levels a request costs
+//! At `-v=6` each request with its code and time, at `-v=8` the bodies too, stripped of secrets
+//! ([`super::super::stripped`]). Promises that below those levels a request costs
 //! two comparisons, and that what goes past is neither held back nor changed.
 
 use std::{

@@ -51,7 +51,8 @@ impl Script {
     async fn call(&self, verb: &'static str, event: &Event) -> Result<(), Failure> {
         tokio::time::sleep(self.took).await;
         let at = self.start.elapsed().as_secs();
-        let call = (verb, event.about.name.clone(), event.message.clone(), event.count, at);
+        let call =
+            (verb, event.about.name.clone(), event.message.as_str().to_owned(), event.count, at);
         self.calls.lock().push(call);
         if (self.stuck)(&event.about.name) {
             return passing();
