@@ -7,6 +7,7 @@ use csi_provisioner::{flags::Flags, http};
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     core::v1::ServiceAccount,
+    networking::v1::NetworkPolicy,
     rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -112,9 +113,50 @@ fn its_probes_ask_what_is_answered() {
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], http::LEADER_ELECTION_CHECK);
     assert_eq!(container["readinessProbe"]["httpGet"]["path"], "/readyz");
     let port = &container["ports"][0];
-    for probe in ["livenessProbe", "readinessProbe"] {
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], port["name"]);
     }
+}
+
+#[test]
+fn one_late_answer_restarts_nobody_and_a_slow_driver_has_minutes_to_start() {
+    for pod in [pod(), node_pod()] {
+        let container = container(&pod);
+        let number = |probe: &str, field: &str| container[probe][field].as_u64();
+        assert_eq!(number("livenessProbe", "failureThreshold"), Some(3));
+        // The startup probe stands in for a delay: the first answer ends it.
+        assert_eq!(number("livenessProbe", "initialDelaySeconds"), None);
+        let tries = number("startupProbe", "failureThreshold").unwrap();
+        assert!(tries * number("startupProbe", "periodSeconds").unwrap() >= 300);
+        let path = |probe: &str| container[probe]["httpGet"]["path"].clone();
+        assert_eq!(path("startupProbe"), path("livenessProbe"));
+    }
+}
+
+/// The policy that is there to copy.
+const POLICY: &str = include_str!("../deploy/kubernetes/networkpolicy.yaml");
+
+#[test]
+fn the_network_policy_is_about_the_pods_and_the_port_of_the_program() {
+    let policy = objects(POLICY).remove(0);
+    let ingress = &policy["spec"]["ingress"][0];
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]), "the way out stays open");
+    for (manifest, pod) in [
+        (include_str!("../deploy/kubernetes/deployment.yaml"), pod()),
+        (include_str!("../deploy/kubernetes/daemonset.yaml"), node_pod()),
+    ] {
+        let labels = &objects(manifest)[0]["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(policy["spec"]["podSelector"]["matchLabels"], *labels);
+        assert_eq!(ingress["ports"][0]["port"], container(&pod)["ports"][0]["name"]);
+    }
+}
+
+#[test]
+fn the_network_policy_is_applied_by_nobody_who_did_not_ask() {
+    let kustomization = include_str!("../deploy/kubernetes/kustomization.yaml");
+    let resources = &objects(kustomization)[0]["resources"];
+    assert_eq!(*resources, json!(["rbac.yaml", "deployment.yaml"]));
+    assert!(kustomization.contains("\n  # - networkpolicy.yaml\n"));
 }
 
 #[test]
@@ -158,12 +200,14 @@ fn its_objects_have_no_field_that_kubernetes_does_not_know() {
     let mut all = objects(include_str!("../deploy/kubernetes/rbac.yaml"));
     all.extend(objects(include_str!("../deploy/kubernetes/deployment.yaml")));
     all.extend(objects(include_str!("../deploy/kubernetes/daemonset.yaml")));
+    all.extend(objects(POLICY));
     for object in all {
         let known = match object["kind"].as_str().unwrap() {
             "ClusterRole" => known::<ClusterRole>(&object),
             "ClusterRoleBinding" => known::<ClusterRoleBinding>(&object),
             "DaemonSet" => known::<DaemonSet>(&object),
             "Deployment" => known::<Deployment>(&object),
+            "NetworkPolicy" => known::<NetworkPolicy>(&object),
             "Role" => known::<Role>(&object),
             "RoleBinding" => known::<RoleBinding>(&object),
             "ServiceAccount" => known::<ServiceAccount>(&object),

@@ -1,6 +1,6 @@
 //! Flags, as the settings of the rooms that go by them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::World;
 use crate::{
@@ -26,11 +26,20 @@ pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
         );
     }
     let limit = |flags::Rate { qps, burst }| RateLimit { qps, burst };
+    let usual = LaneSettings::default();
+    let lease_patience = flags.leader_election.as_ref().map(lease_patience);
     LaneSettings {
         qps: flags.kubernetes.rate.map(limit),
         capacity_qps: flags.kubernetes.capacity_rate.map(limit),
-        ..LaneSettings::default()
+        lease_patience: lease_patience.unwrap_or(usual.lease_patience),
+        ..usual
     }
+}
+
+/// A quarter of what is left of a term when it is to be renewed: a renewal may take three requests
+/// (write, look, write), each of which may meet a dead connection.
+fn lease_patience(election: &flags::LeaderElection) -> Duration {
+    election.renew_deadline.saturating_sub(election.retry_period) / 4
 }
 
 /// How many work on claims and volumes side by side, and how they retry.

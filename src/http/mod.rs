@@ -1,12 +1,13 @@
 //! The HTTP server: metrics, health checks and profiles.
 //!
 //! Owns the address, the connections and their limits; `routes` owns the paths and their answers,
-//! `pprof` the profiles. Promises that slow or many clients cannot tie the process up, and an
-//! orderly end: open requests are answered. Knows nothing of what is measured or checked:
-//! closures tell.
+//! `places` how many may connect, `pprof` the profiles. Promises that slow or many clients can neither
+//! tie the process up nor keep a newcomer waiting, and an orderly end: open requests are answered.
+//! Knows nothing of what is measured or checked: closures tell.
 
 mod address;
 mod answer;
+mod places;
 mod pprof;
 mod routes;
 
@@ -20,11 +21,11 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
+use self::places::{Place, Places};
 pub use self::{
     address::AddressError,
     routes::{LEADER_ELECTION_CHECK, Routes},
@@ -36,11 +37,14 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait after a connection could not be accepted (no file descriptors, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What one client may take.
+/// What clients may take.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Connections at once; more wait until one ends.
+    /// Connections at once; whoever comes beyond that gets the place of the one that is idle longest.
     connections: usize,
+    /// The same of one address. This machine's own count too: behind a proxy in the pod all clients
+    /// have its address, and the share costs a probe nothing, since newcomers are never refused.
+    of_address: usize,
     /// How long a client may take to say what it wants, also on a connection that it keeps.
     header: Duration,
     /// How long a connection may last, so that one who reads slowly is rid of in the end. Longer
@@ -53,6 +57,7 @@ struct Limits {
 impl Limits {
     const USUAL: Self = Self {
         connections: 64,
+        of_address: 16,
         header: Duration::from_secs(10),
         life: Duration::from_secs(10 * 60),
         bytes: 16 * 1024,
@@ -110,15 +115,19 @@ impl Server {
     /// Serves until `stop` is cancelled and open requests have ended, or had time to.
     pub async fn run(self, tasks: Tasks, stop: CancellationToken) {
         let open = GracefulShutdown::new();
-        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let places = Places::new(self.limits.connections, self.limits.of_address);
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                accepted = self.accept(&places) => accepted,
+                accepted = self.listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, place)) => self.serve(stream, place, &open, &tasks),
+                Ok((stream, from)) => {
+                    self.serve(stream, places.take(from.ip()).await, &open, &tasks);
+                    // On a busy machine many come at a time: each is heard before the next takes a place.
+                    tokio::task::yield_now().await;
+                }
                 Err(error) => {
                     tracing::warn!(error = %error, "cannot accept an HTTP connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -130,41 +139,33 @@ impl Server {
         let _ = timeout(STOP_TIMEOUT, open.shutdown()).await;
     }
 
-    /// Waits for a place first: who comes beyond the limit waits in the kernel's line.
-    async fn accept(
-        &self,
-        places: &Arc<Semaphore>,
-    ) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-        let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = self.listener.accept().await?;
-        Ok((stream, place))
-    }
-
-    fn serve(
-        &self,
-        stream: TcpStream,
-        place: OwnedSemaphorePermit,
-        open: &GracefulShutdown,
-        tasks: &Tasks,
-    ) {
-        let routes = Arc::clone(&self.routes);
+    fn serve(&self, stream: TcpStream, place: Place, open: &GracefulShutdown, tasks: &Tasks) {
+        let (place, routes) = (Arc::new(place), Arc::clone(&self.routes));
+        let held = Arc::clone(&place);
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let routes = Arc::clone(&routes);
-            async move { Ok::<_, Infallible>(routes.answer(request.uri()).await) }
+            let (place, routes) = (Arc::clone(&held), Arc::clone(&routes));
+            async move {
+                let _answering = place.answering();
+                Ok::<_, Infallible>(routes.answer(request.uri()).await)
+            }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.header)
             .max_buf_size(self.limits.bytes)
             .serve_connection(TokioIo::new(stream), service);
-        let (connection, life) = (open.watch(connection), self.limits.life);
+        let connection = timeout(self.limits.life, open.watch(connection));
         tasks.passing("HTTP connection", async move {
-            match timeout(life, connection).await {
+            let ended = tokio::select! {
+                biased;
+                () = place.lost() => return tracing::trace!("an HTTP connection made room for another"),
+                ended = connection => ended,
+            };
+            match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::trace!(%error, "HTTP connection ended early"),
                 Err(_) => tracing::debug!("an HTTP connection was cut: it lasted too long"),
             }
-            drop(place);
         });
     }
 }

@@ -1,5 +1,7 @@
 //! The server over real sockets on the loopback device.
 
+mod crowd;
+
 use std::{
     net::SocketAddr,
     sync::atomic::{AtomicBool, Ordering},
@@ -180,6 +182,9 @@ async fn too_long_a_header_is_refused() {
     assert_eq!(status, "HTTP/1.1 431 Request Header Fields Too Large");
 }
 
+/// Longer than anything here takes.
+const WHILE: Duration = Duration::from_secs(4);
+
 fn short() -> Limits {
     let header = Duration::from_millis(200);
     Limits { connections: 2, header, ..Limits::USUAL }
@@ -232,14 +237,17 @@ async fn a_connection_ends_with_its_life_however_busy_it_is() {
 }
 
 #[tokio::test]
-async fn more_clients_than_places_wait_until_one_is_free() {
-    let server = start_with("/metrics", short()).await;
-    let _first = TcpStream::connect(server.address).await.unwrap();
-    let _second = TcpStream::connect(server.address).await.unwrap();
+async fn when_all_places_are_taken_the_longest_idle_connection_makes_room() {
+    let server = start_with("/metrics", Limits { header: WHILE, ..short() }).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    let mut second = TcpStream::connect(server.address).await.unwrap();
     sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     assert_eq!(get(server.address, "/healthz").await.2, "ok");
-    assert!(start.elapsed() >= Duration::from_millis(100), "it waited for a place");
+    assert!(start.elapsed() < WHILE / 4, "it did not wait: {:?}", start.elapsed());
+    assert!(open_for(&mut first).await < WHILE / 4, "it made room");
+    second.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(second.read(&mut [0; 512]).await.unwrap() > 0, "it stayed");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@
 //! | `reviews` | no | no | any number | questions about our own rights |
 //! | `events` | no | its own, of the same numbers | bounded | events, which may be late |
 //!
-//! All lanes send the User-Agent, keep the deadline, obey `Retry-After` and count their requests.
+//! On `leases` a request that is not answered is asked again over a new connection. All lanes send the User-Agent, keep the deadline, obey `Retry-After` and count their requests.
 //! Promises that a request waits only for others of its lane. Leaves the rules themselves to
 //! [`super::layers`].
 
@@ -21,8 +21,8 @@ use super::{
     client::Client,
     events,
     layers::{
-        deadline::Deadline, forbidden::Forbidden, gate::Gated, in_flight::InFlight, layer,
-        request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
+        anew::Anew, deadline::Deadline, forbidden::Forbidden, gate::Gated, in_flight::InFlight,
+        layer, request_log::RequestLog, request_metrics::RequestMetrics, retry_after::RetryAfter,
         throttle::Throttle, user_agent::UserAgent,
     },
     transport::Transport,
@@ -43,14 +43,22 @@ pub struct LaneSettings {
     pub capacity_qps: Option<RateLimit>,
     /// How long an answer may take.
     pub deadline: Duration,
+    /// After how long without an answer a request about the Lease is sent again.
+    pub lease_patience: Duration,
     /// How many writes of objects may be under way at once.
     pub max_writes: usize,
 }
 
 impl Default for LaneSettings {
-    /// No rate, half a minute, 32 writes.
+    /// No rate, half a minute, 32 writes; for the Lease what fits the usual times of an election.
     fn default() -> Self {
-        Self { qps: None, capacity_qps: None, deadline: Duration::from_secs(30), max_writes: 32 }
+        Self {
+            qps: None,
+            capacity_qps: None,
+            deadline: Duration::from_secs(30),
+            lease_patience: Duration::from_millis(1250),
+            max_writes: 32,
+        }
     }
 }
 
@@ -78,6 +86,7 @@ struct Rules {
     in_flight: Option<InFlight>,
     gate: Option<Gated>,
     forbidden: Option<Forbidden>,
+    anew: Option<Anew>,
 }
 
 impl Lanes {
@@ -93,25 +102,32 @@ impl Lanes {
         let forbidden = Arc::new(Notify::new());
         let noticed = || Some(Forbidden(Arc::clone(&forbidden)));
         Self {
-            leases: common.lane(Rules { forbidden: noticed(), ..Rules::default() }),
+            leases: common.lane(Rules {
+                forbidden: noticed(),
+                anew: Some(Anew(common.settings.lease_patience)),
+                ..Rules::default()
+            }),
             reviews: common.lane(Rules::default()),
             objects: common.lane(Rules {
                 throttle: common.bucket(common.settings.qps),
                 in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate.clone())),
                 forbidden: noticed(),
+                anew: None,
             }),
             capacity: common.lane(Rules {
                 throttle: common.bucket(common.settings.capacity_qps),
                 in_flight: Some(InFlight::new(common.settings.max_writes)),
                 gate: Some(Gated(gate)),
                 forbidden: noticed(),
+                anew: None,
             }),
             events: common.lane(Rules {
                 throttle: common.bucket(common.settings.qps),
                 in_flight: Some(InFlight::new(events::AT_ONCE)),
                 gate: None,
                 forbidden: noticed(),
+                anew: None,
             }),
             forbidden,
         }
@@ -137,6 +153,7 @@ impl Common {
         let way = layer(RequestLog, self.transport.clone());
         let way = layer(RequestMetrics(self.metrics.clone()), way);
         let way = layer(rules.forbidden, way);
+        let way = layer(rules.anew, way);
         let way = layer(Deadline(self.settings.deadline), way);
         let way = layer(rules.gate, way);
         let way = layer(rules.in_flight, way);
@@ -313,6 +330,19 @@ mod tests {
         let House { lanes, .. } = house(settings, |_| object().after(5));
         let both = tokio::join!(write(&lanes.objects), write(&lanes.objects));
         assert!(both.0.is_ok() && both.1.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_about_the_lease_alone_are_sent_again_when_nobody_answers() {
+        let settings =
+            LaneSettings { lease_patience: Duration::from_secs(2), ..LaneSettings::default() };
+        let dead_at_first = |number| object().after(if number == 0 { 100 } else { 0 });
+        let House { server, lanes, .. } = house(settings, dead_at_first);
+        write(&lanes.leases).await.unwrap();
+        assert_eq!(server.times(), [0, 2]);
+        let House { server, lanes, .. } = house(settings, dead_at_first);
+        assert!(write(&lanes.objects).await.unwrap_err().is_unclear());
+        assert_eq!(server.times(), [0]);
     }
 
     #[tokio::test(start_paused = true)]

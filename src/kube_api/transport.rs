@@ -3,7 +3,8 @@
 //! Owns [`Transport`], the seam at which a simulation puts its own API server. Promises that a
 //! transport made from a configuration speaks TLS with the cluster's authority, reads rotated
 //! tokens and authorities anew, goes through the proxy that it names (by a CONNECT tunnel or SOCKS),
-//! gives up connecting after 30 s, and by itself sends nothing
+//! gives up connecting after 30 s, notices within 35 s that a peer is gone (of a proxy's tunnel the proxy),
+//! and by itself sends nothing
 //! twice (a request that never left an idle connection is not sent yet): what is repeated is the
 //! layers' decision, also with a token from a file. Leaves limits, deadlines and metrics to `layers`.
 
@@ -19,13 +20,19 @@ use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{HeaderValue, Uri, header::HOST};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited, combinators::UnsyncBoxBody};
-use hyper::rt::{Read, Write};
+use hyper::{
+    body::Incoming,
+    rt::{Read, Write},
+};
 use hyper_util::{
-    client::legacy::{
-        Client,
-        connect::{
-            Connection, HttpConnector,
-            proxy::{SocksV5, Tunnel},
+    client::{
+        self,
+        legacy::{
+            Client, ResponseFuture,
+            connect::{
+                Connect, Connection, HttpConnector,
+                proxy::{SocksV5, Tunnel},
+            },
         },
     },
     rt::{TokioExecutor, TokioTimer},
@@ -43,8 +50,20 @@ use super::{
     proxy,
 };
 
-/// An idle connection is probed so often.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+/// A peer that is gone without a word (no power, no route) must be noticed on a connection that waits, as
+/// a watch does, no later than client-go's HTTP/2 pings notice it: 45 s. A silent connection is probed
+/// after this time,
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// then so often,
+const PROBES_EVERY: Duration = Duration::from_secs(5);
+
+/// and given up after so many probes without an answer.
+const PROBES: u32 = 3;
+
+/// The same where data is under way, which the kernel would send again for a quarter of an hour.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
 /// A connection that was of no use so long is closed, and its buffers with it: looked for as often,
 /// so that all that a burst has opened is gone within 40 s.
@@ -141,12 +160,7 @@ impl Service<Request> for Transport {
 /// # Errors
 /// When certificates, keys or credentials cannot be read.
 pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
-    let mut connector = HttpConnector::new();
-    connector.enforce_http(false);
-    connector.set_connect_timeout(config.connect_timeout);
-    connector.set_nodelay(true);
-    // As in client-go: a peer that is gone is noticed, also by a watch that waits.
-    connector.set_keepalive(Some(KEEPALIVE));
+    let connector = connector(config);
     let Some(url) = &config.proxy_url else { return over(connector, config) };
     let credentials = proxy::credentials(url);
     if url.scheme_str().is_some_and(|scheme| scheme.starts_with("socks5")) {
@@ -164,6 +178,20 @@ pub fn transport(config: &kube::Config) -> Result<Transport, ConfigError> {
         None => tunnel,
     };
     over(tunnel.map_request(with_port), config)
+}
+
+/// What connects to the server or the proxy.
+fn connector(config: &kube::Config) -> HttpConnector {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_nodelay(true);
+    connector.set_keepalive(Some(KEEPALIVE));
+    connector.set_keepalive_interval(Some(PROBES_EVERY));
+    connector.set_keepalive_retries(Some(PROBES));
+    #[cfg(target_os = "linux")]
+    connector.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    connector
 }
 
 /// `Proxy-Authorization`, marked so that nobody prints it.
@@ -192,11 +220,11 @@ where
     let connector = config.rustls_https_connector_with_connector(connector)?;
     let token = file_token(&config.auth_info)?;
     let library = if token.is_some() { None } else { config.auth_layer()? };
-    let client = Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .http1_max_buf_size(READ_AHEAD)
-        .build::<_, Body>(connector);
+    let mut clients = Client::builder(TokioExecutor::new());
+    clients.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).http1_max_buf_size(READ_AHEAD);
+    let usual = clients.build::<_, Body>(connector.clone());
+    let over_new = clients.pool_max_idle_per_host(0).build::<_, Body>(connector);
+    let client = Clients { usual, over_new };
     let service = ServiceBuilder::new()
         .map_err(credentials::told)
         .option_layer(library)
@@ -205,6 +233,37 @@ where
         .map_err(BoxError::from)
         .service(client);
     Ok(Transport::new(layer(token, Wire { server: config.cluster_url.clone(), service })))
+}
+
+/// Marks a request that takes no connection that was there before: that one may be dead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OverNew;
+
+/// One client that keeps connections for the next request, and one that makes one for each.
+#[derive(Clone)]
+struct Clients<C> {
+    usual: Client<C, Body>,
+    over_new: Client<C, Body>,
+}
+
+impl<C> Service<Request> for Clients<C>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    type Response = http::Response<Incoming>;
+    type Error = client::legacy::Error;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match request.extensions().get::<OverNew>() {
+            Some(OverNew) => self.over_new.request(request),
+            None => self.usual.request(request),
+        }
+    }
 }
 
 /// What a request to `server` says in `Host`.
@@ -282,6 +341,9 @@ fn leaving(request: &Asked, server: &Uri) -> Result<Request, http::Error> {
     let lines = request.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
     leaving.headers_mut().reserve(HEADER_LINES);
     leaving.headers_mut().extend(lines);
+    if let Some(over_new) = request.extensions().get::<OverNew>() {
+        leaving.extensions_mut().insert(*over_new);
+    }
     Ok(leaving)
 }
 
@@ -331,15 +393,21 @@ mod tests {
         testing::{request, send},
     };
 
-    /// Takes one request, answers it and gives what came.
-    async fn serve_once(listener: TcpListener) -> String {
-        let (mut stream, _) = listener.accept().await.unwrap();
+    /// Reads the head of a request.
+    async fn head(stream: &mut tokio::net::TcpStream) -> String {
         let mut came = Vec::new();
         while !came.ends_with(b"\r\n\r\n") {
             came.push(stream.read_u8().await.unwrap());
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine").await.unwrap();
         String::from_utf8(came).unwrap()
+    }
+
+    /// Takes one request, answers it and gives what came.
+    async fn serve_once(listener: TcpListener) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let came = head(&mut stream).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine").await.unwrap();
+        came
     }
 
     #[tokio::test]
@@ -366,11 +434,7 @@ mod tests {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut tokens = vec![];
         for answer in answers {
-            let mut came = Vec::new();
-            while !came.ends_with(b"\r\n\r\n") {
-                came.push(stream.read_u8().await.unwrap());
-            }
-            let came = String::from_utf8(came).unwrap().to_ascii_lowercase();
+            let came = head(&mut stream).await.to_ascii_lowercase();
             let token = came.split("authorization: ").nth(1).and_then(|it| it.lines().next());
             tokens.push(token.unwrap_or_default().to_owned());
             let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\n\r\n");
@@ -400,14 +464,76 @@ mod tests {
         assert_eq!(response.unwrap().status(), http::StatusCode::OK);
     }
 
+    /// Takes connections, and answers so many requests on each; then it is silent there.
+    async fn serve_some(listener: TcpListener, answers: &[usize]) {
+        let mut held = Vec::new();
+        for answers in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for _ in 0..*answers {
+                head(&mut stream).await;
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            }
+            held.push(stream);
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// A plain server on a free port, and the transport to it.
+    async fn plain() -> (TcpListener, Transport) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (listener, transport(&kube::Config::new(url.parse().unwrap())).unwrap())
+    }
+
+    /// What comes of a request within a moment, its answer read to the end; `None`: no answer.
+    async fn ask(service: &Transport, request: Asked) -> Option<http::StatusCode> {
+        let answered = async {
+            let response = send(service, request).await.unwrap();
+            let status = response.status();
+            read(response.into_body(), 10).await.unwrap();
+            status
+        };
+        tokio::time::timeout(Duration::from_millis(500), answered).await.ok()
+    }
+
+    const FINE: Option<http::StatusCode> = Some(http::StatusCode::OK);
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_takes_its_connection_with_it() {
+        let (listener, service) = plain().await;
+        let version = || request(http::Method::GET, "/version");
+        let asking = async {
+            assert_eq!(ask(&service, version()).await, FINE);
+            assert_eq!(ask(&service, version()).await, None, "the first connection is dead");
+            assert_eq!(ask(&service, version()).await, FINE, "this is another one");
+        };
+        tokio::select! {
+            biased;
+            () = asking => {}
+            () = serve_some(listener, &[1, 1]) => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_over_a_new_connection_uses_none_that_is_there() {
+        let (listener, service) = plain().await;
+        let mut over_new = request(http::Method::GET, "/version");
+        over_new.extensions_mut().insert(OverNew);
+        let asking = async {
+            assert_eq!(ask(&service, request(http::Method::GET, "/version")).await, FINE);
+            assert_eq!(ask(&service, over_new).await, FINE, "although one is idle");
+        };
+        tokio::select! {
+            biased;
+            () = asking => {}
+            () = serve_some(listener, &[1, 1]) => {}
+        }
+    }
+
     /// A proxy that lets one tunnel through; gives the request for it.
     async fn proxy_once(listener: TcpListener) -> String {
         let (mut client, _) = listener.accept().await.unwrap();
-        let mut came = Vec::new();
-        while !came.ends_with(b"\r\n\r\n") {
-            came.push(client.read_u8().await.unwrap());
-        }
-        let came = String::from_utf8(came).unwrap();
+        let came = head(&mut client).await;
         let target = came.split(' ').nth(1).unwrap();
         let mut server = tokio::net::TcpStream::connect(target).await.unwrap();
         client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();

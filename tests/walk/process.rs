@@ -32,15 +32,16 @@ impl Provisioner {
         arguments: &[String],
         log: PathBuf,
     ) -> Self {
-        let process = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"))
-            .args(arguments)
-            // What stands in the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
-            .env_clear()
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stderr(fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_csi-provisioner"));
+        // What stands in the environment (KUBECONFIG, POD_NAMESPACE) would win over flags and defaults.
+        program.args(arguments).env_clear().envs(environment.iter().copied());
+        Self::run(&mut program, log)
+    }
+
+    /// The same by a command that becomes it.
+    pub(crate) fn run(program: &mut Command, log: PathBuf) -> Self {
+        let errors = fs::File::create(&log).unwrap();
+        let process = program.stdin(Stdio::null()).stderr(errors).spawn().unwrap();
         Self { process, log }
     }
 

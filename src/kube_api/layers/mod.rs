@@ -1,7 +1,7 @@
 //! The rules that every request obeys, one layer a rule.
 //!
 //! Owns what stands between a request and the transport, from the outside in:
-//! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`], [`forbidden`],
+//! [`user_agent`], [`retry_after`], [`throttle`], [`in_flight`], [`gate`], [`deadline`], [`anew`], [`forbidden`],
 //! [`request_metrics`], [`request_log`]; before all of them, a watcher's own [`pace`]; behind them, on the way
 //! to servers that are shown one, [`file_token`]. The order is part of the
 //! rules: every repetition pays the throttle anew, nothing waits between the gate and the wire, and
@@ -10,6 +10,7 @@
 //! future, so that whoever gives up a request frees its place at once. Leaves to `lanes` which
 //! lane obeys which rule.
 
+pub(crate) mod anew;
 pub(crate) mod deadline;
 pub(crate) mod file_token;
 pub(crate) mod forbidden;

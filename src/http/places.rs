@@ -1,0 +1,237 @@
+//! Who is connected, and who goes where there is no room.
+//!
+//! Owns the number of connections, in all and of one address. Promises that whoever comes gets a
+//! place within moments: where there is none left, the connection goes that was silent longest, of the
+//! same address if that one has its share, and one that is being answered only if all are. So nobody
+//! can keep others out by holding on. Who has just come is not sent away before its request can be
+//! here. Leaves it to the server to close what has lost its place.
+
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// How long a connection keeps its place whoever comes: long enough for the request of a client that
+/// has one. So 3,200 newcomers a second find room, and more of them wait in the kernel's line.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// All places.
+#[derive(Debug)]
+pub(super) struct Places {
+    total: usize,
+    per_address: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    guests: BTreeMap<u64, Guest>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Guest {
+    address: IpAddr,
+    is_answered: bool,
+    came: Instant,
+    /// Since when nothing was heard: when it came, or its last request began or was answered.
+    since: Instant,
+    lost: CancellationToken,
+}
+
+impl Places {
+    pub(super) fn new(total: usize, per_address: usize) -> Arc<Self> {
+        Arc::new(Self { total, per_address, taken: Mutex::default() })
+    }
+
+    /// A place for a connection from `address`, whoever must go for it.
+    pub(super) async fn take(self: &Arc<Self>, address: IpAddr) -> Place {
+        // A socket for both families shows an IPv4 address as one of IPv6.
+        let address = address.to_canonical();
+        loop {
+            match self.try_take(address) {
+                Ok(place) => return place,
+                Err(soon) => sleep_until(soon).await,
+            }
+        }
+    }
+
+    /// The same; `Err`: all have just come, and not before then can one of them go.
+    fn try_take(self: &Arc<Self>, address: IpAddr) -> Result<Place, Instant> {
+        let (since, lost) = (Instant::now(), CancellationToken::new());
+        let mut taken = self.taken.lock();
+        taken.make_room(address, self.total, self.per_address)?;
+        let number = taken.next;
+        taken.next += 1;
+        let guest = Guest { address, is_answered: false, came: since, since, lost: lost.clone() };
+        taken.guests.insert(number, guest);
+        Ok(Place { places: Arc::clone(self), number, lost })
+    }
+}
+
+impl Taken {
+    /// Sends one away where that is due.
+    fn make_room(
+        &mut self,
+        address: IpAddr,
+        total: usize,
+        per_address: usize,
+    ) -> Result<(), Instant> {
+        let of_address = self.guests.values().filter(|guest| guest.address == address).count();
+        if of_address >= per_address && self.send_away(|guest| guest.address == address) {
+            return Ok(());
+        }
+        // While all of an address have just come, it may have more than its share.
+        if self.guests.len() < total || self.send_away(|_| true) {
+            return Ok(());
+        }
+        let first = self.guests.values().map(|guest| guest.came).min();
+        Err(first.unwrap_or_else(Instant::now) + GRACE)
+    }
+
+    /// Takes the place of one of those. `false`: all have just come.
+    fn send_away(&mut self, is_one: impl Fn(&Guest) -> bool) -> bool {
+        let ones = self.guests.iter().filter(|(_, guest)| is_one(guest) && guest.may_go());
+        let longest = ones.min_by_key(|(number, guest)| (guest.is_answered, guest.since, **number));
+        let number = longest.map(|(number, _)| *number);
+        let gone = number.and_then(|number| self.guests.remove(&number));
+        gone.inspect(|guest| guest.lost.cancel()).is_some()
+    }
+}
+
+impl Guest {
+    fn may_go(&self) -> bool {
+        self.came.elapsed() >= GRACE
+    }
+}
+
+/// One connection's place, until it is dropped or lost.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    lost: CancellationToken,
+}
+
+impl Place {
+    /// Waits until another connection has got this place.
+    pub(super) async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// A request is being answered until this is dropped.
+    pub(super) fn answering(&self) -> Answering<'_> {
+        self.heard(true);
+        Answering(self)
+    }
+
+    fn heard(&self, is_answered: bool) {
+        if let Some(guest) = self.places.taken.lock().guests.get_mut(&self.number) {
+            guest.is_answered = is_answered;
+            guest.since = Instant::now();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.taken.lock().guests.remove(&self.number);
+    }
+}
+
+/// See [`Place::answering`].
+pub(super) struct Answering<'a>(&'a Place);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.heard(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const PLACES: (usize, usize) = (4, 2);
+
+    fn address(last: u8) -> IpAddr {
+        [10, 0, 0, last].into()
+    }
+
+    /// Places of connections that came from these addresses a second after one another.
+    async fn taken(by: &[u8]) -> (Arc<Places>, Vec<Place>) {
+        let places = Places::new(PLACES.0, PLACES.1);
+        let mut taken = Vec::new();
+        for last in by {
+            taken.push(places.take(address(*last)).await);
+            advance(Duration::from_secs(1)).await;
+        }
+        (places, taken)
+    }
+
+    fn lost(places: &[Place]) -> Vec<bool> {
+        places.iter().map(|place| place.lost.is_cancelled()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_silent_longest_goes() {
+        let (places, taken) = taken(&[1, 2, 3, 4]).await;
+        drop(taken[0].answering());
+        let _newcomer = places.take(address(5)).await;
+        assert_eq!(lost(&taken), [false, true, false, false]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_has_its_share_makes_room_for_itself() {
+        let (places, taken) = taken(&[1, 2, 2]).await;
+        let _newcomer = places.take(address(2)).await;
+        assert_eq!(lost(&taken), [false, true, false]);
+        advance(Duration::from_secs(1)).await;
+        let mapped =
+            IpAddr::from("10.0.0.2".parse::<std::net::Ipv4Addr>().unwrap().to_ipv6_mapped());
+        let _newcomer = places.take(mapped).await;
+        assert_eq!(lost(&taken), [false, true, true], "the same address, written in another way");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_being_answered_goes_last() {
+        let (places, taken) = taken(&[1, 2, 3, 4]).await;
+        let (first, _second) = (taken[0].answering(), taken[1].answering());
+        advance(Duration::from_secs(1)).await;
+        let (fifth, sixth) = (places.take(address(5)).await, places.take(address(6)).await);
+        assert_eq!(lost(&taken), [false, false, true, true]);
+        drop(first);
+        let (_fifth, _sixth) = (fifth.answering(), sixth.answering());
+        advance(Duration::from_secs(1)).await;
+        let _newcomer = places.take(address(7)).await;
+        assert_eq!(lost(&taken), [true, false, true, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_just_come_has_a_moment_to_say_what_it_wants() {
+        let places = Places::new(PLACES.0, PLACES.1);
+        let start = Instant::now();
+        let mut taken = Vec::new();
+        for last in [1, 2, 2, 2] {
+            taken.push(places.take(address(last)).await);
+        }
+        assert_eq!((lost(&taken), start.elapsed()), (vec![false; 4], Duration::ZERO));
+        let _newcomer = places.take(address(3)).await;
+        assert_eq!(lost(&taken), [true, false, false, false]);
+        assert!(start.elapsed() >= GRACE && start.elapsed() < 2 * GRACE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_given_back_is_free() {
+        let (places, mut taken) = taken(&[1, 2, 3, 4]).await;
+        taken.remove(3);
+        let _newcomer = places.take(address(5)).await;
+        assert_eq!(lost(&taken), [false; 3]);
+        assert_eq!(places.taken.lock().guests.len(), PLACES.0);
+    }
+}

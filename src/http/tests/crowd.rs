@@ -1,0 +1,136 @@
+//! More clients than places: who goes, and that probes are answered all the same.
+
+use std::net::Ipv4Addr;
+
+use tokio::net::TcpSocket;
+
+use super::*;
+
+/// How many connections the crowd keeps open, or tries to.
+const CROWD: usize = 1000;
+
+/// How often each of the crowd sends its tiny request: more often than a connection is kept without.
+const BEAT: Duration = Duration::from_secs(2);
+
+/// How long a probe may take: nearly all, and the worst where other tests leave no time (a SYN that
+/// the kernel has dropped is sent again after a second).
+const SWIFT: Duration = Duration::from_millis(100);
+const WORST: Duration = Duration::from_secs(5);
+
+/// How many of 60 may be cut where other tests leave the server no time: the kubelet restarts after
+/// three in a row.
+const LOST: usize = 2;
+
+const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Where the connection comes from; all of 127.0.0.0/8 is this machine.
+async fn connect_from(source: Ipv4Addr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((source, 0).into())?;
+    socket.connect(to).await
+}
+
+/// Whether a request on a connection that is kept is answered.
+async fn is_answered(stream: &mut TcpStream) -> bool {
+    let mut answer = [0; 512];
+    stream.write_all(REQUEST).await.is_ok()
+        && timeout(BEAT, stream.read(&mut answer))
+            .await
+            .is_ok_and(|read| read.is_ok_and(|length| length > 0))
+}
+
+/// One of the crowd: holds on to a connection, and comes again once it has lost it.
+async fn hold_on(source: Ipv4Addr, to: SocketAddr) {
+    loop {
+        if let Ok(mut stream) = connect_from(source, to).await {
+            while is_answered(&mut stream).await {
+                sleep(BEAT).await;
+            }
+        }
+        sleep(BEAT).await;
+    }
+}
+
+/// How long a probe takes, from the connection to the end of the answer; `None`: there is none.
+async fn probe(source: Ipv4Addr, to: SocketAddr) -> Option<Duration> {
+    let start = Instant::now();
+    let probed = async {
+        let mut stream = connect_from(source, to).await.ok()?;
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n").await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.ends_with("ok").then(|| start.elapsed())
+    };
+    timeout(Duration::from_secs(10), probed).await.expect("a probe is not answered")
+}
+
+/// How long probes take, with a thread of their own as the kubelet has a process.
+fn probes(prober: Ipv4Addr, to: SocketAddr) -> Vec<Option<Duration>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut took = Vec::new();
+        for _ in 0..60 {
+            took.push(probe(prober, to).await);
+            sleep(Duration::from_millis(100)).await;
+        }
+        took
+    })
+}
+
+/// A process may have 1,024 descriptors open, as a rule, and more if it asks for them.
+fn allow_many_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+/// One crowd after the other: each is as much as the machine should have at a time.
+static CROWDED: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// Probes from `prober` are answered beside a crowd whose members come from `sources`.
+async fn probes_are_answered(prober: Ipv4Addr, sources: fn(usize) -> Ipv4Addr) {
+    let _alone = CROWDED.lock().await;
+    allow_many_descriptors();
+    let server = start("/metrics").await;
+    let mut crowd = tokio::task::JoinSet::new();
+    for number in 0..CROWD {
+        crowd.spawn(hold_on(sources(number), server.address));
+        if number % 20 == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    sleep(BEAT).await;
+    let address = server.address;
+    let answers = tokio::task::spawn_blocking(move || probes(prober, address)).await.unwrap();
+    let mut times: Vec<_> = answers.iter().flatten().collect();
+    times.sort_unstable();
+    let cut = answers.len() - times.len();
+    let [middle, most, last] =
+        [50, 90, 100].map(|part| *times[times.len() * part / 100 - part / 100]);
+    let summary =
+        format!("{middle:?} in the middle, {most:?} for 90 %, {last:?} at worst, {cut} cut");
+    assert!(most < SWIFT && last < WORST && cut <= LOST, "{summary}");
+    println!("probes took {summary}");
+}
+
+const LOCALHOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 99, 99, 99);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_beside_a_thousand_connections_from_one_address() {
+    probes_are_answered(ELSEWHERE, |_| LOCALHOST).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_beside_a_thousand_connections_from_their_own_address() {
+    probes_are_answered(LOCALHOST, |_| LOCALHOST).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_beside_a_thousand_connections_from_as_many_addresses() {
+    let own = |number: usize| {
+        let [.., high, low] = number.to_be_bytes();
+        Ipv4Addr::new(127, 1, high, low)
+    };
+    probes_are_answered(ELSEWHERE, own).await;
+}
