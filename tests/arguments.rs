@@ -5,6 +5,7 @@
 // What tests share fails like a test does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)] // other tests share it
 #[path = "walk/process.rs"]
 mod process;
 

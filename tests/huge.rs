@@ -160,6 +160,6 @@ async fn huge_claims_take_little_and_hinder_nobody() {
     let events: Api<Event> = Api::namespaced(house.admin.clone(), NAMESPACE);
     for event in events.list(&ListParams::default()).await.unwrap() {
         let message = event.message.unwrap_or_default();
-        assert!(message.len() <= 1100, "{} bytes: {:.80}", message.len(), message);
+        assert!(message.len() <= 1024, "{} bytes: {:.80}", message.len(), message);
     }
 }

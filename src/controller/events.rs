@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_event_is_longer_than_a_kibibyte_and_a_shorter_one_stays_as_it_is() {
-        let whole = format!("\u{1b}[31m\n{}", "x".repeat(1018));
+    async fn no_event_is_longer_than_two_kibibytes_and_a_shorter_one_stays_as_it_is() {
+        let whole = format!("\u{1b}[31m\n{}", "x".repeat(2042));
         let long = |n: usize| format!("{n} {}", "\u{e9}".repeat(5000 + n));
         let written = written_after_failures(|events, claim| {
             events.blocked(claim, &whole);
@@ -197,10 +197,10 @@ mod tests {
         });
         let written = written.await;
         let messages: Vec<&str> = written.iter().filter_map(|it| it["message"].as_str()).collect();
-        assert_eq!((whole.len(), messages[25]), (1024, &*whole));
-        assert!(messages.iter().all(|message| message.len() <= 1024), "{messages:?}");
+        assert_eq!((whole.len(), messages[25]), (2048, &*whole));
+        assert!(messages.iter().all(|message| message.len() <= 2048), "{messages:?}");
         let first = messages[26];
-        assert!(first.starts_with("0 \u{e9}") && first.len() > 1020, "{first}");
+        assert!(first.starts_with("0 \u{e9}") && first.len() > 2044, "{first}");
         assert!(first.ends_with("\u{e9}\u{2026} (cut, 10002 bytes)"), "{first}");
         let combined = messages[messages.len() - 1];
         assert!(combined.starts_with("(combined from similar events): 11 \u{e9}"), "{combined}");

@@ -1,12 +1,13 @@
 //! What the ledger's record says of a call or a deletion: who may have had a volume, and why one must
 //! not go. Only reads.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use tokio::time::Instant;
 
 use super::{
-    CallsTruth, FRESH, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of, node_of,
+    Abandoned, CallsTruth, FRESH, Inner, STALE, UNSEEN, VolumeTruth, image_of, may_be_of, name_of,
+    node_of,
 };
 
 /// What a process that deletes a volume can know.
@@ -215,5 +216,31 @@ impl Inner {
             why.push("it was told that this is done".to_owned());
         }
         why
+    }
+}
+
+impl Inner {
+    /// The process has the volume's call open, and nobody will know of that any more.
+    pub(super) fn abandon(&mut self, process: &str, name: &str, killed: bool) {
+        let recorded =
+            self.recorded.iter().any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
+        let Some(calls) = self.calls.get(name) else { return };
+        let after = calls.first.map(|first| self.recordable(first, Instant::now()));
+        let how = match calls.since {
+            _ if recorded => Abandoned::Otherwise,
+            1 if killed => Abandoned::InFirstCall,
+            _ => Abandoned::Unrecorded { killed, after: after.unwrap_or(Duration::MAX) },
+        };
+        if let Some(calls) = self.calls.get_mut(name) {
+            (calls.open, calls.abandoned) = (None, Some(how));
+        }
+        let _ = writeln!(self.lines, "          {process} leaves {name} open");
+    }
+
+    /// The process has ended: the next of its identity knows nothing of what its driver goes on with.
+    pub(super) fn ends_jobs_of(&mut self, process: &str) {
+        for job in self.jobs.values_mut().filter(|job| job.process == process) {
+            job.host.clear();
+        }
     }
 }

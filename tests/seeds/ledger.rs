@@ -20,6 +20,8 @@ use tokio::time::Instant;
 
 use self::judgement::View;
 pub(crate) use self::sight::{Recorded, is_recorded};
+pub(crate) use sight::is_attached;
+
 use super::{
     looks::FRESH,
     naming::may_be_of,
@@ -685,43 +687,9 @@ impl Ledger {
     }
 }
 
-impl Inner {
-    /// The process has the volume's call open, and nobody will know of that any more.
-    fn abandon(&mut self, process: &str, name: &str, killed: bool) {
-        let recorded =
-            self.recorded.iter().any(|(uid, record)| may_be_of(name, uid) && record.is_for(name));
-        let Some(calls) = self.calls.get(name) else { return };
-        let after = calls.first.map(|first| self.recordable(first, Instant::now()));
-        let how = match calls.since {
-            _ if recorded => Abandoned::Otherwise,
-            1 if killed => Abandoned::InFirstCall,
-            _ => Abandoned::Unrecorded { killed, after: after.unwrap_or(Duration::MAX) },
-        };
-        if let Some(calls) = self.calls.get_mut(name) {
-            (calls.open, calls.abandoned) = (None, Some(how));
-        }
-        let _ = writeln!(self.lines, "          {process} leaves {name} open");
-    }
-
-    /// The process has ended: the next of its identity knows nothing of what its driver goes on with.
-    fn ends_jobs_of(&mut self, process: &str) {
-        for job in self.jobs.values_mut().filter(|job| job.process == process) {
-            job.host.clear();
-        }
-    }
-}
-
 /// Whether that was long enough ago for everybody to know.
 fn old(at: Option<Instant>) -> bool {
     at.is_some_and(|at| at.elapsed() > STALE)
-}
-
-/// Whether the PersistentVolume is attached to a node.
-pub(crate) fn is_attached(api: &ApiServer, volume: &str) -> bool {
-    let attachments = api.objects("VolumeAttachment");
-    attachments
-        .iter()
-        .any(|object| text(object.value(), "/spec/source/persistentVolumeName") == volume)
 }
 
 /// The text at a path; empty when there is none.

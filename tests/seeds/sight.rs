@@ -196,3 +196,11 @@ impl Recorded {
 fn escaped(key: &str) -> String {
     key.replace('/', "~1")
 }
+
+/// Whether the PersistentVolume is attached to a node.
+pub(crate) fn is_attached(api: &ApiServer, volume: &str) -> bool {
+    let attachments = api.objects("VolumeAttachment");
+    attachments
+        .iter()
+        .any(|object| text(object.value(), "/spec/source/persistentVolumeName") == volume)
+}
