@@ -139,6 +139,12 @@ impl Inner {
         volumes.any(|volume| volume.gone.is_some() && (volume.stripped || volume.kept.is_some()))
     }
 
+    /// Whether a PersistentVolume of this image was there, and is gone.
+    pub(super) fn was_saved_and_is_gone(&self, image: &str) -> bool {
+        let mut volumes = self.volumes.values().filter(|volume| image_of(&volume.handle) == image);
+        volumes.any(|volume| volume.gone.is_some())
+    }
+
     /// Whether the volume was saved when the first call for the other had begun, or so shortly before that
     /// its sender need not have been shown it.
     pub(super) fn was_saved_beside(&self, image: &str, other: &str) -> bool {

@@ -592,7 +592,10 @@ impl Ledger {
             };
             let mut jobs = inner.jobs.values();
             let running = jobs.any(|job| job.what == **name && known(&job.process));
-            let made = calls.unfinished.iter().any(known) && storage.get(name).is_some();
+            // Of a volume whose PersistentVolume has come and gone no call is open, whoever saved it.
+            let made = calls.unfinished.iter().any(known)
+                && storage.get(name).is_some()
+                && !inner.was_saved_and_is_gone(name);
             // Three final answers in two minutes are believed (safety rule 3).
             let refused = calls.finals.len() >= 3
                 && calls.finals.first().is_some_and(|first| first.elapsed() >= BELIEVED);
