@@ -35,6 +35,9 @@ use super::{
 /// its source guarded.
 const READ_BEFORE: Duration = Duration::from_secs(90);
 
+/// The same where answers are slow at times.
+const SLOWLY_READ: Duration = Duration::from_secs(10);
+
 /// What was, as far as these checks need it.
 #[derive(Debug, Default)]
 pub(crate) struct Asking(Mutex<Inner>);
@@ -80,6 +83,9 @@ struct Claim {
     record: Option<(Instant, Recorded)>,
     /// Since when it has named a volume, and which.
     named: Option<(Instant, String)>,
+    /// It has said at some time that another driver is to serve it, or none: what becomes of it then is
+    /// not followed.
+    was_for_another: bool,
     deleted: Option<Instant>,
 }
 
@@ -171,6 +177,7 @@ impl Inner {
             if known.record.as_ref().map(|(_, record)| record) != record.as_ref() {
                 known.record = record.map(|record| (now, record));
             }
+            known.was_for_another |= is_for_another(claim);
             match text(claim, "/spec/volumeName") {
                 "" => known.named = None,
                 volume => drop(known.named.get_or_insert_with(|| (now, volume.to_owned()))),
@@ -527,7 +534,8 @@ impl Inner {
         let then = |policy: &str| asked.policies.contains(policy);
         let by_now = |policy: &str| now.contains(policy) || may_lack && then(policy);
         let policy = text(volume, "/spec/persistentVolumeReclaimPolicy");
-        let may_live = claim.gone_for(name).is_none_or(|gone| gone >= claims);
+        let may_live =
+            claim.was_for_another || claim.gone_for(name).is_none_or(|gone| gone >= claims);
         // One that names a volume before there is one may be taken for bound to another.
         let may_be_gone =
             claim.deleted.is_some() || claim.named.is_some() || self.is_handed_over(claim);
@@ -544,10 +552,21 @@ impl Inner {
     }
 }
 
+/// Whether the claim says that another driver is to serve it, or none.
+fn is_for_another(claim: &Value) -> bool {
+    let driver = claim.pointer("/metadata/annotations/volume.kubernetes.io~1storage-provisioner");
+    driver.is_some_and(|driver| driver != DRIVER)
+}
+
 /// Since when the class of a call counts of which all was known until then: the call is planned with it, and
-/// what is read for the call after that may hang.
+/// what is read for the call after that may hang, or take a while one read after the other.
 fn planned(core: &Core, known: Instant) -> Instant {
-    if core.plan.hung > 0 { before(known, READ_BEFORE) } else { known }
+    let ago = match (core.plan.hung, core.plan.slow) {
+        (1.., _) => READ_BEFORE,
+        (0, 1..) => SLOWLY_READ,
+        (0, 0) => Duration::ZERO,
+    };
+    before(known, ago)
 }
 
 /// Since when what a call rests on may have been read.
