@@ -1,7 +1,7 @@
 //! Logs: klog's lines or JSON objects on stderr.
 //!
 //! Owns what a log line looks like, which ones are shown (`verbosity`), and how often the same one
-//! is (`repeats`). Promises one whole line an event, written at once (nothing is held back, so
+//! is (`repeats`), and what a panic prints (`panics`). Promises one whole line an event, written at once (nothing is held back, so
 //! nothing is lost at the end), in the shapes that tools made for the original read; that no text makes
 //! it long or brings a control character into it, but for klog's own form of texts of many lines; that every
 //! line bears the fields of the spans it was told in (whose claim, which attempt); and that a line
@@ -9,6 +9,7 @@
 //! those who tell; of other libraries it shows what is worth it only.
 
 mod line;
+mod panics;
 mod repeats;
 mod verbosity;
 
@@ -27,11 +28,14 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-pub use self::verbosity::{BODIES, CALLS, REQUESTS};
 use self::{
     line::{Fields, Line},
     repeats::{Repeats, Say},
     verbosity::Filter,
+};
+pub use self::{
+    panics::escape_panics,
+    verbosity::{BODIES, CALLS, REQUESTS},
 };
 use crate::{
     flags::{LogFormat, Logging},

@@ -32,6 +32,7 @@ const TERMINATION_LOG: &str = "/dev/termination-log";
 const TRIM: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
+    logging::escape_panics();
     if env::args_os().nth(1).is_some_and(|first| first == release_claims::NAME) {
         return release();
     }

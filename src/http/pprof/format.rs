@@ -37,6 +37,7 @@ impl Profile {
         profile
     }
 
+    #[cfg(feature = "cpu-profiles")]
     /// Says what a sample stands for, when the profile began (since 1970) and how long it took.
     pub(super) fn timed(&mut self, kind: &str, unit: &str, period: i64, times: [i64; 2]) {
         self.file.period_type = Some(self.value_type(kind, unit));

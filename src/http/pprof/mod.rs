@@ -5,13 +5,18 @@
 //! traced; threads by name. What Go leaves empty until it is switched on is empty here too. An
 //! execution trace has no counterpart, and is refused.
 //!
+//! Without the feature `cpu-profiles` CPU profiles are refused, and the rest is as it is.
+//!
 //! Promises that profiling costs nothing while no profile is taken: the signals that drive it come
 //! only then.
 
+#[cfg(feature = "cpu-profiles")]
 mod cpu;
 mod format;
 
-use std::{collections::BTreeMap, fs, time::Duration};
+#[cfg(feature = "cpu-profiles")]
+use std::time::Duration;
+use std::{collections::BTreeMap, fs};
 
 use http::{HeaderValue, StatusCode, header};
 
@@ -23,8 +28,10 @@ use crate::runtime::Tasks;
 pub(super) const PATH: &str = "/debug/pprof/";
 
 /// Go's default length of a CPU profile, in seconds.
+#[cfg(feature = "cpu-profiles")]
 const DEFAULT_SECONDS: u64 = 30;
 /// The longest CPU profile, in seconds: shorter than a connection may last.
+#[cfg(feature = "cpu-profiles")]
 const MAX_SECONDS: u64 = 300;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -43,13 +50,18 @@ const MOMENTS: [(&str, &str); 6] = [
 /// Serves profiles.
 pub(super) struct Profiles {
     tasks: Tasks,
+    #[cfg(feature = "cpu-profiles")]
     cpu: cpu::Sampler,
 }
 
 impl Profiles {
     /// Of the process whose tasks these are.
     pub(super) fn new(tasks: Tasks) -> Self {
-        Self { tasks, cpu: cpu::Sampler::default() }
+        Self {
+            tasks,
+            #[cfg(feature = "cpu-profiles")]
+            cpu: cpu::Sampler::default(),
+        }
     }
 
     /// What stands at `name` below [`PATH`].
@@ -68,6 +80,12 @@ impl Profiles {
         }
     }
 
+    #[cfg(not(feature = "cpu-profiles"))]
+    async fn cpu_profile(&self, _query: &str) -> Answer {
+        std::future::ready(failure(StatusCode::NOT_IMPLEMENTED, "built without CPU profiles")).await
+    }
+
+    #[cfg(feature = "cpu-profiles")]
     async fn cpu_profile(&self, query: &str) -> Answer {
         let seconds = match parameter(query, "seconds").unwrap_or(0) {
             0 => DEFAULT_SECONDS,
