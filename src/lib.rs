@@ -12,7 +12,7 @@
 //! | [`flags`] | every flag, its default, its check, in the original's spelling |
 //! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
 //! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
-//! | [`protection`] | finalizers on what volumes are made from: who needs which snapshot or claim, and the sweep |
+//! | [`source_protection`] | finalizers on what volumes are made from: who needs which snapshot or claim, and the sweep |
 //! | [`capacity`] | CSIStorageCapacity objects: how much room there is for each class in each segment of the cluster |
 //! | [`migration`] | in-tree plugins' classes and volumes, and what they are to the CSI drivers that took over |
 //! | [`nodes`] | where nodes are and whether the driver is on them: CSINodes and Nodes, as far as topology keys name them |
@@ -20,10 +20,10 @@
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
 //! | [`leader`] | leader election by a Lease |
 //! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
-//! | [`kube_api`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
+//! | [`kube`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
 //! | [`workqueue`] | client-go's rate-limited work queue |
 //! | [`http`], [`logging`] | metrics, health checks and profiles; klog-shaped logs |
-//! | `go_text`, [`plain_text`] | quoting as users know it from Go; others' texts, cut and escaped |
+//! | `go_fmt`, [`plain_text`] | quoting as users know it from Go; others' texts, cut and escaped |
 //! | `table` | a map for what comes in bursts |
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
@@ -48,9 +48,9 @@ pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;
 pub mod flags;
-mod go_text;
+mod go_fmt;
 pub mod http;
-pub mod kube_api;
+pub mod kube;
 pub mod leader;
 pub mod logging;
 pub mod metrics;
@@ -59,8 +59,8 @@ pub mod mutations;
 pub mod nodes;
 pub mod plain_text;
 pub mod preflight;
-pub mod protection;
 pub mod release_claims;
 pub mod runtime;
+pub mod source_protection;
 mod table;
 pub mod workqueue;

@@ -3,15 +3,18 @@
 use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use csi_provisioner::{
-    app::{self, Host, World},
+    app,
+    app::{Host, World},
     csi::unix_connector,
     flags::{Flags, Refusal},
-    kube_api::{self, ConfigSource, LaneSettings, Lanes, Transport},
+    kube,
+    kube::{ConfigSource, LaneSettings, Lanes, Transport},
     leader::{pod_uid_from_mountinfo, pod_uid_from_token},
     logging,
     metrics::Metrics,
     plain_text::escaped,
-    release_claims::{self, Report, Request},
+    release_claims,
+    release_claims::{Report, Request},
     runtime::{Clock, Gate, Generator, SystemClock, TokioSpawner, aside},
 };
 use tokio::{
@@ -190,9 +193,9 @@ async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
 
 async fn transport(master: Option<&str>, kubeconfig: Option<&Path>) -> Result<Transport, String> {
     let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
-    let config = kube_api::config::load(&source).await.map_err(|error| error.to_string())?;
+    let config = kube::config::load(&source).await.map_err(|error| error.to_string())?;
     // A credential plugin runs for as long as it likes; signals are heard meanwhile.
-    let transport = aside(move || kube_api::transport(&config)).await?;
+    let transport = aside(move || kube::transport(&config)).await?;
     transport.map_err(|error| error.to_string())
 }
 

@@ -15,9 +15,9 @@ use tokio::{sync::Notify, time::sleep};
 
 pub use self::needs::{Feature, NEEDS, Need, Place};
 use crate::{
-    kube_api::{
+    kube::{
         ApiError, Client,
-        access::{Right, Rules},
+        client::access::{Right, Rules},
     },
     metrics::{ApiMetrics, MissingPermission},
 };
@@ -50,7 +50,7 @@ const APART: Duration = Duration::from_secs(60);
 /// The time between two looks when nothing is.
 const AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// Waits until rights are to be looked at again. `forbidden` is told of each request that was; what was
+/// DependencyIndex until rights are to be looked at again. `forbidden` is told of each request that was; what was
 /// before this the last look has answered.
 pub async fn wait(forbidden: &Notify) {
     let _ = forbidden.notified().now_or_never();

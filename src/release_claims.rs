@@ -14,12 +14,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 
 use crate::{
-    controller::open_calls::{mark, record::shown},
-    kube_api::{
+    controller::{claims::call_record::status, model::record::shown},
+    kube::{
         ApiError, Client, Edited, Name, Scope,
-        views::{Claim, View as _},
+        objects::{Claim, View as _},
     },
-    leader::{self, LeaseError},
+    leader,
+    leader::LeaseError,
     plain_text::escaped,
     runtime::Clock,
 };
@@ -165,7 +166,7 @@ async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<Marked>, ApiE
 
 impl Marked {
     fn of(claim: Claim) -> Option<Self> {
-        let record = mark::read(&claim)?;
+        let record = status::read(&claim)?;
         let named = claim.annotation("volume.kubernetes.io/storage-provisioner");
         let driver = if record.driver.is_empty() {
             named.unwrap_or_default().to_owned()
@@ -223,7 +224,7 @@ async fn release(
     let claim = &one.claim;
     let name =
         Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
-    match client.edit::<Claim>(name, claim.uid(), mark::take_off).await {
+    match client.edit::<Claim>(name, claim.uid(), status::take_off).await {
         Ok(Edited::Written(_) | Edited::Unchanged(_) | Edited::Gone) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

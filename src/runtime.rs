@@ -52,7 +52,7 @@ impl Clock for SystemClock {
 /// while the machine is suspended.
 const GLANCE: Duration = Duration::from_secs(1);
 
-/// Waits until `until` on [`Clock::boot`], or at most a second longer where the machine was
+/// DependencyIndex until `until` on [`Clock::boot`], or at most a second longer where the machine was
 /// suspended meanwhile.
 pub async fn until_boot(clock: &dyn Clock, until: Duration) {
     loop {

@@ -20,11 +20,11 @@ use bytes::Bytes;
 use csi_provisioner::{
     controller::events::ClaimEvents,
     flags::{LogFormat, Logging},
-    kube_api::{
+    kube::{
         LaneSettings, Lanes, Transport,
+        connection::transport::{Request, boxed},
         events::Recorder,
-        transport::{Request, boxed},
-        views::Claim,
+        objects::Claim,
     },
     logging,
     metrics::Metrics,

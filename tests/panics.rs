@@ -16,12 +16,12 @@ use std::{
 use csi_provisioner::{
     controller::{
         Controller, Parts, Settings,
+        claims::call_record,
         classes::Classes,
-        leftover::Leftover,
-        open_calls,
-        provisioner::{Failure, Made, NotAsked, NotDeleted, Order, Outcome, Provisioner, Turn},
+        model::unusable_volume::UnusableVolume,
+        provisioner::{Failure, Made, NotDeleted, NotSent, Order, Outcome, Provisioner, Turn},
     },
-    kube_api::{LaneSettings, Lanes, events::Recorder, transport::boxed, views::Volume},
+    kube::{LaneSettings, Lanes, connection::transport::boxed, events::Recorder, objects::Volume},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator, Random, SystemClock, Tasks, TokioSpawner},
 };
@@ -69,7 +69,7 @@ impl Provisioner for Panicking {
 
     fn forget(&self, _claim_uid: &str) {}
 
-    async fn prepare(&self, _order: &mut Order) -> Result<(), NotAsked> {
+    async fn prepare(&self, _order: &mut Order) -> Result<(), NotSent> {
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Provisioner for Panicking {
 
     async fn discard(
         &self,
-        _leftover: &Leftover,
+        _leftover: &UnusableVolume,
         _is_safe: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Failure> {
         unreachable!("every volume is good")
@@ -139,7 +139,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
             workers: 2,
             retry_start: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),
-            open_calls: open_calls::Settings { mode: open_calls::Mode::Auto, timeout: None },
+            open_calls: call_record::Settings { mode: call_record::Mode::Auto, timeout: None },
         },
     });
     controller.watch(|_| {});

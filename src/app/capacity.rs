@@ -8,7 +8,7 @@ use crate::{
     controller::classes::Classes,
     csi::Driver,
     flags::Flags,
-    kube_api::Lanes,
+    kube::Lanes,
     metrics::Metrics,
     nodes::Nodes,
     runtime::Tasks,

@@ -4,19 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{Program, hand_over};
+use super::{Program, election};
 use crate::{
     controller::classes::Classes,
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     csi_provisioner::reads_secret,
-    kube_api::{
+    kube::{
         Client,
         events::{Severity, Source},
-        views::{StorageClass, VolumeSnapshot},
+        objects::{StorageClass, VolumeSnapshot},
     },
     leader,
     migration::Migration,
-    preflight::{self, Feature, Lack, Preflight},
+    preflight,
+    preflight::{Feature, Lack, Preflight},
     runtime::Tasks,
 };
 
@@ -125,7 +126,7 @@ impl Rights {
         let Some((namespace, name)) = &self.lease else { return };
         let Ok(lease) = leader::read_lease(&self.client, namespace, name).await else { return };
         for lack in lacks {
-            let subject = hand_over::subject(&lease);
+            let subject = election::subject(&lease);
             self.events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());
         }
     }

@@ -4,18 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use super::World;
 use crate::{
-    controller::{self, open_calls},
+    controller,
+    controller::claims::call_record,
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{
-        CephRbd, Settings, TopologySettings, VolumeNaming,
-        node_deployment::{self, NodeDeployment},
+        CephRbd, Settings, TopologySettings, VolumeNaming, node_deployment,
+        node_deployment::NodeDeployment,
     },
-    flags::{self, ClaimProtection, Flags},
-    kube_api::{LaneSettings, RateLimit},
+    flags,
+    flags::{ClaimProtection, Flags},
+    kube::{LaneSettings, RateLimit},
     metrics::Metrics,
     migration::Migration,
-    protection,
     runtime::{Clock, Random},
+    source_protection,
 };
 
 /// The lanes' settings. What differs from the original's default of 5 requests a second is told.
@@ -53,19 +55,19 @@ pub(super) fn controller_settings(flags: &Flags) -> controller::Settings {
     }
 }
 
-fn open_calls_settings(safety: &flags::Safety) -> open_calls::Settings {
+fn open_calls_settings(safety: &flags::Safety) -> call_record::Settings {
     let mode = match safety.claim_protection {
-        ClaimProtection::Auto => open_calls::Mode::Auto,
-        ClaimProtection::Always => open_calls::Mode::Always,
-        ClaimProtection::Off => open_calls::Mode::Off,
+        ClaimProtection::Auto => call_record::Mode::Auto,
+        ClaimProtection::Always => call_record::Mode::Always,
+        ClaimProtection::Off => call_record::Mode::Off,
     };
-    open_calls::Settings { mode, timeout: safety.claim_protection_timeout }
+    call_record::Settings { mode, timeout: safety.claim_protection_timeout }
 }
 
 /// How what volumes are made from is guarded.
-pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> protection::Settings {
+pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> source_protection::Settings {
     let (provisioning, can) = (&flags.provisioning, &driver.capabilities().controller);
-    protection::Settings {
+    source_protection::Settings {
         restores: can.contains(&Rpc::CreateDeleteSnapshot),
         clones: can.contains(&Rpc::CloneVolume),
         workers: provisioning.cloning_protection_workers,

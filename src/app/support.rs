@@ -7,7 +7,7 @@ use super::{Error, World};
 use crate::{
     csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
     flags::Flags,
-    kube_api::{Client, views::VolumeAttributesClass},
+    kube::{Client, objects::VolumeAttributesClass},
     metrics::Metrics,
     migration::Migration,
     nodes::Nodes,

@@ -17,9 +17,9 @@ use super::{
     object::Object,
     segment::{Pair, Segment},
 };
-use crate::kube_api::{
-    cache::{Cache, Change},
-    views::StorageClass,
+use crate::kube::{
+    informer::cache::{Cache, Change},
+    objects::StorageClass,
 };
 
 /// A piece of work.

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     csi::proto::GetCapacityResponse,
-    kube_api::{
+    kube::{
+        objects::{LabelSelector, StorageCapacity, StorageCapacityBeta},
         quantity::Quantity,
-        views::{LabelSelector, StorageCapacity, StorageCapacityBeta},
     },
 };
 

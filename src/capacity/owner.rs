@@ -7,8 +7,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::{
-    go_text::quote,
-    kube_api::{ApiError, Client, Name, Served},
+    go_fmt::quote,
+    kube::{ApiError, Client, Name, Served},
 };
 
 /// Why there is no owner; in the original's words.
@@ -129,7 +129,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kube_api::testing::{Answer, Server, client};
+    use crate::kube::testing::{Answer, Server, client};
 
     fn reference(value: Value) -> OwnerReference {
         serde_json::from_value(value).unwrap()

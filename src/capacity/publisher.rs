@@ -36,11 +36,12 @@ use crate::{
         CallError, Driver,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
     },
-    kube_api::{ApiError, Client, Sighting, views::StorageClass},
+    kube::{ApiError, Client, InformerEvent, objects::StorageClass},
     metrics::{CapacityMetrics, ControllerMetrics, Metrics, Panicked},
     nodes::Nodes,
     runtime::{Random, Tasks},
-    workqueue::{self, Limiter, Queue, Verdict},
+    workqueue,
+    workqueue::{Action, Limiter, Queue},
 };
 
 /// The binding mode of classes whose room nobody looks at before a volume is made.
@@ -265,7 +266,7 @@ impl Publisher {
             let inner = Arc::clone(&inner);
             async move {
                 inner.find_segments();
-                Verdict::Done
+                Action::Done
             }
         };
         let (queue, tasks) = (self.0.topology.clone(), self.0.tasks.clone());
@@ -331,40 +332,42 @@ impl Inner {
         self.learn(|book| book.segments_are(segments));
     }
 
-    fn observe(&self, sighting: Sighting<Shown>) {
-        let complete = matches!(sighting, Sighting::Complete);
+    fn observe(&self, sighting: InformerEvent<Shown>) {
+        let complete = matches!(sighting, InformerEvent::Complete);
         self.learn(|book| match sighting {
-            Sighting::Restarted => {
+            InformerEvent::Restarted => {
                 book.restarted();
                 Vec::new()
             }
-            Sighting::Listed(shown) | Sighting::Applied(shown) if shown.is_ours(&self.names) => {
+            InformerEvent::Listed(shown) | InformerEvent::Applied(shown)
+                if shown.is_ours(&self.names) =>
+            {
                 book.seen(shown.keep())
             }
-            Sighting::Listed(shown) | Sighting::Applied(shown) | Sighting::Deleted(shown) => {
-                book.gone(shown.name())
-            }
-            Sighting::Unreadable { name, .. } => {
+            InformerEvent::Listed(shown)
+            | InformerEvent::Applied(shown)
+            | InformerEvent::Deleted(shown) => book.gone(shown.name()),
+            InformerEvent::Unreadable { name, .. } => {
                 book.unreadable(&name);
                 Vec::new()
             }
-            Sighting::Complete => book.complete(),
+            InformerEvent::Complete => book.complete(),
         });
         if complete {
             self.listed.send_replace(true);
         }
     }
 
-    async fn sync(&self, key: &Key) -> Verdict {
+    async fn sync(&self, key: &Key) -> Action {
         let outcome = match key {
             Key::Ask(pair) => self.publish(pair).await,
             Key::Sweep(name) => self.sweep(name).await,
         };
         match outcome {
-            Ok(()) | Err(NotPublished::Ending) => Verdict::Done,
+            Ok(()) | Err(NotPublished::Ending) => Action::Done,
             Err(error) => {
                 tracing::warn!(%error, %key, "Storage capacity is not up to date; trying again");
-                Verdict::Retry
+                Action::Retry
             }
         }
     }

@@ -16,10 +16,10 @@ use super::{
     object::{Correction, Object, Shown},
 };
 use crate::{
-    kube_api::{
-        ApiError, Client, Edit, Edited, Name, Observer, Patch, Reflector, Scope, Sighting, View,
-        reflector,
-        views::{StorageCapacity, StorageCapacityBeta},
+    kube::{
+        ApiError, Client, Edit, Edited, EventHandler, Informer, InformerEvent, Name, Patch, Scope,
+        View, informer,
+        objects::{StorageCapacity, StorageCapacityBeta},
     },
     metrics::Metrics,
     runtime::{Random, Tasks},
@@ -165,12 +165,12 @@ impl Store {
         tasks: &Tasks,
         random: Arc<dyn Random>,
         metrics: &Metrics,
-        observe: impl FnMut(Sighting<Shown>) + Send + 'static,
+        observe: impl FnMut(InformerEvent<Shown>) + Send + 'static,
     ) {
         let scope = self.scope.clone().labelled(&self.names.selector());
-        let settings = reflector::Settings::default();
+        let settings = informer::Settings::default();
         by_version!(self.version, V => {
-            let reflector = Reflector::<V>::new(&self.client, scope, settings, random, metrics);
+            let reflector = Informer::<V>::new(&self.client, scope, settings, random, metrics);
             tasks.vital("watch of CSIStorageCapacities", reflector.run(showing(observe)));
         });
     }
@@ -182,7 +182,7 @@ fn keep(object: impl Into<Shown>) -> Object {
 
 /// An observer of either version.
 fn showing<V: View + Into<Shown>>(
-    mut observe: impl FnMut(Sighting<Shown>) + Send,
-) -> impl Observer<V> {
-    move |sighting: Sighting<V>| observe(sighting.map(Into::into))
+    mut observe: impl FnMut(InformerEvent<Shown>) + Send,
+) -> impl EventHandler<V> {
+    move |sighting: InformerEvent<V>| observe(sighting.map(Into::into))
 }

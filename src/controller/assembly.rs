@@ -9,32 +9,29 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Parts,
-    awaited::Waits,
-    claim_book::ClaimBook,
-    claims::ClaimWorker,
+    claims::{call_record::CallRecords, index::ClaimIndex, save::PvStore, sync::ClaimWorker},
+    dependencies::index::DependencyIndex,
     events::{ClaimEvents, VolumeEvents},
+    limiter::Pace,
     live::Live,
-    open_calls::{OpenCalls, record},
+    model::record,
     ownership::Identity,
-    pace::Pace,
     provisioner::Provisioner,
-    pv_store::PvStore,
     queues::Queues,
-    volume_book::VolumeBook,
-    volumes::VolumeWorker,
+    volumes::{index::VolumeIndex, sync::VolumeWorker},
 };
-use crate::{kube_api::views::Volume, metrics::ControllerMetrics, workqueue::Exclusive};
+use crate::{kube::objects::Volume, metrics::ControllerMetrics, workqueue::KeyedMutex};
 
 /// What the workers share.
 pub(super) struct Assembly<P> {
     pub(super) parts: Parts<P>,
     pub(super) queues: Queues,
     identity: Identity,
-    book: ClaimBook,
-    exclusive: Exclusive,
+    book: ClaimIndex,
+    exclusive: KeyedMutex,
     creates: Pace,
     deletes: Pace,
-    waits: Waits,
+    waits: DependencyIndex,
     live: Live,
 }
 
@@ -47,7 +44,7 @@ impl<P: Provisioner> Assembly<P> {
             node: provisioner.node().map(str::to_owned),
         };
         let (naming, closing) = (Arc::clone(provisioner), Arc::clone(provisioner));
-        let book = ClaimBook::new(
+        let book = ClaimIndex::new(
             identity.clone(),
             move |uid| naming.volume_name(uid).ok(),
             move |uid| closing.closed(uid),
@@ -56,7 +53,7 @@ impl<P: Provisioner> Assembly<P> {
         let pace = |kind| queues.pace(settings.workers, parts.metrics.pace.of(kind));
         let (creates, deletes) = (pace("create"), pace("delete"));
         let live = Live::new(Arc::clone(&parts.clock));
-        let (exclusive, waits) = (Exclusive::default(), Waits::default());
+        let (exclusive, waits) = (KeyedMutex::default(), DependencyIndex::default());
         Self { parts, queues, identity, book, exclusive, creates, deletes, waits, live }
     }
 
@@ -131,7 +128,7 @@ impl<P: Provisioner> Assembly<P> {
         }
     }
 
-    fn volume_book(&self) -> VolumeBook {
+    fn volume_book(&self) -> VolumeIndex {
         let reaching = Arc::clone(&self.parts.provisioner);
         let in_reach = move |volume: &Volume| reaching.should_delete(volume);
         let telling_apart = Arc::clone(&self.parts.provisioner);
@@ -139,16 +136,16 @@ impl<P: Provisioner> Assembly<P> {
             let handle = telling_apart.handle(volume)?;
             Some(telling_apart.key(&handle).to_owned())
         };
-        let book = VolumeBook::new(self.identity.clone(), self.book.clone(), in_reach, key);
+        let book = VolumeIndex::new(self.identity.clone(), self.book.clone(), in_reach, key);
         let metrics = &self.parts.metrics;
         let (volumes, gauges) = (book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.attached(volumes.attached()));
         book
     }
 
-    fn open_calls(&self) -> OpenCalls {
+    fn open_calls(&self) -> CallRecords {
         let provisioner = Arc::clone(&self.parts.provisioner);
-        OpenCalls {
+        CallRecords {
             client: self.parts.client.clone(),
             book: self.book.clone(),
             events: self.claim_events(),

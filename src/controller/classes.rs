@@ -7,11 +7,13 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::RwLock;
 
-use crate::kube_api::{
+use crate::kube::{
     Extent, FirstList,
-    cache::{Cache, Change},
-    reflector::{Observer, Sighting},
-    views::{StorageClass, View as _},
+    informer::{
+        EventHandler, InformerEvent,
+        cache::{Cache, Change},
+    },
+    objects::{StorageClass, View as _},
 };
 
 /// The classes as last seen. Clones share them.
@@ -56,7 +58,7 @@ impl Classes {
         &self,
         first_list: FirstList,
         on_change: Box<dyn Fn(&str) + Send>,
-    ) -> impl Observer<StorageClass> + use<> {
+    ) -> impl EventHandler<StorageClass> + use<> {
         ClassObserver { classes: self.clone(), known: Cache::default(), first_list, on_change }
     }
 }
@@ -95,18 +97,18 @@ impl ClassObserver {
     }
 }
 
-impl Observer<StorageClass> for ClassObserver {
-    fn observe(&mut self, sighting: Sighting<StorageClass>) {
+impl EventHandler<StorageClass> for ClassObserver {
+    fn observe(&mut self, sighting: InformerEvent<StorageClass>) {
         let extent = Extent::of(&sighting);
         match sighting {
-            Sighting::Restarted => self.known.restarted(),
-            Sighting::Listed(class) | Sighting::Applied(class) => self.seen(class),
-            Sighting::Deleted(class) => {
+            InformerEvent::Restarted => self.known.restarted(),
+            InformerEvent::Listed(class) | InformerEvent::Applied(class) => self.seen(class),
+            InformerEvent::Deleted(class) => {
                 self.known.deleted(class.name());
                 self.gone(class.name());
             }
-            Sighting::Unreadable { name, .. } => self.known.unreadable(&name),
-            Sighting::Complete => {
+            InformerEvent::Unreadable { name, .. } => self.known.unreadable(&name),
+            InformerEvent::Complete => {
                 for name in self.known.complete() {
                     self.gone(&name);
                 }
@@ -140,16 +142,18 @@ mod tests {
         let mut observer =
             classes.observer(FirstList::default(), Box::new(move |_| *count.lock() += 1));
         let relist = |class: Option<StorageClass>| {
-            let listed = class.map(Sighting::Listed);
-            [Some(Sighting::Restarted), listed, Some(Sighting::Complete)].into_iter().flatten()
+            let listed = class.map(InformerEvent::Listed);
+            [Some(InformerEvent::Restarted), listed, Some(InformerEvent::Complete)]
+                .into_iter()
+                .flatten()
         };
-        let mut shown = |sightings: Vec<Sighting<StorageClass>>| {
+        let mut shown = |sightings: Vec<InformerEvent<StorageClass>>| {
             for sighting in sightings {
                 observer.observe(sighting);
             }
             std::mem::take(&mut *woken.lock())
         };
-        assert_eq!(shown(vec![Sighting::Applied(class("1"))]), 1, "came");
+        assert_eq!(shown(vec![InformerEvent::Applied(class("1"))]), 1, "came");
         assert_eq!(shown(relist(Some(class("1"))).collect()), 0, "only listed again");
         assert_eq!(shown(relist(Some(class("2"))).collect()), 1, "changed");
         assert_eq!(shown(relist(None).collect()), 1, "went");

@@ -5,9 +5,9 @@
 
 use std::{fmt, time::Duration};
 
-use crate::kube_api::{
+use crate::kube::{
     events::{Severity, Source, Subject},
-    views::{Claim, View, Volume},
+    objects::{Claim, View, Volume},
 };
 
 /// What users read of a panic; its message is for the log.
@@ -144,9 +144,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        kube_api::{
+        kube::{
             events::Recorder,
-            testing::{self, Answer, Server},
+            testing,
+            testing::{Answer, Server},
         },
         metrics::Metrics,
         runtime::{Tasks, TokioSpawner},

@@ -3,7 +3,7 @@
 //! Owns the annotation keys by which claims and volumes name their provisioner, class and node.
 //! Pure; the original's rules to the letter (reference 3.2, 3.3, 4.2).
 
-use crate::kube_api::views::{Claim, View as _, Volume};
+use crate::kube::objects::{Claim, View as _, Volume};
 
 /// Who should provision a claim.
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";

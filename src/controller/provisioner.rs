@@ -9,12 +9,14 @@ use std::{borrow::Cow, fmt, future::Future, sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::PersistentVolume;
 
 use super::{
-    awaited::Awaited,
-    leftover::{Credentials, Leftover},
-    source::Source,
-    topology::Pinned,
+    dependencies::index::Dependency,
+    model::{
+        source::Source,
+        topology::Pinned,
+        unusable_volume::{Credentials, UnusableVolume},
+    },
 };
-use crate::kube_api::views::{Claim, StorageClass, Volume};
+use crate::kube::objects::{Claim, StorageClass, Volume};
 
 /// Makes volumes for claims and removes them again.
 pub trait Provisioner: Send + Sync + 'static {
@@ -35,7 +37,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// When the UID cannot make a name; the text tells why.
     fn volume_name(&self, claim_uid: &str) -> Result<String, Failure>;
 
-    /// Waits until what the provisioner itself watches, and creating volumes needs, has been listed
+    /// DependencyIndex until what the provisioner itself watches, and creating volumes needs, has been listed
     /// once.
     fn ready_to_create(&self) -> impl Future<Output = ()> + Send;
 
@@ -64,7 +66,7 @@ pub trait Provisioner: Send + Sync + 'static {
     fn forget(&self, claim_uid: &str);
 
     /// The names of the secrets that the order's request needs, in a fixed order; they tell requests
-    /// apart ([`super::open_calls::Record`]).
+    /// apart ([`super::claims::call_record::Record`]).
     fn secret_names(&self, _order: &Order) -> Vec<String> {
         Vec::new()
     }
@@ -78,7 +80,7 @@ pub trait Provisioner: Send + Sync + 'static {
     fn prepare(
         &self,
         order: &mut Order,
-    ) -> impl Future<Output = Result<Self::Request, NotAsked>> + Send;
+    ) -> impl Future<Output = Result<Self::Request, NotSent>> + Send;
 
     /// Whether the request could be sent when it was made: the driver was connected.
     fn can_send(&self, _request: &Self::Request) -> bool {
@@ -103,7 +105,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// again before each further try.
     fn discard(
         &self,
-        leftover: &Leftover,
+        leftover: &UnusableVolume,
         is_safe: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 
@@ -175,7 +177,7 @@ pub enum Turn {
 
 /// Why the driver was not asked. Whether an earlier call runs is as unknown as before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotAsked {
+pub enum NotSent {
     /// Somebody else's claim: nothing to do and nothing to tell.
     Ignored {
         /// Why, for the log.
@@ -189,7 +191,7 @@ pub enum NotAsked {
     Unrepeatable(Failure),
 }
 
-impl NotAsked {
+impl NotSent {
     /// The same; a failed check ended the attempt, in the original's sense.
     #[must_use]
     pub fn finished(self) -> Self {
@@ -209,7 +211,7 @@ impl NotAsked {
     }
 
     /// Objects whose change may let the next attempt succeed.
-    pub fn awaited(&self) -> &[Awaited] {
+    pub fn awaited(&self) -> &[Dependency] {
         match self {
             Self::Ignored { .. } => &[],
             Self::Failed(failure) | Self::Reschedule(failure) | Self::Unrepeatable(failure) => {
@@ -227,7 +229,7 @@ impl NotAsked {
     }
 }
 
-impl From<Failure> for NotAsked {
+impl From<Failure> for NotSent {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
@@ -239,7 +241,7 @@ pub enum Outcome {
     /// The volume is there.
     Provisioned(Box<Made>),
     /// A volume is there that cannot be used.
-    Unusable(Box<Leftover>),
+    Unusable(Box<UnusableVolume>),
     /// The driver refused: this call is over (safety rule 2).
     Final(Failure),
     /// The request can't be met as it stands; asking again soon is of no use.
@@ -254,7 +256,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Objects whose change may let the next attempt succeed.
-    pub fn awaited(&self) -> &[Awaited] {
+    pub fn awaited(&self) -> &[Dependency] {
         match self {
             Self::Provisioned(_) | Self::Unusable(_) => &[],
             Self::Final(failure)
@@ -267,7 +269,7 @@ impl Outcome {
 
     /// The same; a refusal may be put right by a change of one of these objects.
     #[must_use]
-    pub fn awaiting(self, objects: &[Awaited]) -> Self {
+    pub fn awaiting(self, objects: &[Dependency]) -> Self {
         let awaiting = |failure: Failure| failure.awaiting(objects.iter().cloned());
         match self {
             Self::Final(failure) => Self::Final(awaiting(failure)),
@@ -277,9 +279,9 @@ impl Outcome {
     }
 
     /// What the attempt says of the driver's load.
-    pub fn strain(&self) -> Strain {
+    pub fn strain(&self) -> Congestion {
         match self {
-            Self::Provisioned(_) | Self::Unusable(_) => Strain::Bearable,
+            Self::Provisioned(_) | Self::Unusable(_) => Congestion::Bearable,
             Self::Final(failure)
             | Self::Infeasible(failure)
             | Self::Background(failure)
@@ -291,7 +293,7 @@ impl Outcome {
 
 /// What the end of an attempt says of the driver's load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Strain {
+pub enum Congestion {
     /// Nothing: no call was made.
     #[default]
     Unknown,
@@ -323,11 +325,11 @@ pub struct Failure {
     /// Codes that never close an open call (safety rule 3): the driver says that the volume is
     /// there under other terms, or would not say at all.
     inconclusive: bool,
-    strain: Strain,
+    strain: Congestion,
     kind: &'static str,
     finished: bool,
     lasting: bool,
-    awaited: Vec<Awaited>,
+    awaited: Vec<Dependency>,
 }
 
 /// The most that is kept of what a driver or a server says, in bytes.
@@ -350,7 +352,7 @@ impl Failure {
         Self {
             message: bounded(message.to_string()),
             inconclusive: false,
-            strain: Strain::Unknown,
+            strain: Congestion::Unknown,
             kind: "",
             finished: false,
             lasting: false,
@@ -365,7 +367,7 @@ impl Failure {
     }
 
     /// Objects whose change may end it.
-    pub fn awaited(&self) -> &[Awaited] {
+    pub fn awaited(&self) -> &[Dependency] {
         &self.awaited
     }
 
@@ -377,13 +379,13 @@ impl Failure {
 
     /// A failure that a change of these objects may end: it is tried again as soon as one is seen.
     #[must_use]
-    pub fn awaiting(self, awaited: impl IntoIterator<Item = Awaited>) -> Self {
+    pub fn awaiting(self, awaited: impl IntoIterator<Item = Dependency>) -> Self {
         Self { awaited: awaited.into_iter().collect(), ..self }
     }
 
     /// A failure to read this object. Where there is none, it lasts until there is one.
     #[must_use]
-    pub fn unread(self, object: Awaited, is_missing: bool) -> Self {
+    pub fn unread(self, object: Dependency, is_missing: bool) -> Self {
         if is_missing {
             self.awaiting([object.missing()]).lasting()
         } else {
@@ -393,7 +395,7 @@ impl Failure {
 
     /// The same after a call whose end says this of the driver's load.
     #[must_use]
-    pub fn with_strain(self, strain: Strain) -> Self {
+    pub fn with_strain(self, strain: Congestion) -> Self {
         Self { strain, ..self }
     }
 
@@ -429,7 +431,7 @@ impl Failure {
     }
 
     /// What the end of the call says of the driver's load.
-    pub fn strain(&self) -> Strain {
+    pub fn strain(&self) -> Congestion {
         self.strain
     }
 
@@ -458,9 +460,9 @@ pub enum NotDeleted {
 
 impl NotDeleted {
     /// What the attempt says of the driver's load.
-    pub fn strain(&self) -> Strain {
+    pub fn strain(&self) -> Congestion {
         match self {
-            Self::Attached { .. } => Strain::Unknown,
+            Self::Attached { .. } => Congestion::Unknown,
             Self::Failed(failure) => failure.strain,
         }
     }

@@ -10,7 +10,7 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::{Settings, item::Item, pace::Pace};
+use super::{Settings, item::Item, limiter::Pace};
 use crate::{
     metrics::{Metrics, PaceMetrics},
     workqueue::{Limiter, Queue},

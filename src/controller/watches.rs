@@ -20,14 +20,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Controller, item::Item, lookout::Lookout, provisioner::Provisioner, volume_book::Wake,
+    Controller, dependencies::watcher::DependencyWatcher, item::Item, provisioner::Provisioner,
+    volumes::index::Wake,
 };
 use crate::{
-    kube_api::{
-        Extent, FirstList, Reflector, Scope, Sighting, View, reflector,
-        views::{Claim, StorageClass, Volume},
+    kube::{
+        Extent, FirstList, Informer, InformerEvent, Scope, View, informer,
+        objects::{Claim, StorageClass, Volume},
     },
-    mutations::{self, Mutation},
+    mutations,
+    mutations::Mutation,
 };
 
 /// How long the lists may take before that is reported.
@@ -147,7 +149,7 @@ impl<P: Provisioner> Controller<P> {
     /// Starts watching, claims and PersistentVolumes from [`Controller::stand_by`] or
     /// [`Controller::work`] on. `claims` is shown all claims as well, just before this controller takes
     /// them in.
-    pub fn watch(&self, claims: impl Fn(&Sighting<Claim>) + Send + 'static) {
+    pub fn watch(&self, claims: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
         self.watch_classes();
         self.watch_claims(claims);
         self.watch_volumes();
@@ -159,7 +161,7 @@ impl<P: Provisioner> Controller<P> {
         let queues = self.queues.clone();
         let wake = Box::new(move |item| queues.wake_items(vec![item]));
         let (client, waits) = (self.client.clone(), self.claims.waits.clone());
-        let lookout = Lookout::new(client, waits, wake, self.shown.clone());
+        let lookout = DependencyWatcher::new(client, waits, wake, self.shown.clone());
         self.tasks.vital("watch of awaited objects", lookout.run());
     }
 
@@ -170,14 +172,14 @@ impl<P: Provisioner> Controller<P> {
         self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
     }
 
-    fn watch_claims(&self, also: impl Fn(&Sighting<Claim>) + Send + 'static) {
+    fn watch_claims(&self, also: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
-        let observer = move |sighting: Sighting<Claim>| {
+        let observer = move |sighting: InformerEvent<Claim>| {
             also(&sighting);
             let extent = Extent::of(&sighting);
             // Whoever is gone unnoticed ceases to wait when its back-off ends.
-            if let Sighting::Deleted(claim) = &sighting {
+            if let InformerEvent::Deleted(claim) = &sighting {
                 waits.forget(&Item::claim(claim.uid()));
             }
             // Others may wait for a claim that is of no interest itself: it is to be cloned.
@@ -209,9 +211,9 @@ impl<P: Provisioner> Controller<P> {
         let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
         let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
         let claims_book = self.claims.book.clone();
-        let observer = move |sighting: Sighting<Volume>| {
+        let observer = move |sighting: InformerEvent<Volume>| {
             let extent = Extent::of(&sighting);
-            if let Sighting::Deleted(volume) = &sighting {
+            if let InformerEvent::Deleted(volume) = &sighting {
                 waits.forget(&Item::volume(volume.name()));
             }
             let Wake { volumes, adoption, claims } = book.observe(sighting);
@@ -234,18 +236,18 @@ impl<P: Provisioner> Controller<P> {
         });
     }
 
-    fn reflector<V: View>(&self) -> Reflector<V> {
-        self.reflector_as(reflector::Settings::default())
+    fn reflector<V: View>(&self) -> Informer<V> {
+        self.reflector_as(informer::Settings::default())
     }
 
     /// Of a kind of which a cluster may hold a hundred thousand.
-    fn reflector_of_many<V: View>(&self) -> Reflector<V> {
-        self.reflector_as(reflector::Settings::of_many())
+    fn reflector_of_many<V: View>(&self) -> Informer<V> {
+        self.reflector_as(informer::Settings::of_many())
     }
 
-    fn reflector_as<V: View>(&self, settings: reflector::Settings) -> Reflector<V> {
+    fn reflector_as<V: View>(&self, settings: informer::Settings) -> Informer<V> {
         let random = Arc::clone(&self.random);
-        Reflector::new(&self.client, Scope::all(), settings, random, &self.metrics)
+        Informer::new(&self.client, Scope::all(), settings, random, &self.metrics)
     }
 
     /// Another process works: claims and PersistentVolumes are followed meanwhile. Nothing is written
@@ -279,7 +281,7 @@ impl<P: Provisioner> Controller<P> {
         });
     }
 
-    /// Waits until volumes can be made: everything has been listed, be it by a standby.
+    /// DependencyIndex until volumes can be made: everything has been listed, be it by a standby.
     pub(super) async fn may_create(&self) {
         let Shared { classes, claims, volumes, .. } = &*self.lists.0;
         for list in [classes, claims, volumes] {
@@ -288,7 +290,7 @@ impl<P: Provisioner> Controller<P> {
         self.claims.provisioner.ready_to_create().await;
     }
 
-    /// Waits until everything has been listed since this process works: nothing is deleted before.
+    /// DependencyIndex until everything has been listed since this process works: nothing is deleted before.
     pub(super) async fn may_delete(&self) {
         let Shared { classes, of_term, .. } = &*self.lists.0;
         for list in [classes, &of_term.claims, &of_term.volumes] {
@@ -313,7 +315,7 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// Waits until all classes have been listed once.
+    /// DependencyIndex until all classes have been listed once.
     pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
         let classes = self.lists.0.classes.clone();
         async move { classes.whole().await }

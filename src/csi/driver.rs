@@ -171,7 +171,7 @@ enum State {
 }
 
 impl Driver {
-    /// Waits for the driver's socket and until the driver is ready, and asks who it is.
+    /// DependencyIndex for the driver's socket and until the driver is ready, and asks who it is.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -375,7 +375,7 @@ impl Shared {
     }
 }
 
-/// Waits until the driver is ready and asks who it is.
+/// DependencyIndex until the driver is ready and asks who it is.
 async fn identify(
     dialer: &Dialer,
     calls: &Calls,

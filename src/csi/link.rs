@@ -58,7 +58,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Waits until the connection takes no more calls: closed, broken, or told to go away.
+    /// DependencyIndex until the connection takes no more calls: closed, broken, or told to go away.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }

@@ -8,7 +8,7 @@ use crate::{
         VolumeCapability,
         volume_capability::{AccessMode, AccessType, BlockVolume, MountVolume, access_mode::Mode},
     },
-    kube_api::views::{Claim, StorageClass},
+    kube::objects::{Claim, StorageClass},
 };
 
 /// One capability for each of the claim's access modes, in the claim's order.
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(block[0].access_type, Some(AccessType::Block(BlockVolume {})));
         let mount = capabilities(
             &Claim {
-                spec: crate::kube_api::views::ClaimSpec { volume_mode: None, ..claim.spec },
+                spec: crate::kube::objects::ClaimSpec { volume_mode: None, ..claim.spec },
                 ..claim
             },
             &class,

@@ -18,11 +18,12 @@ use tokio::sync::Notify;
 
 use crate::{
     controller::provisioner::Failure,
-    kube_api::{
-        Extent, FirstList, Observer, Sighting,
-        views::{View as _, VolumeAttachment},
+    kube::{
+        EventHandler, Extent, FirstList, InformerEvent,
+        objects::{View as _, VolumeAttachment},
     },
-    mutations::{self, Mutation},
+    mutations,
+    mutations::Mutation,
 };
 
 /// The attachments as last seen. Clones share them.
@@ -66,7 +67,7 @@ struct Attachment {
 }
 
 impl Attachments {
-    /// Waits until the attachments are being listed: we may.
+    /// DependencyIndex until the attachments are being listed: we may.
     pub async fn begun(&self) {
         self.0.first_list.begun().await;
     }
@@ -84,7 +85,7 @@ impl Attachments {
         Arc::clone(&self.0.anew)
     }
 
-    /// Waits until all attachments have been listed once; what is said before means nothing.
+    /// DependencyIndex until all attachments have been listed once; what is said before means nothing.
     pub async fn listed(&self) {
         self.0.list.whole().await;
     }
@@ -111,7 +112,7 @@ impl Attachments {
     pub fn observer<F: Fn(String) + Send>(
         &self,
         on_detached: F,
-    ) -> impl Observer<VolumeAttachment> + use<F> {
+    ) -> impl EventHandler<VolumeAttachment> + use<F> {
         let shared = Arc::clone(&self.0);
         move |sighting| {
             let extent = Extent::of(&sighting);
@@ -127,13 +128,13 @@ impl Attachments {
 
 impl Index {
     /// Takes in a sighting; gives the volumes that need wait no longer.
-    fn observe(&mut self, sighting: Sighting<VolumeAttachment>) -> BTreeSet<Box<str>> {
+    fn observe(&mut self, sighting: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
         match sighting {
-            Sighting::Restarted => self.restarted(),
-            Sighting::Listed(seen) | Sighting::Applied(seen) => self.seen(&seen),
-            Sighting::Deleted(gone) => self.deleted(&gone),
-            Sighting::Unreadable { uid, .. } => self.unreadable(hash(&uid)),
-            Sighting::Complete => self.complete(),
+            InformerEvent::Restarted => self.restarted(),
+            InformerEvent::Listed(seen) | InformerEvent::Applied(seen) => self.seen(&seen),
+            InformerEvent::Deleted(gone) => self.deleted(&gone),
+            InformerEvent::Unreadable { uid, .. } => self.unreadable(hash(&uid)),
+            InformerEvent::Complete => self.complete(),
         }
         std::mem::take(&mut self.detached)
     }
@@ -321,9 +322,9 @@ mod tests {
     fn nothing_is_said_before_all_are_listed() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(Sighting::Listed(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Listed(attachment("a", Some("pv"), "n1")));
         assert!(attachments.block("other").is_err());
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
     }
@@ -332,13 +333,13 @@ mod tests {
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         for name in ["a", "a", "b"] {
-            observer.observe(Sighting::Applied(attachment(name, Some("pv"), "n1")));
+            observer.observe(InformerEvent::Applied(attachment(name, Some("pv"), "n1")));
         }
-        observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Deleted(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(Sighting::Deleted(attachment("b", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Deleted(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -353,22 +354,22 @@ mod tests {
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         for name in ["stays", "goes"] {
-            observer.observe(Sighting::Applied(attachment(name, Some(name), "n1")));
+            observer.observe(InformerEvent::Applied(attachment(name, Some(name), "n1")));
         }
         // The first attempt breaks off.
-        observer.observe(Sighting::Restarted);
-        observer.observe(Sighting::Listed(attachment("new", Some("new"), "n2")));
-        observer.observe(Sighting::Restarted);
+        observer.observe(InformerEvent::Restarted);
+        observer.observe(InformerEvent::Listed(attachment("new", Some("new"), "n2")));
+        observer.observe(InformerEvent::Restarted);
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
-        observer.observe(Sighting::Listed(attachment("newer", Some("newer"), "n3")));
+        observer.observe(InformerEvent::Listed(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
-        observer.observe(Sighting::Listed(attachment("stays", Some("stays"), "n1")));
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Listed(attachment("stays", Some("stays"), "n1")));
+        observer.observe(InformerEvent::Complete);
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -382,23 +383,23 @@ mod tests {
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let tell = Arc::clone(&told);
         let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(Sighting::Complete);
-        observer.observe(Sighting::Applied(attachment("old", Some("pv"), "n1")));
-        observer.observe(Sighting::Restarted);
+        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::Applied(attachment("old", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Restarted);
         for (name, on) in [("old", "n1"), ("new", "n2")] {
-            observer.observe(Sighting::Listed(attachment(name, Some("pv"), on)));
+            observer.observe(InformerEvent::Listed(attachment(name, Some("pv"), on)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(Sighting::Listed(attachment("third", Some("third"), "n1")));
-        observer.observe(Sighting::Deleted(attachment("old", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Listed(attachment("third", Some("third"), "n1")));
+        observer.observe(InformerEvent::Deleted(attachment("old", Some("pv"), "n1")));
         assert_eq!(std::mem::take(&mut *told.lock()), ["pv"], "another node has it");
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        observer.observe(Sighting::Deleted(attachment("new", Some("pv"), "n2")));
+        observer.observe(InformerEvent::Deleted(attachment("new", Some("pv"), "n2")));
         assert_eq!(*told.lock(), ["pv"]);
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
-        observer.observe(Sighting::Deleted(attachment("third", Some("third"), "n1")));
+        observer.observe(InformerEvent::Deleted(attachment("third", Some("third"), "n1")));
         keeps_nothing(&attachments);
     }
 
@@ -406,16 +407,16 @@ mod tests {
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(Sighting::Complete);
-        observer.observe(Sighting::Applied(attachment("a", Some("pv"), "n1")));
-        observer.observe(Sighting::Restarted);
+        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::Applied(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Restarted);
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
-        observer.observe(Sighting::Unreadable { namespace, name, uid });
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Unreadable { namespace, name, uid });
+        observer.observe(InformerEvent::Complete);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(Sighting::Deleted(attachment("b", None, "")));
+        observer.observe(InformerEvent::Deleted(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
-        observer.observe(Sighting::Deleted(attachment("a", None, "")));
+        observer.observe(InformerEvent::Deleted(attachment("a", None, "")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -425,9 +426,9 @@ mod tests {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
         for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
-            observer.observe(Sighting::Listed(attachment(name, Some("pv"), on)));
+            observer.observe(InformerEvent::Listed(attachment(name, Some("pv"), on)));
         }
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
@@ -437,16 +438,16 @@ mod tests {
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let tell = Arc::clone(&told);
         let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
-            observer.observe(Sighting::Applied(attachment(name, Some(volume), node)));
+            observer.observe(InformerEvent::Applied(attachment(name, Some(volume), node)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
-        observer.observe(Sighting::Deleted(attachment("c", Some("other"), "n1")));
+        observer.observe(InformerEvent::Deleted(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Deleted(attachment("c", Some("other"), "n1")));
         assert_eq!(*told.lock(), ["pv"], "nobody waits for the other");
-        observer.observe(Sighting::Restarted);
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Restarted);
+        observer.observe(InformerEvent::Complete);
         assert_eq!(*told.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().awaited.is_empty());
     }
@@ -455,16 +456,16 @@ mod tests {
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Complete);
         for (name, node) in [("a", "n1"), ("b", "n2")] {
-            observer.observe(Sighting::Applied(attachment(name, Some("pv"), node)));
+            observer.observe(InformerEvent::Applied(attachment(name, Some("pv"), node)));
         }
-        observer.observe(Sighting::Applied(attachment("inline", None, "n3")));
-        observer.observe(Sighting::Deleted(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Applied(attachment("inline", None, "n3")));
+        observer.observe(InformerEvent::Deleted(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         // The other one vanishes while the watch is down.
-        observer.observe(Sighting::Restarted);
-        observer.observe(Sighting::Complete);
+        observer.observe(InformerEvent::Restarted);
+        observer.observe(InformerEvent::Complete);
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

@@ -5,7 +5,7 @@
 
 use super::Settings;
 use crate::{
-    controller::{provisioner::Failure, source::SourceKind},
+    controller::{model::source::SourceKind, provisioner::Failure},
     csi::{
         Capabilities,
         proto::{
@@ -13,7 +13,7 @@ use crate::{
             plugin_capability::service::Type as Service,
         },
     },
-    kube_api::views::Claim,
+    kube::objects::Claim,
 };
 
 impl Capabilities {

@@ -10,7 +10,7 @@ use super::{
     keys::SecretKind,
     secrets::{self, SecretReference, TemplateContext},
 };
-use crate::{controller::provisioner::Failure, kube_api::quantity::Quantity};
+use crate::{controller::provisioner::Failure, kube::quantity::Quantity};
 
 /// What the class of an RBD image names and one of `CephFS` may name as well.
 const POOL: &str = "pool";

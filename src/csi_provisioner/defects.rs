@@ -8,11 +8,11 @@ use std::fmt;
 use super::request::Prepared;
 use crate::{
     controller::{
-        leftover::{Credentials, Leftover},
+        model::unusable_volume::{Credentials, UnusableVolume},
         provisioner::Failure,
     },
     csi::proto::Volume,
-    kube_api::quantity::Quantity,
+    kube::quantity::Quantity,
     migration::Untranslatable,
 };
 
@@ -88,8 +88,8 @@ impl Defect {
         volume_name: &str,
         volume: &Volume,
         credentials: Credentials,
-    ) -> Leftover {
-        Leftover {
+    ) -> UnusableVolume {
+        UnusableVolume {
             handle: volume.volume_id.clone(),
             credentials,
             defect: Failure::new(self),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     controller::provisioner::Failure,
-    kube_api::views::{StorageClass, View as _, Volume},
+    kube::objects::{StorageClass, View as _, Volume},
 };
 
 /// The secret for deleting `volume`. `class` says its class, where that still stands; asked only
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::{
         csi_provisioner::testing::reads,
-        kube_api::testing::{Answer, Server},
+        kube::testing::{Answer, Server},
     };
 
     /// The values with which a volume that names the secret `name` is deleted, where the API

@@ -6,7 +6,7 @@
 use tonic::Code;
 
 use crate::{
-    controller::provisioner::{Failure, Outcome, Strain},
+    controller::provisioner::{Congestion, Failure, Outcome},
     csi::CallError,
 };
 
@@ -39,11 +39,11 @@ pub(super) fn call_failure(error: &CallError) -> Failure {
 
 /// What a status code says of the driver's load. Aborted is how drivers say that an operation on
 /// the volume already exists (CSI spec, "Operation pending for volume").
-fn strain(code: Code) -> Strain {
+fn strain(code: Code) -> Congestion {
     match code {
-        Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Strain::Overload,
-        Code::Aborted => Strain::Locked,
-        _ => Strain::Bearable,
+        Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Congestion::Overload,
+        Code::Aborted => Congestion::Locked,
+        _ => Congestion::Bearable,
     }
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 use super::{Settings, secrets::names_credentials};
 use crate::{
     controller::provisioner::{Failure, Order},
-    kube_api::views::{StorageClass, Volume},
+    kube::objects::{StorageClass, Volume},
     migration::{CsiVolume, Migration, Untranslatable},
 };
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::keys::{FS_TYPE, OLD_FS_TYPE, RESERVED_PREFIX, SecretKind, is_known};
 use crate::{
     controller::provisioner::Failure,
-    kube_api::views::{Claim, View as _},
+    kube::objects::{Claim, View as _},
 };
 
 const CLAIM_NAME: &str = "csi.storage.k8s.io/pvc/name";

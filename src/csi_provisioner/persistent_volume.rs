@@ -19,7 +19,7 @@ use super::{
 use crate::{
     controller::provisioner::Order,
     csi::proto::{CreateVolumeRequest, Volume, volume_capability::access_mode::Mode},
-    kube_api::quantity::Quantity,
+    kube::quantity::Quantity,
 };
 
 /// The volume attribute that names the process which provisioned the volume.

@@ -2,21 +2,21 @@
 //!
 //! Owns the checks before a call, in the original's order (reference 3.4), and the request they
 //! end in. Promises that nothing is sent to the driver here: what fails, fails before the call and
-//! says nothing about an earlier one ([`NotAsked::Failed`]).
+//! says nothing about an earlier one ([`NotSent::Failed`]).
 
 use std::sync::Arc;
 
 use crate::{
     controller::{
-        awaited::Awaited,
-        provisioner::{Failure, NotAsked, Order},
-        source::{Source, SourceKind},
+        dependencies::index::Dependency,
+        model::source::{Source, SourceKind},
+        provisioner::{Failure, NotSent, Order},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
-    kube_api::{
+    kube::{
         ApiError,
+        objects::{Claim, View as _, VolumeAttributesClass},
         quantity::Quantity,
-        views::{Claim, View as _, VolumeAttributesClass},
     },
 };
 
@@ -43,7 +43,7 @@ pub(super) struct Prepared {
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
     /// What was read for it, beside claim and class: where the driver refuses, a change may help.
-    pub(super) read: Vec<Awaited>,
+    pub(super) read: Vec<Dependency>,
     /// What the volume is made from, where it is not made empty.
     pub(super) source: Option<Source>,
     /// Whether the claim has lost the right to that: the volume goes at once.
@@ -70,7 +70,7 @@ pub(super) async fn prepare(
     topology: Option<&Topology>,
     order: &mut Order,
     named: Option<&Copyable>,
-) -> Result<Prepared, NotAsked> {
+) -> Result<Prepared, NotSent> {
     let mut prepared = draft(settings, order, named.map(|named| named.kind))
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
@@ -102,7 +102,7 @@ pub(super) async fn prepare(
     }
     if let Some(attributes) = settings.attributes_class(&order.claim) {
         let class = attributes_class(reads, settings, attributes).await?;
-        let awaited = Awaited::object::<VolumeAttributesClass>(None, attributes);
+        let awaited = Dependency::object::<VolumeAttributesClass>(None, attributes);
         prepared.read.push(awaited.as_seen(&class.metadata));
         prepared.request.mutable_parameters.clone_from(&class.parameters);
     }
@@ -114,7 +114,7 @@ pub(super) fn draft(
     settings: &Settings,
     order: &Order,
     source: Option<SourceKind>,
-) -> Result<Prepared, NotAsked> {
+) -> Result<Prepared, NotSent> {
     let (claim, class) = (&*order.claim, &*order.class);
     capabilities::check_create(settings, claim, source)?;
     if claim.spec.selector {
@@ -149,12 +149,12 @@ pub(super) fn draft(
 }
 
 /// The size that the claim asks for; zero when it asks for none.
-fn size(claim: &Claim) -> Result<Quantity, NotAsked> {
+fn size(claim: &Claim) -> Result<Quantity, NotSent> {
     let Some(storage) = &claim.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
     };
     Quantity::parse(storage).map_err(|why| {
-        NotAsked::Failed(Failure::new(format!(
+        NotSent::Failed(Failure::new(format!(
             "the claim requests {storage:?} of storage, which is no quantity: {why}"
         )))
     })
@@ -207,7 +207,7 @@ async fn attributes_class(
     settings: &Settings,
     name: &str,
 ) -> Result<Arc<VolumeAttributesClass>, Failure> {
-    let awaited = Awaited::object::<VolumeAttributesClass>(None, name);
+    let awaited = Dependency::object::<VolumeAttributesClass>(None, name);
     let unread = |error: Arc<ApiError>| {
         let is_missing = error.is_not_found();
         Failure::new(error).unread(awaited.clone(), is_missing)

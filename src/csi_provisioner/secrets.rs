@@ -12,11 +12,13 @@ use super::{
     names::{is_dns_label, is_dns_subdomain},
 };
 use crate::{
-    controller::{awaited::Awaited, leftover::Credentials, provisioner::Failure},
-    go_text::{quote, quote_list},
-    kube_api::{
-        ApiError, Recent,
-        views::{Claim, Secret, SecretValue, View as _},
+    controller::{
+        dependencies::index::Dependency, model::unusable_volume::Credentials, provisioner::Failure,
+    },
+    go_fmt::{quote, quote_list},
+    kube::{
+        ApiError, CoalescedReads,
+        objects::{Claim, Secret, SecretValue, View as _},
     },
 };
 
@@ -174,7 +176,7 @@ fn resolved(
 pub(super) struct SecretValues {
     values: BTreeMap<String, SecretValue>,
     /// The Secret as it was then.
-    source: Option<Awaited>,
+    source: Option<Dependency>,
 }
 
 /// A value that is no UTF-8: CSI carries nothing else. The original finds out when it puts the
@@ -193,7 +195,7 @@ impl SecretValues {
     }
 
     /// The Secret as it was read: where the driver refuses, another version may do.
-    pub(super) fn source(&self) -> Option<&Awaited> {
+    pub(super) fn source(&self) -> Option<&Dependency> {
         self.source.as_ref()
     }
 }
@@ -223,13 +225,13 @@ impl From<Unreadable> for Failure {
     }
 }
 
-fn awaited(reference: &SecretReference) -> Awaited {
-    Awaited::object::<Secret>(Some(&reference.namespace), &reference.name)
+fn awaited(reference: &SecretReference) -> Dependency {
+    Dependency::object::<Secret>(Some(&reference.namespace), &reference.name)
 }
 
 /// Reads a Secret; no reference, no values.
 pub(super) async fn read(
-    secrets: &Recent<Secret>,
+    secrets: &CoalescedReads<Secret>,
     reference: Option<&SecretReference>,
 ) -> Result<SecretValues, Unreadable> {
     let Some(reference) = reference else { return Ok(SecretValues::default()) };

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{CephRbd, Reads, Settings, VolumeNaming};
 use crate::{
     controller::{
-        provisioner::{NotAsked, Order},
-        source::{Source, SourceKind},
+        model::source::{Source, SourceKind},
+        provisioner::{NotSent, Order},
     },
     csi::{
         Capabilities,
@@ -17,7 +17,7 @@ use crate::{
             plugin_capability::service::Type as Service,
         },
     },
-    kube_api::testing::{Server, client},
+    kube::testing::{Server, client},
     runtime::{Tasks, TokioSpawner},
 };
 
@@ -91,9 +91,9 @@ fn merge(into: &mut Value, from: &Value) {
 }
 
 /// The words in which a call was not made.
-pub(super) fn refusal(outcome: NotAsked) -> String {
+pub(super) fn refusal(outcome: NotSent) -> String {
     match outcome {
-        NotAsked::Failed(failure) => failure.to_string(),
+        NotSent::Failed(failure) => failure.to_string(),
         other => panic!("{other:?}"),
     }
 }

@@ -23,14 +23,14 @@ pub(super) use self::affinity::affinity;
 use self::requirement::{Ask, Refusal, decide};
 use crate::{
     controller::{
-        awaited::Awaited,
-        provisioner::{Failure, NotAsked, Order},
-        topology::{Pinned, Recorded, Requirement, Segments},
+        dependencies::index::Dependency,
+        model::topology::{Pinned, Recorded, Requirement, Segments},
+        provisioner::{Failure, NotSent, Order},
     },
     csi::proto,
-    kube_api::{
+    kube::{
         ApiError, Client, Name,
-        views::{CsiNode, Node, View as _},
+        objects::{CsiNode, Node, View as _},
     },
     nodes::Nodes,
 };
@@ -75,7 +75,7 @@ impl Topology {
         Self { nodes, client, settings }
     }
 
-    /// Waits until the nodes have been listed once.
+    /// DependencyIndex until the nodes have been listed once.
     pub(super) async fn listed(&self) {
         self.nodes.listed().await;
     }
@@ -84,7 +84,7 @@ impl Topology {
     pub(super) async fn decide(
         &self,
         order: &mut Order,
-    ) -> Result<Option<proto::TopologyRequirement>, NotAsked> {
+    ) -> Result<Option<proto::TopologyRequirement>, NotSent> {
         let asked = match order.topology.as_deref() {
             Some(Pinned::Asked(asked)) => asked.clone(),
             Some(Pinned::Recorded(recorded)) => self.repeat(order, recorded).await?,
@@ -100,14 +100,14 @@ impl Topology {
         &self,
         order: &Order,
         recorded: &Recorded,
-    ) -> Result<Option<Requirement>, NotAsked> {
+    ) -> Result<Option<Requirement>, NotSent> {
         let now = self.ask(order).await.map_err(|undecided| {
             let why =
                 format!("where it asked for its volume is not known now: {}", undecided.refusal);
             unrepeatable(&why, awaited(&undecided.refusal))
         })?;
         recorded.restrict(now.as_ref()).map_err(|gone| {
-            let any_node = vec![Awaited::any::<CsiNode>(), Awaited::any::<Node>()];
+            let any_node = vec![Dependency::any::<CsiNode>(), Dependency::any::<Node>()];
             unrepeatable(&gone.to_string(), any_node)
         })
     }
@@ -150,9 +150,9 @@ impl Topology {
 }
 
 /// The recorded call can't be repeated until one of `awaited` changes.
-fn unrepeatable(why: &str, awaited: Vec<Awaited>) -> NotAsked {
+fn unrepeatable(why: &str, awaited: Vec<Dependency>) -> NotSent {
     let why = format!("an earlier CreateVolume for this claim may still run, and {why}");
-    NotAsked::Unrepeatable(Failure::new(why).awaiting(awaited))
+    NotSent::Unrepeatable(Failure::new(why).awaiting(awaited))
 }
 
 fn told(requirement: &Requirement) -> proto::TopologyRequirement {
@@ -166,36 +166,36 @@ fn told(requirement: &Requirement) -> proto::TopologyRequirement {
 impl Undecided {
     /// What follows for the claim: a node without CSINode or Node is gone for good, so another is
     /// needed; everything else passes once nodes change.
-    fn not_asked(self) -> NotAsked {
+    fn not_asked(self) -> NotSent {
         let Self { refusal, node } = self;
         let awaited = awaited(&refusal);
         if let Refusal::NoCsiNode { .. } = refusal {
-            return NotAsked::Reschedule(Failure::new(refusal).awaiting(awaited));
+            return NotSent::Reschedule(Failure::new(refusal).awaiting(awaited));
         }
         let why = format!("error generating accessibility requirements: {refusal}");
         let failure = Failure::new(why).awaiting(awaited);
         match node {
-            NodeRead::Gone => NotAsked::Reschedule(failure),
-            NodeRead::Failed => NotAsked::Failed(failure),
-            NodeRead::Agrees => NotAsked::Failed(failure.lasting()),
+            NodeRead::Gone => NotSent::Reschedule(failure),
+            NodeRead::Failed => NotSent::Failed(failure),
+            NodeRead::Agrees => NotSent::Failed(failure.lasting()),
         }
     }
 }
 
 /// What must change for the refusal to pass.
-fn awaited(refusal: &Refusal) -> Vec<Awaited> {
+fn awaited(refusal: &Refusal) -> Vec<Dependency> {
     match refusal {
         Refusal::NoCsiNode { node } | Refusal::NoKeys { node } => {
-            vec![Awaited::object::<CsiNode>(None, node)]
+            vec![Dependency::object::<CsiNode>(None, node)]
         }
         Refusal::LabelsMissing { node, .. }
         | Refusal::NotAllowed { node, .. }
         | Refusal::NotRequisite { node, .. } => {
-            vec![Awaited::object::<CsiNode>(None, node), Awaited::object::<Node>(None, node)]
+            vec![Dependency::object::<CsiNode>(None, node), Dependency::object::<Node>(None, node)]
         }
-        Refusal::NoKeysAnywhere => vec![Awaited::any::<CsiNode>()],
+        Refusal::NoKeysAnywhere => vec![Dependency::any::<CsiNode>()],
         Refusal::NoLabelsAnywhere { .. } => {
-            vec![Awaited::any::<CsiNode>(), Awaited::any::<Node>()]
+            vec![Dependency::any::<CsiNode>(), Dependency::any::<Node>()]
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
         self, CAPACITY_MODE, ENABLE_LEADER_ELECTION, ENDPOINTS, LEADER_ELECTION_TYPE, RETIRED,
     },
 };
-use crate::go_text::quote;
+use crate::go_fmt::quote;
 
 /// Where the health check of leader election is served.
 const LEADER_ELECTION_CHECK: &str = "/healthz/leader-election";

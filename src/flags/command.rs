@@ -19,7 +19,7 @@ use super::{
     syntax::{self, Given, Shape, Stop},
     table::{FLAGS, Flag, Takes},
 };
-use crate::go_text::quote;
+use crate::go_fmt::quote;
 
 /// Labels of the Lease, as one value of `--leader-election-labels` gives them.
 pub(super) type Labels = BTreeMap<String, String>;

@@ -3,7 +3,7 @@
 //! Owns booleans and numbers. Promises the accepted spellings and the error texts of Go,
 //! because manifests and the people who read the last line of a log know those.
 
-use crate::go_text::{parse_bool, quote};
+use crate::go_fmt::{parse_bool, quote};
 
 /// Why a value was refused: Go's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

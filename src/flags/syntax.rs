@@ -5,7 +5,7 @@
 //! Promises pflag's error texts and that the first error in the order of arguments is the one
 //! told. Leaves what values mean to [`command`](super::command).
 
-use crate::go_text::quote;
+use crate::go_fmt::quote;
 
 /// What the syntax needs to know of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -115,7 +115,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Waits until another connection has got this place.
+    /// DependencyIndex until another connection has got this place.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }

@@ -151,7 +151,7 @@ enum Tried {
     /// The Lease was written: it is ours.
     Held,
     /// It is another's.
-    Waits,
+    DependencyIndex,
     /// It is ours no longer.
     Lost(Loss),
 }
@@ -173,7 +173,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             let again = self.now().saturating_add(self.jittered_period());
             match timeout(self.settings.renew_deadline, self.attempt()).await {
                 Ok(Ok(Tried::Held)) => return,
-                Ok(Ok(Tried::Waits)) => self.stand_by(again).await,
+                Ok(Ok(Tried::DependencyIndex)) => self.stand_by(again).await,
                 Ok(Ok(Tried::Lost(_))) | Err(_) => self.try_again(again).await,
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be acquired");
@@ -188,7 +188,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         self.until(at).await;
     }
 
-    /// Waits while the Lease is another's: as long as a watch shows that it is; without a watch
+    /// DependencyIndex while the Lease is another's: as long as a watch shows that it is; without a watch
     /// until `again`, or until it runs out.
     async fn stand_by(&mut self, again: Duration) {
         self.surroundings.stands_by.cancel();
@@ -248,7 +248,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             next = match self.attempt_by(self.ends()).await {
                 Some(Ok(Tried::Held)) => self.next_renewal(),
                 Some(Ok(Tried::Lost(loss))) => return loss,
-                Some(Ok(Tried::Waits)) | None => self.next_try(),
+                Some(Ok(Tried::DependencyIndex)) | None => self.next_try(),
                 Some(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be renewed");
                     self.next_try()
@@ -298,7 +298,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             self.surroundings.gate.close();
         }
         match step {
-            Step::Wait(_) => Ok(Tried::Waits),
+            Step::Wait(_) => Ok(Tried::DependencyIndex),
             Step::StopLeading(loss) => Ok(Tried::Lost(loss)),
             Step::Create(record) => self.write(record, None).await,
             Step::TakeOver(record) | Step::Renew(record) => {

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::record::Lease;
-use crate::kube_api::{ApiError, Client, Kind, Name, View};
+use crate::kube::{ApiError, Client, Kind, Name, View};
 
 /// Reads and writes one kind: Leases. PUTs carry the resourceVersion they are based on, and fail
 /// where it is not the newest.

@@ -12,7 +12,7 @@ use super::{
     partition::{self, PARTITION},
     spec, topology, url, whole,
 };
-use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "ebs.csi.aws.com";
 const ZONE: &str = "topology.ebs.csi.aws.com/zone";

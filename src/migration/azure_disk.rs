@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{CsiVolume, Plugin, Untranslatable, class, spec, whole};
-use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "disk.csi.azure.com";
 const ZONE: &str = "topology.disk.csi.azure.com/zone";

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::{
 
 use super::{CsiVolume, Plugin, Untranslatable, spec, whole};
 use crate::{
-    go_text::quote,
-    kube_api::views::{InTreeSource, View as _, Volume},
+    go_fmt::quote,
+    kube::objects::{InTreeSource, View as _, Volume},
 };
 
 const DRIVER: &str = "file.csi.azure.com";

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{CsiVolume, Plugin, Untranslatable, class, spec, topology, whole};
-use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "cinder.csi.openstack.org";
 const ZONE: &str = "topology.cinder.csi.openstack.org/zone";

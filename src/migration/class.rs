@@ -5,7 +5,7 @@
 use std::mem::take;
 
 use super::{Untranslatable, topology};
-use crate::kube_api::views::{StorageClass, TopologySelectorRequirement, TopologySelectorTerm};
+use crate::kube::objects::{StorageClass, TopologySelectorRequirement, TopologySelectorTerm};
 
 /// The parameter for the file system that is meant for this program.
 pub(super) const CSI_FS_TYPE: &str = "csi.storage.k8s.io/fstype";

@@ -12,7 +12,7 @@ use super::{
     partition::{self, PARTITION},
     spec, topology,
 };
-use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "pd.csi.storage.gke.io";
 const ZONE: &str = "topology.gke.io/zone";

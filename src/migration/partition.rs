@@ -1,7 +1,7 @@
 //! The partition of a disk, which drivers tell as text.
 
 use super::Untranslatable;
-use crate::go_text::quote;
+use crate::go_fmt::quote;
 
 /// The volume attribute for it.
 pub(super) const PARTITION: &str = "partition";

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{CsiVolume, Plugin, Untranslatable, spec, whole};
-use crate::kube_api::views::{InTreeSource, StorageClass, View as _, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, View as _, Volume};
 
 const DRIVER: &str = "pxd.portworx.com";
 /// The parameter of classes and annotation of volumes that names the secret for everything.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, whole};
-use crate::kube_api::views::{InTreeSource, StorageClass, View as _, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, View as _, Volume};
 
 const DRIVER: &str = "rbd.csi.ceph.com";
 /// The annotation for the driver's id of a volume that the driver made.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
 
 use super::{CsiVolume, Migration, Plugin};
-use crate::kube_api::views::{StorageClass, Volume};
+use crate::kube::objects::{StorageClass, Volume};
 
 /// A class of the plugin with these parameters and allowed topologies, as one of the driver's.
 pub(super) fn class(

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{Untranslatable, error::NoRegion, spec};
-use crate::kube_api::views::Volume;
+use crate::kube::objects::Volume;
 
 /// Kubernetes' label for zones.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";

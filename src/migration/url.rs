@@ -6,7 +6,7 @@ use std::{borrow::Cow, net::Ipv6Addr};
 
 use percent_encoding::percent_decode_str;
 
-use crate::go_text::quote;
+use crate::go_fmt::quote;
 
 /// The path of a URL that begins with a scheme and `//`, decoded.
 ///

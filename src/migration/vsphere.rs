@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, topology, whole};
-use crate::kube_api::views::{InTreeSource, StorageClass, Volume};
+use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "csi.vsphere.vmware.com";
 /// The driver's keys for zone and region.

@@ -9,10 +9,12 @@ use super::{
     interned::Interned,
     terms::{Keys, Labels},
 };
-use crate::kube_api::{
-    cache::{Cache, Change},
-    reflector::Sighting,
-    views::{CsiNode, Node, View},
+use crate::kube::{
+    informer::{
+        InformerEvent,
+        cache::{Cache, Change},
+    },
+    objects::{CsiNode, Node, View},
 };
 
 /// Label keys.
@@ -107,22 +109,22 @@ impl Book {
 
     // === CSINodes ===
 
-    pub(super) fn observe_csi_node(&mut self, sighting: Sighting<CsiNode>) -> Changed {
+    pub(super) fn observe_csi_node(&mut self, sighting: InformerEvent<CsiNode>) -> Changed {
         let csi_nodes = match sighting {
-            Sighting::Listed(seen) | Sighting::Applied(seen) => self.csi_node_seen(&seen),
-            Sighting::Deleted(gone) => self.csi_node_gone(gone.name()),
-            Sighting::Complete => {
+            InformerEvent::Listed(seen) | InformerEvent::Applied(seen) => self.csi_node_seen(&seen),
+            InformerEvent::Deleted(gone) => self.csi_node_gone(gone.name()),
+            InformerEvent::Complete => {
                 let vanished = self.csi_nodes.complete_by_key();
                 for (_, registered) in &vanished {
                     self.release(registered);
                 }
                 vanished.into_iter().map(|(name, _)| name).collect()
             }
-            Sighting::Restarted => {
+            InformerEvent::Restarted => {
                 self.csi_nodes.restarted();
                 Vec::new()
             }
-            Sighting::Unreadable { name, .. } => {
+            InformerEvent::Unreadable { name, .. } => {
                 self.csi_nodes.unreadable(&name);
                 Vec::new()
             }
@@ -179,11 +181,11 @@ impl Book {
         !self.keys.iter().all(|(keys, _)| keys.are_in(&self.vocabulary))
     }
 
-    pub(super) fn observe_node(&mut self, sighting: Sighting<Node>) -> Changed {
+    pub(super) fn observe_node(&mut self, sighting: InformerEvent<Node>) -> Changed {
         let nodes = match sighting {
-            Sighting::Listed(seen) | Sighting::Applied(seen) => self.node_seen(&seen),
-            Sighting::Deleted(gone) => self.node_gone(gone.name()),
-            Sighting::Complete => {
+            InformerEvent::Listed(seen) | InformerEvent::Applied(seen) => self.node_seen(&seen),
+            InformerEvent::Deleted(gone) => self.node_gone(gone.name()),
+            InformerEvent::Complete => {
                 let vanished = self.nodes.complete_by_key();
                 for (_, labels) in &vanished {
                     self.labels.release(labels);
@@ -191,11 +193,11 @@ impl Book {
                 let nodes = vanished.into_iter().map(|(name, _)| name).collect();
                 return Changed { nodes, csi_nodes: self.take_effect() };
             }
-            Sighting::Restarted => {
+            InformerEvent::Restarted => {
                 self.nodes.restarted();
                 Vec::new()
             }
-            Sighting::Unreadable { name, .. } => {
+            InformerEvent::Unreadable { name, .. } => {
                 self.nodes.unreadable(&name);
                 Vec::new()
             }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Nodes;
-use crate::kube_api::{
-    Observer as _, Sighting,
-    views::{CsiNode, Node},
+use crate::kube::{
+    EventHandler as _, InformerEvent,
+    objects::{CsiNode, Node},
 };
 
 /// A node: its name, the driver's keys there (none: it is not registered), and its labels (none:
@@ -23,16 +23,16 @@ pub(crate) fn nodes(driver: &str, known: &[Known<'_>]) -> Nodes {
     let mut observer = nodes.csi_node_observer(|_| {});
     for csi_node in csi_nodes {
         let csi_node: CsiNode = serde_json::from_value(csi_node).unwrap();
-        observer.observe(Sighting::Listed(csi_node));
+        observer.observe(InformerEvent::Listed(csi_node));
     }
-    observer.observe(Sighting::Complete);
+    observer.observe(InformerEvent::Complete);
     nodes.begin();
     for (name, _, labels) in known {
         if let Some(labels) = labels {
-            nodes.see_node(Sighting::Listed(node(name, labels)), &|_| {});
+            nodes.see_node(InformerEvent::Listed(node(name, labels)), &|_| {});
         }
     }
-    nodes.see_node(Sighting::Complete, &|_| {});
+    nodes.see_node(InformerEvent::Complete, &|_| {});
     nodes
 }
 

@@ -3,7 +3,7 @@
 //! The one table of them: [`super::run`] asks for these, and `tests/rights.rs` holds
 //! `deploy/kubernetes/rbac.yaml` against it, where rules of optional features stand commented.
 
-use crate::kube_api::access::Right;
+use crate::kube::client::access::Right;
 
 /// What a right is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

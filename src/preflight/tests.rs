@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    kube_api::testing::{Answer, Server, client, logged},
+    kube::testing::{Answer, Server, client, logged},
     metrics::Metrics,
 };
 

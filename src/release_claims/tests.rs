@@ -1,14 +1,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::kube_api::testing::{Answer, Seen, Server, client, paused_clock};
+use crate::kube::testing::{Answer, Seen, Server, client, paused_clock};
 
 fn marked(name: &str, driver: &str) -> Value {
     json!({
         "metadata": {
             "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
-            "finalizers": [mark::FINALIZER, "kubernetes.io/pvc-protection"],
-            "annotations": {mark::RECORD: json!({"driver": driver, "volume": "pvc-1"}).to_string()},
+            "finalizers": [status::FINALIZER, "kubernetes.io/pvc-protection"],
+            "annotations": {status::RECORD: json!({"driver": driver, "volume": "pvc-1"}).to_string()},
         },
         "spec": {},
     })
@@ -60,7 +60,7 @@ async fn claims_are_listed_and_nothing_is_changed_unless_told() {
 async fn nothing_of_a_record_but_names_is_printed() {
     let mut claim = marked("a", "d");
     let record = json!({"driver": "\u{1b}[31md", "volume": "$(reboot)\nshop  b"});
-    claim["metadata"]["annotations"][mark::RECORD] = json!(record.to_string());
+    claim["metadata"]["annotations"][status::RECORD] = json!(record.to_string());
     let list = json!({"metadata": {}, "items": [claim]});
     let server = Server::new(move |_, _| Answer::json(200, &list));
     let text = report(&server, &[]).await.text;

@@ -134,7 +134,7 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is shut, by a call or because its time ran out.
+    /// DependencyIndex until the gate is shut, by a call or because its time ran out.
     pub async fn shuts(&self) {
         let mut opening = self.0.opening.subscribe();
         loop {

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::{
-    Limiter, Queue, Verdict,
+    Action, Limiter, Queue,
     core::{Core, Next},
     limiter::Bucket,
     work,
@@ -409,7 +409,7 @@ fn start(
     queue: &Queue<u8>,
     limit: usize,
     took: Duration,
-    verdict: fn(u8) -> Option<Verdict>,
+    verdict: fn(u8) -> Option<Action>,
 ) -> (Journal, Journal) {
     let (seen, panics) = (Journal::default(), Journal::default());
     let (journal, panicked) = (Arc::clone(&seen), Arc::clone(&panics));
@@ -439,7 +439,7 @@ fn start(
 async fn unfinished_work_is_told_each_half_second_and_no_longer_than_it_lasts() {
     let metrics = metrics();
     let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics.clone());
-    start(&queue, 2, secs(3), |_| Some(Verdict::Done));
+    start(&queue, 2, secs(3), |_| Some(Action::Done));
     for key in 0..2 {
         queue.add(key);
         for (wait, told) in [(1200, 1.0), (1000, 2.0), (1500, 0.0)] {
@@ -456,7 +456,7 @@ async fn unfinished_work_is_told_each_half_second_and_no_longer_than_it_lasts() 
 async fn at_most_limit_pieces_run_and_keys_keep_their_order() {
     let queue = queue();
     (0..10).for_each(|key| queue.add(key));
-    let (seen, _) = start(&queue, 3, secs(1), |_| Some(Verdict::Done));
+    let (seen, _) = start(&queue, 3, secs(1), |_| Some(Action::Done));
     tokio::time::sleep(secs(60)).await;
     let seen = seen.lock();
     assert_eq!(seen.most, 3);
@@ -472,9 +472,9 @@ async fn verdicts_decide_when_a_key_comes_again() {
     (0..3).for_each(|key| queue.add(key));
     let (seen, _) = start(&queue, 10, Duration::ZERO, |key| {
         Some(match key {
-            0 => Verdict::Done,
-            1 => Verdict::Retry,
-            _ => Verdict::RetryAfter(secs(6)),
+            0 => Action::Done,
+            1 => Action::Retry,
+            _ => Action::RetryAfter(secs(6)),
         })
     });
     tokio::time::sleep(secs(14)).await;
@@ -488,7 +488,7 @@ async fn verdicts_decide_when_a_key_comes_again() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_costs_its_key_only() {
     let queue = queue();
-    let (seen, panics) = start(&queue, 2, secs(1), |key| (key != 1).then_some(Verdict::Done));
+    let (seen, panics) = start(&queue, 2, secs(1), |key| (key != 1).then_some(Action::Done));
     queue.add_rate_limited(1);
     queue.add(1);
     queue.add(2);
@@ -508,7 +508,7 @@ async fn work_ends_when_the_queue_is_shut_and_the_last_piece_has_ended() {
     let tasks = tasks();
     let handler = |_| async {
         tokio::time::sleep(secs(7)).await;
-        Verdict::Retry
+        Action::Retry
     };
     let began = Instant::now();
     let closing = async {

@@ -17,7 +17,7 @@ const OBSERVE_EVERY: Duration = Duration::from_millis(500);
 
 /// What becomes of a key after a piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Action {
     /// Nothing left to do: its failures are forgotten.
     Done,
     /// It failed: it comes again when its back-off allows.
@@ -43,13 +43,13 @@ pub async fn work<K, F, P>(
     on_panic: P,
 ) where
     K: Eq + Hash + Clone + Send + 'static,
-    F: Future<Output = Verdict> + Send + 'static,
+    F: Future<Output = Action> + Send + 'static,
     P: Fn(&K, &str) + Send + Sync + 'static,
 {
     let hands = Arc::new((handler, on_panic));
     let limit = limit.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
     let free = Arc::new(Semaphore::new(limit));
-    let mut observer = Observer::new(&queue);
+    let mut observer = EventHandler::new(&queue);
     while let Some((item, permit)) = observer.until(take(&queue, &free)).await {
         let hands = Arc::clone(&hands);
         tasks.passing(name, async move {
@@ -64,7 +64,7 @@ pub async fn work<K, F, P>(
     queue.observe();
 }
 
-/// Waits for a free place first and for a key then, so that no key is held back by us.
+/// DependencyIndex for a free place first and for a key then, so that no key is held back by us.
 async fn take<K: Eq + Hash + Clone>(
     queue: &Queue<K>,
     free: &Arc<Semaphore>,
@@ -74,18 +74,18 @@ async fn take<K: Eq + Hash + Clone>(
 }
 
 /// Keeps the gauges fresh while any piece is under way.
-struct Observer<'a, K: Eq + Hash + Clone> {
+struct EventHandler<'a, K: Eq + Hash + Clone> {
     queue: &'a Queue<K>,
     /// When they are to be refreshed next: not at every piece, for that looks through all of them.
     due: Instant,
 }
 
-impl<'a, K: Eq + Hash + Clone> Observer<'a, K> {
+impl<'a, K: Eq + Hash + Clone> EventHandler<'a, K> {
     fn new(queue: &'a Queue<K>) -> Self {
         Self { queue, due: Instant::now() }
     }
 
-    /// Waits for `event`, and refreshes the gauges meanwhile.
+    /// DependencyIndex for `event`, and refreshes the gauges meanwhile.
     async fn until<T>(&mut self, event: impl Future<Output = T>) -> T {
         tokio::pin!(event);
         loop {
@@ -113,7 +113,7 @@ impl<'a, K: Eq + Hash + Clone> Observer<'a, K> {
 async fn piece<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
 where
     K: Eq + Hash + Clone + Send + 'static,
-    F: Future<Output = Verdict> + Send + 'static,
+    F: Future<Output = Action> + Send + 'static,
 {
     let key = (*item).clone();
     let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
@@ -128,11 +128,11 @@ where
     }
 }
 
-fn obey<K: Eq + Hash + Clone>(item: &Item<K>, verdict: Verdict) {
+fn obey<K: Eq + Hash + Clone>(item: &Item<K>, verdict: Action) {
     match verdict {
-        Verdict::Done => item.queue.forget(item),
-        Verdict::Retry => item.queue.add_rate_limited((**item).clone()),
-        Verdict::Wait => {}
-        Verdict::RetryAfter(delay) => item.queue.add_after((**item).clone(), delay),
+        Action::Done => item.queue.forget(item),
+        Action::Retry => item.queue.add_rate_limited((**item).clone()),
+        Action::Wait => {}
+        Action::RetryAfter(delay) => item.queue.add_after((**item).clone(), delay),
     }
 }

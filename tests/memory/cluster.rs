@@ -6,9 +6,9 @@
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use csi_provisioner::kube_api::{
+use csi_provisioner::kube::{
     Transport,
-    transport::{Request, boxed},
+    connection::transport::{Request, boxed},
 };
 use futures::{Stream, StreamExt as _, stream};
 use http_body::Frame;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use csi_provisioner::controller::open_calls::{FINALIZER, RECORD, Record};
+use csi_provisioner::controller::claims::call_record::{FINALIZER, RECORD, Record};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 

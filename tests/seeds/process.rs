@@ -9,9 +9,10 @@ use std::{
 };
 
 use csi_provisioner::{
-    app::{self, Host, World},
+    app,
+    app::{Host, World},
     flags::Flags,
-    kube_api::transport::boxed,
+    kube::connection::transport::boxed,
     metrics::Metrics,
     runtime::{Clock, Generator, Spawner},
 };
@@ -118,7 +119,7 @@ impl Life {
         }
     }
 
-    /// Waits until it has ended, by itself or not.
+    /// DependencyIndex until it has ended, by itself or not.
     pub(crate) async fn over(&self) {
         self.over.notified().await;
         self.over.notify_one();

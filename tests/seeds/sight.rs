@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use csi_provisioner::controller::open_calls;
+use csi_provisioner::controller::claims::call_record;
 use serde_json::Value;
 use testkit::apiserver::ApiServer;
 use tokio::time::Instant;
@@ -154,7 +154,7 @@ fn is_let_go(volume: &Value) -> bool {
 /// Whether a claim carries the record of an open call.
 pub(crate) fn is_recorded(claim: &Value) -> bool {
     let finalizers = claim["metadata"]["finalizers"].as_array();
-    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == open_calls::FINALIZER))
+    finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == call_record::FINALIZER))
 }
 
 /// The record of a call to our driver that a claim bears beside our finalizer: that alone says that
@@ -168,8 +168,8 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn on(claim: &Value) -> Option<Self> {
-        let record = claim["metadata"]["annotations"][open_calls::RECORD].as_str()?;
-        let record = open_calls::Record::decode(record).unwrap_or_default();
+        let record = claim["metadata"]["annotations"][call_record::RECORD].as_str()?;
+        let record = call_record::Record::decode(record).unwrap_or_default();
         let is_ours = is_recorded(claim) && record.driver == DRIVER;
         let node = record.node.unwrap_or_default();
         is_ours.then_some(Self { volume: record.volume, node })

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use csi_provisioner::controller::open_calls;
+use csi_provisioner::controller::claims::call_record;
 use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, StreamBody};
@@ -291,7 +291,7 @@ fn recorded_by(info: &RequestInfo, body: &[u8]) -> Option<String> {
         return None;
     }
     let claim: Value = serde_json::from_slice(body).unwrap();
-    let recorded = claim["metadata"]["annotations"][open_calls::RECORD].is_string();
+    let recorded = claim["metadata"]["annotations"][call_record::RECORD].is_string();
     recorded.then(|| text(&claim, "/metadata/uid").to_owned())
 }
 

@@ -10,10 +10,14 @@ use std::{
 use futures::future::join_all;
 use parking_lot::Mutex;
 use serde_json::json;
-use testkit::apiserver::faults::{Effect, Rule};
-use testkit::driver::{
-    Answer, Around, Backend as _, Call, Host, Script, Scripted, Status,
-    proto::{CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse},
+use testkit::{
+    apiserver::faults::{Effect, Rule},
+    driver::{
+        Answer, Around, Backend as _, Call, Host, Script, Scripted, Status,
+        proto::{
+            CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+        },
+    },
 };
 use tokio::{
     sync::Semaphore,

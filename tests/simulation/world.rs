@@ -12,10 +12,11 @@ use std::{
 };
 
 use csi_provisioner::{
-    app::{self, Host, World},
+    app,
+    app::{Host, World},
     csi::Connector,
     flags::Flags,
-    kube_api::transport::boxed,
+    kube::connection::transport::boxed,
     metrics::Metrics,
     runtime::{Clock, Generator, Spawner},
 };
@@ -266,7 +267,7 @@ impl Simulation {
         })
     }
 
-    /// Waits in simulated time until `what` holds.
+    /// DependencyIndex in simulated time until `what` holds.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {

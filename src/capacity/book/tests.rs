@@ -2,8 +2,10 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::*;
-use crate::capacity::{names::Names, object::Shown};
-use crate::kube_api::views::StorageCapacity;
+use crate::{
+    capacity::{names::Names, object::Shown},
+    kube::objects::StorageCapacity,
+};
 
 /// An object of ours, made at that second, about a class in a zone.
 fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {

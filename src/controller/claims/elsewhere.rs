@@ -5,15 +5,14 @@
 //! by whoever did it.
 
 use super::{
-    super::{claim_book::Glance, open_calls::Record, provisioner::Provisioner},
-    ClaimWorker,
+    super::provisioner::Provisioner, call_record::Record, index::Glance, sync::ClaimWorker,
 };
 use crate::{
-    kube_api::{
+    kube::{
         ApiError, Name,
-        views::{Node, View as _},
+        objects::{Node, View as _},
     },
-    workqueue::Verdict,
+    workqueue::Action,
 };
 
 /// What follows for a claim whose call is open on another node.
@@ -41,18 +40,18 @@ fn step(is_terminating: bool, overdue: bool, node_is_gone: bool) -> Step {
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Does what the call of another node's process, of which this is the record, leaves to this one.
-    pub(super) async fn elsewhere(
+    pub(crate) async fn elsewhere(
         self: &std::sync::Arc<Self>,
         uid: &str,
         glance: &Glance,
         record: &Record,
-    ) -> Verdict {
-        let Some(standing) = self.book.standing(uid) else { return Verdict::Done };
+    ) -> Action {
+        let Some(standing) = self.book.standing(uid) else { return Action::Done };
         let is_terminating = glance.claim.is_terminating();
         let wait = self.provisioner.wait_among_peers(uid);
         // Only the selected node's process may follow a live claim; a deleted one any may let go.
         if is_terminating && !wait.is_zero() {
-            return Verdict::RetryAfter(wait);
+            return Action::RetryAfter(wait);
         }
         let node = record.node_shown();
         let overdue = self.open_calls.is_overdue(&standing);
@@ -65,13 +64,13 @@ impl<P: Provisioner> ClaimWorker<P> {
         };
         let volume = &standing.volume_name;
         match step(is_terminating, overdue, node_is_gone) {
-            Step::Wait => Verdict::Retry,
+            Step::Wait => Action::Retry,
             Step::Block => {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
                 self.blocked(uid, &glance.claim, &why);
-                Verdict::Retry
+                Action::Retry
             }
             Step::LetGo => {
                 let claim = &glance.claim;
@@ -79,12 +78,12 @@ impl<P: Provisioner> ClaimWorker<P> {
                     .open_calls
                     .give_up_for_node(uid, claim, volume, record, node_is_gone)
                     .await;
-                if let_go { Verdict::Done } else { Verdict::Retry }
+                if let_go { Action::Done } else { Action::Retry }
             }
             Step::Adopt => {
                 self.book.adopt(uid, node);
                 self.open_calls.suspect_node(uid, &glance.claim, volume);
-                Verdict::Retry
+                Action::Retry
             }
         }
     }

@@ -7,29 +7,29 @@ use serde_json::Value;
 
 use super::{
     super::{
-        open_calls::mark,
         ownership::SELECTED_NODE,
         provisioner::{Order, Provisioner},
     },
-    ClaimWorker,
+    call_record::status,
+    sync::ClaimWorker,
 };
 use crate::{
-    kube_api::{
+    kube::{
         Edit, Name,
-        views::{Claim, View as _},
+        objects::{Claim, View as _},
     },
-    workqueue::Verdict,
+    workqueue::Action,
 };
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Takes the selected node off the claim, so that the scheduler chooses again.
-    pub(super) async fn give_node_back(&self, order: &Order) -> Verdict {
+    pub(crate) async fn give_node_back(&self, order: &Order) -> Action {
         let claim = &order.claim;
         let refused = order.selected_node.as_deref();
         if claim.annotation(SELECTED_NODE).is_none() {
             // It stands under its oldest name, which nobody takes off: a failure like any other.
             self.count_failure(claim);
-            return Verdict::Retry;
+            return Action::Retry;
         }
         let is_open = self.book.is_open(claim.uid());
         let standpoint = self.open_calls.standpoint(None);
@@ -39,9 +39,9 @@ impl<P: Provisioner> ClaimWorker<P> {
                 // The next request may be for another node. With node deployment it is to that node's
                 // own driver, and nobody would follow what is recorded here.
                 Edit::Write if is_open && standpoint.identity.node.is_none() => {
-                    mark::forget_place(object, standpoint);
+                    status::forget_place(object, standpoint);
                 }
-                Edit::Write => drop(mark::take_off_own(object, standpoint)),
+                Edit::Write => drop(status::take_off_own(object, standpoint)),
                 Edit::Nothing => {}
             }
             edit
@@ -59,13 +59,13 @@ impl<P: Provisioner> ClaimWorker<P> {
                     self.open_calls.suspect_node_given_back(claim.uid(), order);
                     self.book.given_up(claim.uid());
                 }
-                Verdict::Done
+                Action::Done
             }
             Err(error) => {
                 let why = format!("cannot give the selected node back: {error}");
                 tracing::warn!("{why}");
                 self.events.failed(claim, &why);
-                Verdict::Retry
+                Action::Retry
             }
         }
     }
@@ -73,7 +73,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
 /// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later
 /// choice is the scheduler's own.
-pub(super) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
+pub(crate) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
     let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     let Some(annotations) = annotations else { return Edit::Nothing };
     match annotations.get(SELECTED_NODE).and_then(Value::as_str) {

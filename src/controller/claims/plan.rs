@@ -7,22 +7,25 @@
 
 use std::sync::Arc;
 
-use super::super::{
-    claim_book::{Doubt, Glance},
-    claim_state::Demand,
-    leftover::Leftover,
-    open_calls::Record,
-    ownership::{self, Identity, SELECTED_NODE},
-    provisioner::Order,
+use super::{
+    super::{
+        ownership::{Identity, SELECTED_NODE},
+        provisioner::Order,
+    },
+    call_record::Record,
+    index::{Doubt, Glance},
+    state::Demand,
 };
 use crate::{
-    kube_api::views::{Claim, StorageClass, View as _},
-    mutations::{self, Mutation},
+    controller::{model::unusable_volume::UnusableVolume, ownership},
+    kube::objects::{Claim, StorageClass, View as _},
+    mutations,
+    mutations::Mutation,
 };
 
 /// What to do about a claim now.
 #[derive(Debug, Clone)]
-pub(super) enum Plan {
+pub(crate) enum Plan {
     /// Nothing, until an event comes.
     Drop,
     /// Its class keeps it waiting, for this reason.
@@ -35,7 +38,7 @@ pub(super) enum Plan {
     /// Ask the provisioner.
     Provision(Ask),
     /// Remove what the last call for this order left.
-    Discard(Box<Order>, Box<Leftover>),
+    Discard(Box<Order>, Box<UnusableVolume>),
     /// The volume with this handle may be left, and nobody wants it.
     Suspect(String),
     /// Its record is of a class that another provisioner serves: it does not count.
@@ -46,7 +49,7 @@ pub(super) enum Plan {
 
 /// For what the provisioner is asked.
 #[derive(Debug, Clone)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     /// For the claim as it is, with this class.
     New(Arc<StorageClass>),
     /// For what this process has asked for before, and whose end is not known.
@@ -57,7 +60,7 @@ pub(super) enum Ask {
 
 /// Decides what to do about a claim, whose class is `class` where that exists. `fits`: whether that is
 /// the class that the record was made with.
-pub(super) fn plan(
+pub(crate) fn plan(
     identity: &Identity,
     glance: &Glance,
     class: Option<Arc<StorageClass>>,

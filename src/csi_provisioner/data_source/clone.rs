@@ -9,14 +9,14 @@ use std::borrow::Cow;
 use super::{Ask, Copyable, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
-        awaited::Awaited,
+        dependencies::index::Dependency,
+        model::source::{Source, SourceKind},
         provisioner::Failure,
-        source::{Source, SourceKind},
     },
-    kube_api::{
+    kube::{
         ApiError, Client, Name,
+        objects::{Claim, CloneSource, View as _, Volume},
         quantity::Quantity,
-        views::{Claim, CloneSource, View as _, Volume},
     },
 };
 
@@ -60,7 +60,7 @@ enum Unusable {
 /// It cannot be cloned for this claim; the text tells why.
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
     let Copyable { namespace, name, .. } = ask.named;
-    let awaited = Awaited::object::<Claim>(Some(namespace), name);
+    let awaited = Dependency::object::<Claim>(Some(namespace), name);
     let source = match read_claim(client, ask).await {
         Ok(source) => source,
         Err(error) => {

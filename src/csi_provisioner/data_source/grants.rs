@@ -7,12 +7,12 @@
 
 use super::Reference;
 use crate::{
-    controller::{awaited::Awaited, provisioner::Failure},
-    kube_api::{
+    controller::{dependencies::index::Dependency, provisioner::Failure},
+    kube::{
         Client,
-        views::{Claim, ReferenceGrant, View as _},
+        objects::{Claim, ReferenceGrant, View as _},
     },
-    protection::{Target, is_granted},
+    source_protection::{Target, is_granted},
 };
 
 /// Whether the source's namespace lets a claim use it.
@@ -49,7 +49,7 @@ pub(super) async fn check(
         "accessing {namespace}/{name} of {kind} dataSource from {own}/{claim} isn't allowed"
     );
     let refused =
-        Failure::new(refused).awaiting([Awaited::any_in::<ReferenceGrant>(namespace)]).lasting();
+        Failure::new(refused).awaiting([Dependency::any_in::<ReferenceGrant>(namespace)]).lasting();
     Ok(Grant::Lacks(refused))
 }
 

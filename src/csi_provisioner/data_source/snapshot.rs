@@ -7,15 +7,15 @@
 use super::{Ask, Copyable, bytes};
 use crate::{
     controller::{
-        awaited::Awaited,
+        dependencies::index::Dependency,
+        model::source::{Source, SourceKind},
         provisioner::Failure,
-        source::{Source, SourceKind},
     },
-    go_text::parse_bool,
-    kube_api::{
+    go_fmt::parse_bool,
+    kube::{
         ApiError, Client, Name,
+        objects::{Claim, View as _, VolumeSnapshot, VolumeSnapshotContent},
         quantity::Quantity,
-        views::{Claim, View as _, VolumeSnapshot, VolumeSnapshotContent},
     },
 };
 
@@ -68,7 +68,7 @@ enum Unusable {
 /// It cannot be restored for this claim; the text tells why.
 pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
     let Copyable { namespace, name, .. } = ask.named;
-    let awaited = Awaited::object::<VolumeSnapshot>(Some(namespace), name);
+    let awaited = Dependency::object::<VolumeSnapshot>(Some(namespace), name);
     let snapshot = read_snapshot(client, namespace, name)
         .await
         .map_err(|unread| Failure::new(&unread).unread(awaited.clone(), unread.is_missing()))?;
@@ -78,7 +78,7 @@ pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failu
     let usable = find_content(client, ask, &snapshot, content).await;
     let handle = usable.map_err(|unusable| {
         let content = unusable.blames_content().then_some(content);
-        let content = content.map(|name| Awaited::object::<VolumeSnapshotContent>(None, name));
+        let content = content.map(|name| Dependency::object::<VolumeSnapshotContent>(None, name));
         let failure =
             Failure::new(&unusable).awaiting([awaited.clone()].into_iter().chain(content));
         let may_pass = matches!(unusable, Unusable::ContentUnread { .. });

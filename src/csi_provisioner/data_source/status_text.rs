@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::kube_api::{
+use crate::kube::{
+    objects::{ClaimCondition, CloneSourceStatus, ModifyVolumeStatus},
     quantity::Quantity,
-    views::{ClaimCondition, CloneSourceStatus, ModifyVolumeStatus},
 };
 
 /// Prints a status as Go does.

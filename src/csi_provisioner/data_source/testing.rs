@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use super::{Copyable, NotUsed, Source, identify, resolve};
 use crate::{
     controller::{
-        awaited::Awaited,
+        dependencies::index::Dependency,
         provisioner::{Failure, Order},
     },
     csi_provisioner::{
         Settings,
         testing::{DRIVER, order, settings},
     },
-    kube_api::{
+    kube::{
         quantity::Quantity,
         testing::{Answer, Server, client},
     },
@@ -62,7 +62,7 @@ pub(super) async fn find_for(
 
 /// The names of the kinds whose change is waited for.
 pub(super) fn awaited(failure: &Failure) -> Vec<String> {
-    let name = |awaited: &Awaited| {
+    let name = |awaited: &Dependency| {
         let place = awaited.namespace.as_deref().map(|namespace| format!("{namespace}/"));
         let name = awaited.name.as_deref().unwrap_or("*");
         format!("{} {}{name}", awaited.kind.plural, place.unwrap_or_default())

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     csi_provisioner::testing::{order, settings, source},
-    kube_api::testing::client,
+    kube::testing::client,
 };
 
 /// What a claim with this spec names; the words where it may not.

@@ -3,9 +3,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
-use crate::controller::claim_state::{
-    ClaimState,
-    Demand::{self, Wanted, Withdrawn},
+use crate::controller::claims::state::{
+    ClaimState, Demand,
+    Demand::{Wanted, Withdrawn},
     Next,
 };
 
@@ -50,9 +50,9 @@ fn the_drivers_own_codes_mean_what_the_original_takes_them_for() {
 fn only_time_outs_and_locks_speak_of_load() {
     for code in (1..=16).map(Code::from) {
         let expected = match code {
-            Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Strain::Overload,
-            Code::Aborted => Strain::Locked,
-            _ => Strain::Bearable,
+            Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Congestion::Overload,
+            Code::Aborted => Congestion::Locked,
+            _ => Congestion::Bearable,
         };
         for error in [CallError::driver(code, "m"), CallError::local(code, "m")] {
             for node in [false, true] {

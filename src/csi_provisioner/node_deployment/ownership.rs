@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     controller::ownership::SELECTED_NODE,
-    kube_api::{
+    kube::{
         Edit,
-        views::{Claim, StorageClass, View as _},
+        objects::{Claim, StorageClass, View as _},
     },
 };
 

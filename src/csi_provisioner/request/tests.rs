@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
     csi_provisioner::testing::{DRIVER, map, order, reads, refusal, settings},
-    kube_api::testing::{Answer, Server},
+    kube::testing::{Answer, Server},
 };
 
 /// A server with one secret and one attributes class.

@@ -4,9 +4,9 @@
 //! and of the nodes as they are known.
 
 use crate::{
-    controller::topology::{Requirement, Segments},
-    go_text::quote,
-    kube_api::views::TopologySelectorTerm,
+    controller::model::topology::{Requirement, Segments},
+    go_fmt::quote,
+    kube::objects::TopologySelectorTerm,
     nodes::{Keys, Labels, Nodes, Registration},
 };
 

@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 
 use crate::{
-    controller::topology::Segments,
-    kube_api::views::TopologySelectorTerm,
+    controller::model::topology::Segments,
+    kube::objects::TopologySelectorTerm,
     nodes::{Keys, Labels},
 };
 

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    controller::open_calls::{Record, record::Recorder},
+    controller::{claims::call_record::Record, model::record::Recorder},
     csi_provisioner::testing::{DRIVER, order},
-    kube_api::testing::{Answer, Server, client},
+    kube::testing::{Answer, Server, client},
     nodes::testing::{Known, nodes},
 };
 
@@ -39,11 +39,11 @@ fn zones(terms: &[proto::Topology]) -> Vec<&str> {
 }
 
 /// How the failure reads, whether the node is given back, and what the claim waits for.
-fn refused(refusal: NotAsked) -> (String, bool, Vec<String>) {
+fn refused(refusal: NotSent) -> (String, bool, Vec<String>) {
     let (failure, given_back) = match refusal {
-        NotAsked::Failed(failure) | NotAsked::Unrepeatable(failure) => (failure, false),
-        NotAsked::Reschedule(failure) => (failure, true),
-        NotAsked::Ignored { reason } => panic!("{reason}"),
+        NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => (failure, false),
+        NotSent::Reschedule(failure) => (failure, true),
+        NotSent::Ignored { reason } => panic!("{reason}"),
     };
     let awaited = failure.awaited().iter();
     let awaited = awaited
@@ -132,7 +132,7 @@ async fn a_long_requirement_is_made_again_from_the_nodes_while_its_best_place_is
     let mut without = restarted(&asked);
     without.selected_node = Some("node-0008.example.com".into());
     let gone = topology(&server, &all[8..]).decide(&mut without).await.unwrap_err();
-    assert!(matches!(gone, NotAsked::Unrepeatable(_)), "{gone:?}");
+    assert!(matches!(gone, NotSent::Unrepeatable(_)), "{gone:?}");
 }
 
 #[tokio::test(start_paused = true)]

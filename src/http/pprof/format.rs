@@ -3,8 +3,7 @@
 //! Owns the few messages of it that are written here. Promises a file that `go tool pprof` and
 //! `pprof` read, uncompressed, which both allow.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use prost::Message;
 

@@ -44,8 +44,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-pub use self::documents::Documents;
-pub use self::service::{ApiService, Body, Disconnected, refuse, respond};
 use self::{
     audit::Requests,
     chance::Chance,
@@ -57,6 +55,10 @@ use self::{
     store::Store,
     verbs::{State, Target, delete::DeleteOptions},
     watch::Watches,
+};
+pub use self::{
+    documents::Documents,
+    service::{ApiService, Body, Disconnected, refuse, respond},
 };
 
 /// Who sends a request.

@@ -66,7 +66,7 @@ async fn a_namespace_that_is_none_is_not_asked_for() {
     let server = cluster(vec![]);
     let order = order(&json!({}), &json!({}));
     let odd = Reference { namespace: "../kube-system", ..snapshot() };
-    let client = crate::kube_api::testing::client(&server);
+    let client = crate::kube::testing::client(&server);
     let Grant::Lacks(refusal) = check(&client, &order.claim, &odd).await.unwrap() else {
         panic!("nothing of such a namespace is granted");
     };

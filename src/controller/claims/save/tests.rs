@@ -1,0 +1,135 @@
+use std::collections::BTreeMap as Map;
+
+use k8s_openapi::api::core::v1::{CSIPersistentVolumeSource, PersistentVolumeSpec};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn order() -> Order {
+    let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"},
+                       "spec": {"storageClassName": "fast"}});
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": "kubernetes.io/in-tree"});
+    Order {
+        claim: Arc::new(serde_json::from_value(claim).unwrap()),
+        class: Arc::new(serde_json::from_value(class).unwrap()),
+        volume_name: Ok("pvc-u".into()),
+        selected_node: None,
+        withdrawn: false,
+        source: None,
+        topology: None,
+    }
+}
+
+fn made() -> PersistentVolume {
+    let csi = CSIPersistentVolumeSource {
+        volume_handle: "h".into(),
+        ..CSIPersistentVolumeSource::default()
+    };
+    let mut volume = PersistentVolume {
+        spec: Some(PersistentVolumeSpec { csi: Some(csi), ..PersistentVolumeSpec::default() }),
+        ..PersistentVolume::default()
+    };
+    volume.metadata.name = Some("pvc-u".into());
+    volume.metadata.annotations = Some(Map::from([("driver's".into(), "own".into())]));
+    volume
+}
+
+#[test]
+fn a_saved_volume_names_claim_class_maker_and_protection() {
+    let volume = serde_json::to_value(complete(made(), &order())).unwrap();
+    assert_eq!(
+        volume["spec"]["claimRef"],
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"})
+    );
+    assert_eq!(volume["spec"]["storageClassName"], "fast");
+    let annotations =
+        json!({"driver's": "own", "pv.kubernetes.io/provisioned-by": "kubernetes.io/in-tree"});
+    assert_eq!(volume["metadata"]["annotations"], annotations);
+    assert_eq!(volume["metadata"]["finalizers"], json!([finalizer::PROTECTION]));
+}
+
+/// What a PersistentVolume found under the name means: saved, superseded, or the words of the wait.
+fn judged(found: Option<Value>) -> String {
+    let unsaved = Unsaved::new(
+        order(),
+        Made { volume: made(), ..Made::default() },
+        "",
+        Instant::now(),
+        Existence::default(),
+    );
+    let found: Option<Volume> = found.map(|found| serde_json::from_value(found).unwrap());
+    match judge(found.as_ref(), &unsaved) {
+        None => "post".into(),
+        Some(Attempt::Saved) => "saved".into(),
+        Some(Attempt::PvTerminating { volume }) => format!("{} leaves", volume.name()),
+        Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
+        Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
+        Some(Attempt::Shared { why }) => format!("shared: {why}"),
+        Some(Attempt::Shadowed { why, refused }) => format!("shadowed: {why} ({refused})"),
+        Some(Attempt::PvGone) => "bared".into(),
+        Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
+        Some(Attempt::Forbidden { why }) => format!("forbidden: {why}"),
+        Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
+    }
+}
+
+#[tokio::test]
+async fn what_stands_under_the_name_decides() {
+    let found = |uid: &str, handle: &str, terminating: bool| {
+        let mut metadata = json!({"name": "pvc-u"});
+        if terminating {
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        Some(
+            json!({"metadata": metadata, "spec": {"claimRef": {"uid": uid}, "csi": {"volumeHandle": handle}}}),
+        )
+    };
+    assert_eq!(judged(None), "post");
+    assert_eq!(judged(found("u", "h", false)), "saved");
+    assert_eq!(judged(found("u", "h", true)), "pvc-u leaves");
+    assert_eq!(judged(found("u", "other", false)), "superseded by other");
+    let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
+    assert_eq!(judged(found("x", "h", false)), format!("shared: {stranger}"));
+    // Its volume may be deleted already, and ours made after that.
+    assert_eq!(judged(found("x", "h", true)), format!("shadowed: {stranger} (false)"));
+    let mut released = found("x", "h", false);
+    released.as_mut().unwrap()["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
+    released.as_mut().unwrap()["status"] = json!({"phase": "Released"});
+    assert_eq!(judged(released), format!("shadowed: {stranger} (false)"));
+    let mut elsewhere = found("x", "h", false);
+    elsewhere.as_mut().unwrap()["spec"]["csi"]["driver"] = json!("another");
+    assert_eq!(judged(elsewhere), format!("shadowed: {stranger} (false)"));
+    let taken = format!("name taken: {stranger}");
+    assert_eq!(judged(found("x", "other", true)), taken);
+    assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), taken);
+}
+
+#[tokio::test]
+async fn what_took_the_name_unseen_may_have_this_very_volume() {
+    let taken = ApiError::NoAnswer("taken".into());
+    let not_yet = |unclear| Some(Attempt::NotYet { why: "503".into(), unclear });
+    let shadows = |looked| match behind(looked, &taken) {
+        Attempt::Shadowed { refused, .. } => Some(refused),
+        _ => None,
+    };
+    assert_eq!(shadows(None), Some(false), "it came and went");
+    assert_eq!(shadows(not_yet(false)), Some(false));
+    assert_eq!(shadows(Some(Attempt::Forbidden { why: "403".into() })), Some(true));
+    assert_eq!(shadows(Some(Attempt::NameTaken { why: "a stranger's".into() })), None);
+    assert_eq!(shadows(Some(Attempt::Saved)), None);
+}
+
+#[test]
+fn the_class_at_the_post_says_the_policy_and_retain_wins_for_a_gone_claim() {
+    let (delete, retain) = (Some("Delete"), Some("Retain"));
+    for (then, now, live, gone) in [
+        (delete, delete, delete, delete),
+        (delete, retain, retain, retain),
+        (retain, delete, delete, retain),
+        (retain, None, retain, retain),
+        (delete, None, delete, delete),
+    ] {
+        assert_eq!(policy(then, now, true), live, "{then:?} {now:?}");
+        assert_eq!(policy(then, now, false), gone, "{then:?} {now:?}, gone");
+    }
+}

@@ -1,0 +1,264 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    controller::{
+        claims::{index::Doubt, node::remove_node, reporting::is_failed_attempt, state::Demand},
+        model::unusable_volume::UnusableVolume,
+        ownership::SELECTED_NODE,
+        provisioner::{Congestion, Failure},
+    },
+    kube::Edit,
+};
+
+const DRIVER: &str = "d.example.com";
+
+fn identity() -> Identity {
+    Identity { driver: DRIVER.into(), in_tree: None, node: None }
+}
+
+fn claim(node: Option<&str>) -> Arc<Claim> {
+    let mut annotations = json!({"volume.kubernetes.io/storage-provisioner": DRIVER});
+    if let Some(node) = node {
+        annotations[SELECTED_NODE] = json!(node);
+    }
+    let claim = json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u", "annotations": annotations},
+                       "spec": {"storageClassName": "fast"}});
+    Arc::new(serde_json::from_value(claim).unwrap())
+}
+
+fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
+    let class = json!({"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode});
+    Arc::new(serde_json::from_value(class).unwrap())
+}
+
+fn glance(claim: Arc<Claim>) -> Glance {
+    Glance {
+        claim,
+        demand: Demand::Wanted,
+        may_call: true,
+        doubt: Doubt::None,
+        doubted: 0,
+        order: None,
+        loosened: false,
+        recorded: None,
+        elsewhere: None,
+        leftover: None,
+        bared: None,
+    }
+}
+
+/// What is planned: `provision`, `drop`, or the words its user reads.
+fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
+    planned_by(&identity(), glance, class)
+}
+
+fn planned_by(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
+    match plan(identity, glance, class, |record, class| record.class_uid == class.uid()) {
+        Plan::Provision(Ask::New(_)) => "provision".into(),
+        Plan::Provision(Ask::Again(_)) => "again".into(),
+        Plan::Provision(Ask::Recorded(..)) => "as recorded".into(),
+        Plan::Void => "void".into(),
+        Plan::Elsewhere(record) => format!("elsewhere {:?}", record.node),
+        Plan::Drop => "drop".into(),
+        Plan::Blocked { why, .. } => why,
+        Plan::Discard(_, leftover) => format!("discard {}", leftover.handle),
+        Plan::Suspect(handle) => format!("suspect {handle}"),
+    }
+}
+
+#[test]
+fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
+    let immediate = class(DRIVER, "Immediate");
+    let late = class(DRIVER, "WaitForFirstConsumer");
+    let here = glance(claim(None));
+    assert_eq!(planned(&here, Some(immediate.clone())), "provision");
+    assert_eq!(planned(&here, Some(late.clone())), "drop");
+    assert_eq!(planned(&glance(claim(Some(""))), Some(late.clone())), "drop");
+    assert_eq!(planned(&glance(claim(Some("n"))), Some(late)), "provision");
+    assert_eq!(planned(&here, None), r#"storageclass.storage.k8s.io "fast" not found"#);
+    let mut classless = (*here.claim).clone();
+    classless.spec.storage_class_name = None;
+    assert_eq!(planned(&glance(Arc::new(classless)), None), "the claim names no storage class");
+    let foreign = planned(&here, Some(class("other", "Immediate")));
+    assert_eq!(
+        foreign,
+        r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#
+    );
+    let withdrawn = Glance { demand: Demand::Withdrawn, ..here.clone() };
+    assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
+    let in_flight = Glance { may_call: false, ..here.clone() };
+    assert_eq!(planned(&in_flight, Some(immediate.clone())), "drop");
+    let mut handed_on = (*here.claim).clone();
+    handed_on.metadata.annotations = None;
+    assert_eq!(planned(&glance(Arc::new(handed_on)), Some(immediate)), "drop");
+}
+
+fn order() -> Order {
+    Order {
+        claim: claim(Some("n")),
+        class: class(DRIVER, "Immediate"),
+        volume_name: Ok("pvc-u".into()),
+        selected_node: Some("n".into()),
+        withdrawn: false,
+        source: None,
+        topology: None,
+    }
+}
+
+#[test]
+fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
+    let open = Glance { demand: Demand::Withdrawn, order: Some(order()), ..glance(claim(None)) };
+    for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
+        assert_eq!(planned(&open, class), "again");
+    }
+    let bared = Glance { bared: Some("h".into()), ..open };
+    assert_eq!(planned(&bared, None), "suspect h", "it may be gone, and nobody wants it");
+    let wanted = Glance { demand: Demand::Wanted, ..bared };
+    assert_eq!(planned(&wanted, None), "again");
+}
+
+#[test]
+fn after_enough_refusals_another_node_and_a_changed_class_count() {
+    let later = |uid: &str, mode: &str| {
+        let mut class = (*class(DRIVER, mode)).clone();
+        class.metadata.uid = Some(uid.into());
+        Some(Arc::new(class))
+    };
+    let open = |node: Option<&str>, loosened| Glance {
+        order: Some(order()),
+        loosened,
+        ..glance(claim(node))
+    };
+    let same = || Some(class(DRIVER, "Immediate"));
+    for (node, class, firm, loosened) in [
+        (Some("n"), same(), "again", "again"),
+        (Some("m"), same(), "again", "provision"),
+        (Some("n"), later("2", "Immediate"), "again", "provision"),
+        (None, later("2", "WaitForFirstConsumer"), "again", "drop"),
+        (Some("n"), None, "again", "again"),
+        (Some("n"), Some(self::class("other", "Immediate")), "again", "again"),
+    ] {
+        assert_eq!(planned(&open(node, false), class.clone()), firm, "{node:?}");
+        assert_eq!(planned(&open(node, true), class.clone()), loosened, "{node:?}");
+        let withdrawn = Glance { demand: Demand::Withdrawn, ..open(node, true) };
+        assert_eq!(planned(&withdrawn, class), "again", "{node:?}");
+    }
+}
+
+#[test]
+fn a_recorded_call_is_made_only_with_the_class_that_it_was_made_with() {
+    let record = Record { class_uid: "1".into(), ..Record::default() };
+    let of = |uid: &str, provisioner: &str, mode: &str| {
+        let mut class = (*class(provisioner, mode)).clone();
+        class.metadata.uid = Some(uid.into());
+        Some(Arc::new(class))
+    };
+    let recorded = |node| Glance { recorded: Some(record.clone()), ..glance(claim(node)) };
+    let late = "WaitForFirstConsumer";
+    for (node, class, expected) in [
+        (None, of("1", DRIVER, "Immediate"), "as recorded"),
+        (Some("n"), of("1", DRIVER, late), "as recorded"),
+        (None, of("1", DRIVER, late), "drop"),
+        (None, of("1", "other", "Immediate"), "void"),
+        (None, of("2", DRIVER, "Immediate"), "was replaced by another"),
+        (None, None, "is gone"),
+    ] {
+        for demand in [Demand::Wanted, Demand::Withdrawn] {
+            let glance = Glance { demand, ..recorded(node) };
+            let planned = planned(&glance, class.clone());
+            let restore = "restore the class, and the call is followed to its end";
+            assert!(
+                planned == expected || planned.contains(expected) && planned.contains(restore),
+                "{planned}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
+    let on_node = Identity { node: Some("n1".into()), ..identity() };
+    let class = || Some(class(DRIVER, "Immediate"));
+    let record =
+        |node: Option<&str>| Some(Record { node: node.map(str::to_owned), ..Record::default() });
+    let live = |node| Glance { elsewhere: record(node), ..glance(claim(Some("n1"))) };
+    assert_eq!(planned_by(&on_node, &live(Some("n2")), class()), "elsewhere Some(\"n2\")");
+    assert_eq!(planned_by(&on_node, &live(None), class()), "provision", "nobody else follows it");
+    let mut deleted = (*claim(Some("n2"))).clone();
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    for (node, may_call) in [(Some("n2"), true), (None, true), (None, false)] {
+        let deleted = Glance {
+            elsewhere: record(node),
+            demand: Demand::Withdrawn,
+            may_call,
+            ..glance(Arc::new(deleted.clone()))
+        };
+        let planned = planned_by(&on_node, &deleted, class());
+        assert_eq!(planned, format!("elsewhere {node:?}"), "{node:?}");
+    }
+}
+
+#[test]
+fn polling_grows_gently_and_stays_below_the_longest_interval() {
+    let max = Duration::from_secs(300);
+    let milliseconds = |polls| poll_delay(polls, 0.5, max).as_millis();
+    let grown = [1, 2, 3, 5, 6, 7, 1000].map(milliseconds);
+    assert_eq!(grown, [437, 875, 1750, 7000, 13125, 13125, 13125]);
+    assert_eq!(poll_delay(9, 0.99, Duration::from_secs(2)), Duration::from_secs(2));
+    for unit in [0.0, 0.999] {
+        let delay = poll_delay(4, unit, max).as_secs_f64();
+        assert!((3.0..4.0).contains(&delay), "{delay}");
+        assert!(poll_delay(9, unit, max) <= Duration::from_secs(15));
+    }
+}
+
+#[test]
+fn a_node_is_given_back_only_while_it_is_the_refused_one() {
+    let claim = |node: &str| json!({"metadata": {"annotations": {SELECTED_NODE: node, "a": "b"}}});
+    let mut refused = claim("n1");
+    assert!(matches!(remove_node(&mut refused, Some("n1")), Edit::Write));
+    assert_eq!(refused, json!({"metadata": {"annotations": {"a": "b"}}}));
+    let mut chosen_since = claim("n2");
+    assert!(matches!(remove_node(&mut chosen_since, Some("n1")), Edit::Nothing));
+    assert_eq!(chosen_since, claim("n2"));
+    assert!(matches!(remove_node(&mut json!({"metadata": {}}), None), Edit::Nothing));
+}
+
+#[test]
+fn the_source_label_is_bounded() {
+    let label = |spec: serde_json::Value| {
+        source_label(&serde_json::from_value(json!({"spec": spec})).unwrap())
+    };
+    assert_eq!(label(json!({})), "");
+    for kind in ["VolumeSnapshot", "PersistentVolumeClaim"] {
+        assert_eq!(label(json!({"dataSource": {"kind": kind, "name": "n"}})), kind);
+    }
+    assert_eq!(label(json!({"dataSource": {"kind": "Anything", "name": "n"}})), "other");
+}
+
+/// A poll that finds the call still open is a failed attempt, as in the original.
+#[test]
+fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
+    let failure = || Failure::new("why");
+    let leftover = UnusableVolume {
+        handle: "h".into(),
+        credentials: crate::controller::model::unusable_volume::Credentials::default(),
+        defect: failure(),
+        orphaned: failure(),
+    };
+    let table = [
+        (Outcome::Final(failure()), true),
+        (Outcome::Infeasible(failure()), true),
+        (Outcome::Background(failure()), true),
+        (Outcome::Unsent(failure()), true),
+        (Outcome::Background(failure().with_strain(Congestion::Locked)), true),
+        (Outcome::Reschedule(failure()), false),
+        (Outcome::Unusable(Box::new(leftover)), false),
+        (Outcome::Provisioned(Box::default()), false),
+    ];
+    for (outcome, counted) in table {
+        assert_eq!(is_failed_attempt(&outcome), counted, "{outcome:?}");
+    }
+}

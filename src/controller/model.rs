@@ -1,0 +1,7 @@
+//! The data that the controller and a [`Provisioner`](super::provisioner::Provisioner) exchange: plain
+//! values and pure functions, without locks or requests.
+
+pub mod record;
+pub mod source;
+pub mod topology;
+pub mod unusable_volume;

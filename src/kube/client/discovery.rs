@@ -1,0 +1,156 @@
+//! What the API server serves.
+//!
+//! Owns the question whether a kind is there at all, which older releases and switched-off APIs
+//! answer with no, and under which names. Needs no right but that of every authenticated user.
+//! Leaves what follows from the answer to the callers.
+
+use serde::Deserialize;
+
+use super::{Client, name::check_segment};
+use crate::kube::{
+    error::ApiError,
+    objects::{
+        View,
+        kind::{Kind, version_path},
+    },
+};
+
+/// A kind that the server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// Its names.
+    pub kind: Kind,
+    /// Whether its objects live in a namespace.
+    pub namespaced: bool,
+}
+
+/// The kinds of one version of a group.
+#[derive(Deserialize)]
+struct Resources {
+    #[serde(default)]
+    resources: Vec<Resource>,
+}
+
+#[derive(Deserialize)]
+struct Resource {
+    kind: String,
+    /// The plural name; of a subresource `<plural>/<subresource>`.
+    name: String,
+    #[serde(default)]
+    namespaced: bool,
+}
+
+impl Client {
+    /// Whether the server serves the kind that the view `V` reads, in that version.
+    pub async fn serves<V: View>(&self) -> Result<bool, ApiError> {
+        let served = self.find_kind(&V::group(&()), &V::version(&()), &V::kind(&())).await?;
+        Ok(served.is_some())
+    }
+
+    /// The kind `kind` as the server serves it in that version of the group, where it does. All
+    /// three may come from anywhere.
+    pub async fn find_kind(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Result<Option<Served>, ApiError> {
+        check_segment("API group", group)?;
+        check_segment("API version", version)?;
+        let listed = match self.read::<Resources>(version_path(group, version)).await {
+            Err(error) if error.is_not_found() => return Ok(None),
+            listed => listed?.resources,
+        };
+        let is_it = |resource: &Resource| resource.kind == kind && !resource.name.contains('/');
+        Ok(listed.into_iter().find(is_it).map(|resource| Served {
+            kind: Kind {
+                group: group.to_owned().into(),
+                version: version.to_owned().into(),
+                plural: resource.name.into(),
+            },
+            namespaced: resource.namespaced,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::kube::{
+        objects::{Claim, VolumeAttributesClass},
+        testing::{Answer, Server, client},
+    };
+
+    fn listing(kinds: &[&str]) -> Answer {
+        let resources: Vec<_> =
+            kinds.iter().map(|kind| json!({"name": "n", "kind": kind})).collect();
+        Answer::json(200, &json!({"kind": "APIResourceList", "resources": resources}))
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_served_where_the_server_lists_it() {
+        let there = listing(&["StorageClass", "VolumeAttributesClass"]);
+        let absent = listing(&["StorageClass", "volumeattributesclass"]);
+        for (answer, expected) in [
+            (there, Some(true)),
+            (absent, Some(false)),
+            (listing(&[]), Some(false)),
+            (Answer::json(200, &json!({})), Some(false)),
+            (Answer::refusal(404, "NotFound", "the server could not find it"), Some(false)),
+            (Answer::refusal(403, "Forbidden", "no"), None),
+            (Answer::status(503), None),
+            (Answer::json(200, &json!({"resources": 7})), None),
+            (Answer::none(), None),
+        ] {
+            let server = Server::new(move |_, _| answer.clone());
+            assert_eq!(client(&server).serves::<VolumeAttributesClass>().await.ok(), expected);
+            assert_eq!(server.seen()[0].url, "/apis/storage.k8s.io/v1");
+        }
+        let server = Server::new(|_, _| listing(&["PersistentVolumeClaim"]));
+        assert!(client(&server).serves::<Claim>().await.unwrap());
+        assert_eq!(server.seen()[0].url, "/api/v1");
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_found_by_its_name_and_not_by_a_subresources() {
+        let server = Server::new(|_, _| {
+            let resource = |name: &str, kind: &str, namespaced: bool| json!({"name": name, "kind": kind, "namespaced": namespaced});
+            Answer::json(
+                200,
+                &json!({"resources": [
+                    resource("widgets/status", "Widget", true),
+                    resource("widgets", "Widget", true),
+                    resource("worlds", "World", false),
+                ]}),
+            )
+        });
+        let client = client(&server);
+        for (kind, expected) in [
+            ("Widget", Some(("widgets", true))),
+            ("World", Some(("worlds", false))),
+            ("widget", None),
+        ] {
+            let found = client.find_kind("example.com", "v1", kind).await.unwrap();
+            let found = found.as_ref().map(|found| (&*found.kind.plural, found.namespaced));
+            assert_eq!(found, expected, "{kind}");
+        }
+    }
+
+    #[tokio::test]
+    async fn groups_and_versions_never_leave_their_place_in_the_url() {
+        let server = Server::new(|_, _| listing(&[]));
+        for (group, version, refused) in [
+            ("..", "v1", "invalid API group \"..\": [may not be '..']"),
+            ("a/b", "v1", "invalid API group \"a/b\": [may not contain '/']"),
+            ("g", "..", "invalid API version \"..\": [may not be '..']"),
+            ("g", "v%31", "invalid API version \"v%31\": [may not contain '%']"),
+        ] {
+            let error = client(&server).find_kind(group, version, "K").await.unwrap_err();
+            assert_eq!(error.to_string(), refused);
+        }
+        assert_eq!(server.seen().len(), 0);
+        assert_eq!(client(&server).find_kind("g?", "v 1", "K").await.unwrap(), None);
+        assert_eq!(server.seen()[0].url, "/apis/g%3F/v%201");
+    }
+}

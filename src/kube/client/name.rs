@@ -1,0 +1,151 @@
+//! Names of objects, checked before they become part of a URL.
+//!
+//! Owns the check that Kubernetes' own client makes on path segments, with its texts, which users
+//! see in events. Promises that a [`Name`] never reaches another object than the one it names.
+//! Leaves whether such an object exists to the server.
+
+use crate::go_fmt::quote;
+
+/// The name of one object, fit for a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Name<'a> {
+    namespace: Option<&'a str>,
+    name: &'a str,
+}
+
+/// Why a text cannot name an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadName {
+    /// There is no name.
+    #[error("resource name may not be empty")]
+    Empty,
+    /// There is a name, but no namespace to look for it in.
+    #[error("an empty namespace may not be set when a resource name is provided")]
+    NoNamespace,
+    /// There is no namespace to create the object in.
+    #[error("an empty namespace may not be set during creation")]
+    NoNamespaceToCreateIn,
+    /// The text would change the meaning of the URL.
+    #[error("invalid {what} {}: [{}]", quote(.text), .faults.join(" "))]
+    Segment {
+        /// What the text should name: `resource name`, `namespace`, `API group` or `API version`.
+        what: &'static str,
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        faults: Vec<&'static str>,
+    },
+}
+
+impl<'a> Name<'a> {
+    /// The object `name` in `namespace`.
+    ///
+    /// # Errors
+    /// [`BadName`] when one of them cannot stand in a URL.
+    pub fn namespaced(namespace: &'a str, name: &'a str) -> Result<Self, BadName> {
+        check_segment("namespace", namespace)?;
+        let Self { name, .. } = Self::cluster(name)?;
+        if namespace.is_empty() {
+            return Err(BadName::NoNamespace);
+        }
+        Ok(Self { namespace: Some(namespace), name })
+    }
+
+    /// The object `name` of a kind that has no namespaces.
+    ///
+    /// # Errors
+    /// [`BadName`] when it cannot stand in a URL.
+    pub fn cluster(name: &'a str) -> Result<Self, BadName> {
+        if name.is_empty() {
+            return Err(BadName::Empty);
+        }
+        check_segment("resource name", name)?;
+        Ok(Self { namespace: None, name })
+    }
+
+    /// The namespace, for kinds that have one.
+    pub fn namespace(&self) -> Option<&'a str> {
+        self.namespace
+    }
+
+    /// The name within its namespace.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+}
+
+/// Checks the namespace of an object that is to be created.
+pub(crate) fn check_namespace(namespace: &str) -> Result<(), BadName> {
+    if namespace.is_empty() {
+        return Err(BadName::NoNamespaceToCreateIn);
+    }
+    check_segment("namespace", namespace)
+}
+
+/// apimachinery's `IsValidPathSegmentName`.
+pub(crate) fn check_segment(what: &'static str, text: &str) -> Result<(), BadName> {
+    let faults = match text {
+        "." => vec!["may not be '.'"],
+        ".." => vec!["may not be '..'"],
+        _ => [('/', "may not contain '/'"), ('%', "may not contain '%'")]
+            .into_iter()
+            .filter(|(sign, _)| text.contains(*sign))
+            .map(|(_, fault)| fault)
+            .collect(),
+    };
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(BadName::Segment { what, text: text.to_owned(), faults })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_the_ones_users_know() {
+        let text = |name| Name::namespaced("sc", name).unwrap_err().to_string();
+        assert_eq!(
+            text("snap/status"),
+            "invalid resource name \"snap/status\": [may not contain '/']"
+        );
+        assert_eq!(
+            text("snap%2fstatus"),
+            "invalid resource name \"snap%2fstatus\": [may not contain '%']"
+        );
+        assert_eq!(
+            text("a/%"),
+            "invalid resource name \"a/%\": [may not contain '/' may not contain '%']"
+        );
+        assert_eq!(text(".."), "invalid resource name \"..\": [may not be '..']");
+        assert_eq!(text("."), "invalid resource name \".\": [may not be '.']");
+        assert_eq!(
+            text("/\n\u{1}\""),
+            "invalid resource name \"/\\n\\x01\\\"\": [may not contain '/']"
+        );
+        assert_eq!(text(""), "resource name may not be empty");
+    }
+
+    #[test]
+    fn a_namespace_is_checked_before_the_name() {
+        let text = |namespace, name| Name::namespaced(namespace, name).unwrap_err().to_string();
+        assert_eq!(text("a/b", "c/d"), "invalid namespace \"a/b\": [may not contain '/']");
+        assert_eq!(
+            text("", "a"),
+            "an empty namespace may not be set when a resource name is provided"
+        );
+        assert_eq!(
+            check_namespace("").unwrap_err().to_string(),
+            "an empty namespace may not be set during creation"
+        );
+    }
+
+    #[test]
+    fn odd_but_harmless_names_pass() {
+        for name in ["snap?pretty=1", "snap#x", "A b", "schnäppchen", "...", "~"] {
+            assert_eq!(Name::cluster(name).map(|n| n.name()), Ok(name));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Single requests against a scripted API server.
+
+use super::*;
+use crate::kube::{
+    objects::{Claim, StorageClass, Volume},
+    testing::{Answer, End, Server, client},
+};
+
+fn claim() -> Value {
+    json!({"metadata": {"name": "data", "namespace": "sc", "uid": "u"}, "spec": {"volumeName": "pv"}})
+}
+
+fn data() -> Name<'static> {
+    Name::namespaced("sc", "data").unwrap()
+}
+
+/// What becomes of a GET that is answered so.
+async fn get(answer: Answer) -> Result<Claim, ApiError> {
+    client(&Server::new(move |_, _| answer.clone())).get(data()).await
+}
+
+#[tokio::test]
+async fn a_read_gives_the_fields_that_a_view_has() {
+    let server = Server::new(|_, _| Answer::json(200, &claim()));
+    let read: Claim = client(&server).get(data()).await.unwrap();
+    assert_eq!((read.uid(), read.spec.volume_name.as_deref()), ("u", Some("pv")));
+    let raw = client(&server).get_raw(&Kind::of::<Claim>(), data()).await.unwrap();
+    assert_eq!(raw, claim());
+    for seen in server.seen() {
+        assert_eq!(
+            (&*seen.method, &*seen.url),
+            ("GET", "/api/v1/namespaces/sc/persistentvolumeclaims/data")
+        );
+        assert_eq!(seen.header("accept"), "application/json");
+    }
+}
+
+#[tokio::test]
+async fn writes_are_sent_as_the_api_wants_them() {
+    let server = Server::new(|_, _| Answer::json(200, &json!({"metadata": {"name": "pv"}})));
+    let client = client(&server);
+    let (pv, body) = (Name::cluster("pv").unwrap(), json!({"a": 1}));
+    let created: Volume = client.create(None, &body).await.unwrap();
+    assert_eq!(created.name(), "pv");
+    let _: Claim = client.create(Some("sc"), &body).await.unwrap();
+    let _: Claim = client.replace_raw(data(), &body).await.unwrap();
+    let _: Volume = client.patch(pv, &Patch::Merge(body.clone())).await.unwrap();
+    let _: StorageClass = client.patch(pv, &Patch::StrategicMerge(body.clone())).await.unwrap();
+    let seen = server.seen();
+    let sent: Vec<_> =
+        seen.iter().map(|seen| (&*seen.method, &*seen.url, seen.header("content-type"))).collect();
+    assert_eq!(
+        sent,
+        [
+            ("POST", "/api/v1/persistentvolumes", "application/json"),
+            ("POST", "/api/v1/namespaces/sc/persistentvolumeclaims", "application/json"),
+            ("PUT", "/api/v1/namespaces/sc/persistentvolumeclaims/data", "application/json"),
+            ("PATCH", "/api/v1/persistentvolumes/pv", "application/merge-patch+json"),
+            (
+                "PATCH",
+                "/apis/storage.k8s.io/v1/storageclasses/pv",
+                "application/strategic-merge-patch+json"
+            ),
+        ]
+    );
+    assert!(seen.iter().all(|seen| seen.json() == body));
+}
+
+#[tokio::test]
+async fn a_delete_names_the_very_object() {
+    let server =
+        Server::new(|_, _| Answer::json(200, &json!({"kind": "Status", "status": "Success"})));
+    let client = client(&server);
+    client.delete::<Claim>(data(), Some("u")).await.unwrap();
+    client.delete::<Claim>(data(), None).await.unwrap();
+    let options = |seen: usize| server.seen()[seen].json();
+    assert_eq!(
+        options(0),
+        json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "u"}})
+    );
+    assert_eq!(options(1), json!({"apiVersion": "v1", "kind": "DeleteOptions"}));
+}
+
+#[tokio::test]
+async fn a_delete_tells_what_keeps_the_object() {
+    let kept_by = |answer: Value| async move {
+        let server = Server::new(move |_, _| Answer::json(200, &answer));
+        client(&server).delete::<Claim>(data(), Some("u")).await.unwrap()
+    };
+    let kept = json!({"kind": "PersistentVolumeClaim", "metadata": {"uid": "u", "finalizers": ["a", "b"]}});
+    assert_eq!(kept_by(kept).await, ["a", "b"]);
+    for gone in
+        [json!({"metadata": {"uid": "u"}}), json!({"kind": "Status", "metadata": {}}), json!("odd")]
+    {
+        assert!(kept_by(gone).await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_prints_the_servers_message_and_nothing_else() {
+    let message = "persistentvolumeclaims \"data\" not found";
+    let error = get(Answer::refusal(404, "NotFound", message)).await.unwrap_err();
+    assert_eq!(error.to_string(), message);
+    assert_eq!((error.code(), error.reason()), (Some(404), Some("NotFound")));
+    assert!(error.is_not_found() && !error.is_unclear());
+}
+
+#[tokio::test]
+async fn the_reason_tells_more_than_the_code() {
+    let error = get(Answer::refusal(409, "AlreadyExists", "m")).await.unwrap_err();
+    assert!(error.is_already_exists() && !error.is_conflict());
+    let error = get(Answer::refusal(409, "Conflict", "m")).await.unwrap_err();
+    assert!(error.is_conflict() && !error.is_already_exists());
+    let error = get(Answer::refusal(409, "OfAnotherVersion", "m")).await.unwrap_err();
+    assert!(error.is_conflict());
+    assert!(get(Answer::refusal(403, "Forbidden", "m")).await.unwrap_err().is_forbidden());
+    assert!(get(Answer::refusal(422, "Invalid", "m")).await.unwrap_err().is_invalid());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_status_gets_client_gos_words() {
+    let html =
+        Answer::status(502).header("content-type", "text/html").chunk(0, "<h1>Bad Gateway</h1>\n");
+    for (answer, reason, message) in [
+        (
+            html,
+            "InternalError",
+            "an error on the server (\"<h1>Bad Gateway</h1>\") has prevented the request from succeeding (get persistentvolumeclaims data)",
+        ),
+        (
+            Answer::status(404),
+            "NotFound",
+            "the server could not find the requested resource (get persistentvolumeclaims data)",
+        ),
+        (
+            Answer::json(429, &json!({"odd": true})),
+            "TooManyRequests",
+            "the server has received too many requests and has asked us to try again later (get persistentvolumeclaims data)",
+        ),
+        (
+            Answer::json(500, &json!({"secret": "s"})),
+            "InternalError",
+            "an error on the server (\"unknown\") has prevented the request from succeeding (get persistentvolumeclaims data)",
+        ),
+        (
+            Answer::status(418),
+            "",
+            "the server responded with the status code 418 but did not return more information (get persistentvolumeclaims data)",
+        ),
+    ] {
+        let error = get(answer).await.unwrap_err();
+        assert_eq!((error.reason(), error.to_string().as_str()), (Some(reason), message));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_whose_explanation_is_lost_is_a_refusal() {
+    let error = get(Answer::status(409).chunk(0, "{\"kind\":").end(End::Broken)).await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+}
+
+#[tokio::test]
+async fn a_long_answer_that_is_no_status_is_cut() {
+    let long = "x".repeat(1 << 20);
+    let error = get(Answer::status(500).header("content-type", "text/plain").chunk(0, long))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().len() < 2200);
+}
+
+#[tokio::test]
+async fn an_unreadable_answer_is_told_without_its_content() {
+    let mut odd = claim();
+    odd["spec"] = json!({"accessModes": "hunter2"});
+    let error = get(Answer::json(200, &odd)).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with(
+        "cannot read the API server's answer about persistentvolumeclaims data: not the expected fields (at line 1"
+    ));
+    assert!(!text.contains("hunter2") && error.is_unclear());
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_not_read_to_its_end() {
+    let endless =
+        (0..80).fold(Answer::status(200), |answer, _| answer.chunk(0, " ".repeat(1 << 19)));
+    let error = get(endless).await.unwrap_err();
+    assert!(error.to_string().ends_with("is larger than 32 MiB"), "{error}");
+}
+
+#[tokio::test]
+async fn no_answer_or_half_of_one_is_unclear() {
+    for answer in [Answer::none(), Answer::status(200).chunk(0, "{").end(End::Broken)] {
+        let error = get(answer).await.unwrap_err();
+        assert!(matches!(error, ApiError::NoAnswer(_)) && error.is_unclear());
+        assert_eq!(error.to_string(), "no answer from the API server: connection reset by peer");
+        assert_eq!(error.code(), None);
+    }
+}
+
+#[tokio::test]
+async fn an_odd_or_missing_namespace_sends_nothing() {
+    let server = Server::new(|_, _| Answer::status(200));
+    let client = client(&server);
+    let error = client.create::<Claim>(Some("../x"), &json!({})).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid namespace \"../x\": [may not contain '/']");
+    assert!(!error.is_unclear());
+    let error = client.create::<Claim>(None, &json!({})).await.unwrap_err();
+    assert_eq!(error.to_string(), "an empty namespace may not be set during creation");
+    let error = client.get::<Claim>(Name::cluster("data").unwrap()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "an empty namespace may not be set when a resource name is provided"
+    );
+    assert!(server.seen().is_empty());
+}

@@ -1,0 +1,283 @@
+//! How the API server is found.
+//!
+//! Owns the original's order: a kubeconfig (`KUBECONFIG` in the environment wins over the flag)
+//! or `--master`, else the pod's service account and nothing else; and the proxy on the way there
+//! (`proxy-url` in the kubeconfig, else `HTTPS_PROXY` and its like). Promises to read the
+//! environment through its parameters only, and that kube's own retries are off. Leaves limits
+//! and deadlines to `lanes`.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use kube::config::{
+    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError, NamedAuthInfo,
+    NamedCluster, NamedContext,
+};
+
+use super::{
+    credentials::Fault,
+    proxy,
+    proxy::{BadProxy, Proxies},
+};
+use crate::kube::stack::file_token::TokenError;
+
+/// How long connecting may take, as in client-go.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where a pod finds its credentials.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Why the API server cannot be found or reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Neither flags nor environment say where it is.
+    #[error(
+        "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
+    )]
+    NotInCluster,
+    /// The pod has no service account's token.
+    #[error("open {}: {source}; does the pod's spec say automountServiceAccountToken: false?", path.display())]
+    NoToken {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why it cannot be read.
+        source: std::io::Error,
+    },
+    /// The kubeconfig cannot be read or used.
+    #[error("{}: {fault}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, without any of its content.
+        fault: Fault,
+    },
+    /// The server's address is no URL.
+    #[error("the API server's address {address:?} is not a URL: {source}")]
+    Address {
+        /// The address as given.
+        address: String,
+        /// What is wrong with it.
+        source: http::uri::InvalidUri,
+    },
+    /// The way leads through a proxy that makes no sense.
+    #[error(transparent)]
+    Proxy(#[from] BadProxy),
+    /// The file that the credentials name holds no token.
+    #[error("{}: {source}", path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TokenError,
+    },
+    /// Certificates or credentials cannot be used.
+    #[error("cannot use the API server's certificates or credentials: {0}")]
+    Credentials(Fault),
+}
+
+impl From<kube::Error> for ConfigError {
+    fn from(error: kube::Error) -> Self {
+        Self::Credentials(error.into())
+    }
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigSource {
+    /// The server's URL; overrides the kubeconfig's.
+    pub master: Option<String>,
+    /// A kubeconfig file.
+    pub kubeconfig: Option<PathBuf>,
+    /// Where to look when neither is given.
+    pub in_cluster: InCluster,
+    /// What the way there leads through, where the kubeconfig names nothing.
+    pub proxies: Proxies,
+}
+
+/// What a pod knows of its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InCluster {
+    /// `KUBERNETES_SERVICE_HOST`.
+    pub host: String,
+    /// `KUBERNETES_SERVICE_PORT`.
+    pub port: String,
+    /// The directory with `token` and `ca.crt`.
+    pub service_account: PathBuf,
+}
+
+impl Default for InCluster {
+    fn default() -> Self {
+        Self { host: String::new(), port: String::new(), service_account: SERVICE_ACCOUNT.into() }
+    }
+}
+
+impl ConfigSource {
+    /// The source that the flags `--master` and `--kubeconfig` and the environment name; an empty
+    /// value counts as none. `environment` looks a variable up.
+    pub fn resolve(
+        master: Option<&str>,
+        kubeconfig: Option<&Path>,
+        environment: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
+        let variable = |name| environment(name).filter(|value| !value.is_empty());
+        let text = |name| {
+            variable(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        let flag = kubeconfig.filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned);
+        Self {
+            master: master.filter(|master| !master.is_empty()).map(str::to_owned),
+            kubeconfig: variable("KUBECONFIG").map(PathBuf::from).or(flag),
+            in_cluster: InCluster {
+                host: text("KUBERNETES_SERVICE_HOST"),
+                port: text("KUBERNETES_SERVICE_PORT"),
+                ..InCluster::default()
+            },
+            proxies: Proxies::read(environment),
+        }
+    }
+}
+
+/// Reads the configuration that `source` names.
+///
+/// # Errors
+/// When it is missing, cannot be read or makes no sense.
+pub async fn load(source: &ConfigSource) -> Result<kube::Config, ConfigError> {
+    let mut config = match (&source.kubeconfig, &source.master) {
+        (Some(path), master) => from_file(path, master.as_deref()).await?,
+        (None, Some(master)) => kube::Config::new(address(master, false)?),
+        (None, None) => in_cluster(&source.in_cluster).await?,
+    };
+    config.proxy_url = match config.proxy_url {
+        Some(named) => Some(named),
+        None => source.proxies.to(&config.cluster_url)?,
+    };
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_TIMEOUT);
+    Ok(config)
+}
+
+async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, ConfigError> {
+    let unusable = |error: KubeconfigError| ConfigError::Kubeconfig {
+        path: path.to_owned(),
+        fault: error.into(),
+    };
+    let mut kubeconfig = Kubeconfig::read_from(path).map_err(unusable)?;
+    if let Some(master) = master {
+        let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
+        clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
+    }
+    let named = named_proxy(&kubeconfig)?;
+    let mut config = without_proxy(kubeconfig).await.map_err(unusable)?;
+    config.proxy_url = named;
+    let secured = config.root_cert.is_some() || config.accept_invalid_certs;
+    config.cluster_url = address(&config.cluster_url.to_string(), secured)?;
+    Ok(config)
+}
+
+/// The proxy that the kubeconfig's current cluster names; nothing is exempt from it.
+fn named_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
+    let current = kubeconfig.current_context.as_deref();
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|named| Some(named.name.as_str()) == current);
+    let cluster = context.and_then(|named| Some(named.context.as_ref()?.cluster.as_str()));
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|named| Some(named.name.as_str()) == cluster);
+    let url = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_deref());
+    let url = url.filter(|url| !url.is_empty());
+    url.map(|url| proxy::proxy(url, "the kubeconfig's proxy-url")).transpose()
+}
+
+/// The server's URL; without a scheme it is plain, or TLS where a certificate says so.
+fn address(address: &str, secured: bool) -> Result<http::Uri, ConfigError> {
+    let url = match (address.contains("://"), secured) {
+        (true, _) => address.to_owned(),
+        (false, true) => format!("https://{}", address.trim_start_matches('/')),
+        (false, false) => format!("http://{}", address.trim_start_matches('/')),
+    };
+    url.parse().map_err(|source| ConfigError::Address { address: address.to_owned(), source })
+}
+
+/// The configuration of a pod, put together as the kubeconfig it amounts to.
+async fn in_cluster(pod: &InCluster) -> Result<kube::Config, ConfigError> {
+    if pod.host.is_empty() || pod.port.is_empty() {
+        return Err(ConfigError::NotInCluster);
+    }
+    let token = pod.service_account.join("token");
+    std::fs::metadata(&token)
+        .map_err(|source| ConfigError::NoToken { path: token.clone(), source })?;
+    let authority = authority(pod.service_account.join("ca.crt"));
+    let kubeconfig = kubeconfig(&server(pod), &token, authority.as_deref());
+    let mut config =
+        without_proxy(kubeconfig).await.map_err(|error| ConfigError::Credentials(error.into()))?;
+    config.root_cert_file = authority;
+    Ok(config)
+}
+
+/// What `kubeconfig` says of all but the proxy. Where it names none, kube reads the environment, by
+/// rules of its own, and fails for what does not concern this server; so it is made to name one.
+async fn without_proxy(mut kubeconfig: Kubeconfig) -> Result<kube::Config, KubeconfigError> {
+    let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
+    clusters.for_each(|cluster| cluster.proxy_url = Some("http://proxy.invalid".to_owned()));
+    let mut config =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.proxy_url = None;
+    Ok(config)
+}
+
+fn server(pod: &InCluster) -> String {
+    let InCluster { host, port, .. } = pod;
+    if host.contains(':') {
+        format!("https://[{host}]:{port}")
+    } else {
+        format!("https://{host}:{port}")
+    }
+}
+
+/// The cluster's authority, where it can be read; else the machine's authorities must do.
+fn authority(path: PathBuf) -> Option<PathBuf> {
+    match std::fs::metadata(&path) {
+        Ok(_) => Some(path),
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "cannot read the cluster's certificate authority");
+            None
+        }
+    }
+}
+
+fn kubeconfig(server: &str, token: &Path, authority: Option<&Path>) -> Kubeconfig {
+    const NAME: &str = "in-cluster";
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let cluster = Cluster {
+        server: Some(server.to_owned()),
+        certificate_authority: authority.map(text),
+        ..Cluster::default()
+    };
+    let user = AuthInfo { token_file: Some(text(token)), ..AuthInfo::default() };
+    let context =
+        Context { cluster: NAME.to_owned(), user: Some(NAME.to_owned()), ..Context::default() };
+    Kubeconfig {
+        current_context: Some(NAME.to_owned()),
+        clusters: vec![NamedCluster {
+            name: NAME.to_owned(),
+            cluster: Some(cluster),
+            ..NamedCluster::default()
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: NAME.to_owned(),
+            auth_info: Some(user),
+            ..NamedAuthInfo::default()
+        }],
+        contexts: vec![NamedContext {
+            name: NAME.to_owned(),
+            context: Some(context),
+            ..NamedContext::default()
+        }],
+        ..Kubeconfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

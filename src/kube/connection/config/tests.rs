@@ -1,0 +1,225 @@
+//! Where the configuration comes from, without touching the process's environment.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use super::*;
+use crate::kube::testing::{request, send};
+
+/// A directory that goes away with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("kube-api-config-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+fn kubeconfig_text(cluster: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+         contexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n\
+         users: [{{name: u, user: {{token: secret}}}}]\n\
+         clusters: [{{name: k, cluster: {{{cluster}}}}}]\n"
+    )
+}
+
+fn resolve(master: &str, kubeconfig: &str, environment: &[(&str, &str)]) -> ConfigSource {
+    ConfigSource::resolve(Some(master), Some(Path::new(kubeconfig)), |name| {
+        environment.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+    })
+}
+
+#[test]
+fn the_environments_kubeconfig_wins_over_the_flag() {
+    let chosen = |flag, variable| resolve("", flag, &[("KUBECONFIG", variable)]).kubeconfig;
+    assert_eq!(chosen("/flag", "/variable"), Some("/variable".into()));
+    assert_eq!(chosen("/flag", ""), Some("/flag".into()));
+    assert_eq!(chosen("", ""), None);
+    assert_eq!(resolve("", "", &[]), ConfigSource::default());
+    assert_eq!(resolve("http://m", "", &[]).master.as_deref(), Some("http://m"));
+}
+
+#[tokio::test]
+async fn without_flags_outside_a_cluster_the_text_is_the_originals() {
+    for environment in
+        [&[][..], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")], &[("KUBERNETES_SERVICE_PORT", "443")]]
+    {
+        assert_eq!(
+            load(&resolve("", "", environment)).await.unwrap_err().to_string(),
+            "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_uses_its_service_account() {
+    let directory = Directory::new();
+    let mut source = resolve(
+        "",
+        "",
+        &[("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("KUBERNETES_SERVICE_PORT", "6443")],
+    );
+    source.in_cluster.service_account.clone_from(&directory.0);
+    let error = load(&source).await.unwrap_err();
+    assert!(
+        matches!(&error, ConfigError::NoToken { path, .. } if path.ends_with("token")),
+        "{error}"
+    );
+
+    let token = directory.file("token", "secret");
+    let config = load(&source).await.unwrap();
+    assert_eq!((config.root_cert, config.root_cert_file), (None, None));
+
+    let authority = directory.file("ca.crt", AUTHORITY);
+    let config = load(&source).await.unwrap();
+    assert_eq!(config.cluster_url.to_string(), "https://10.0.0.1:6443/");
+    assert_eq!(config.auth_info.token_file.as_deref(), token.to_str());
+    assert_eq!(config.root_cert_file, Some(authority));
+    assert!(config.root_cert.is_some() && !config.accept_invalid_certs && !config.default_retry);
+
+    source.in_cluster.host = "fd00::1".to_owned();
+    assert_eq!(load(&source).await.unwrap().cluster_url.to_string(), "https://[fd00::1]:6443/");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_is_used_and_master_overrides_its_server() {
+    let directory = Directory::new();
+    directory.file("ca.crt", AUTHORITY);
+    let path = directory.file(
+        "config",
+        &kubeconfig_text("server: 'https://a:1/prefix', certificate-authority: ca.crt"),
+    );
+    let url = async |master: &str, path: &Path| {
+        load(&resolve(master, path.to_str().unwrap(), &[])).await.unwrap().cluster_url.to_string()
+    };
+    assert_eq!(url("", &path).await, "https://a:1/prefix");
+    assert_eq!(url("https://b:2", &path).await, "https://b:2/");
+    assert_eq!(url("b:2", &path).await, "https://b:2/");
+    let bare = directory.file("bare", &kubeconfig_text(""));
+    assert_eq!(url("b:2", &bare).await, "http://b:2/");
+}
+
+#[tokio::test]
+async fn master_alone_needs_no_file() {
+    assert_eq!(
+        load(&resolve("localhost:8080", "", &[])).await.unwrap().cluster_url.to_string(),
+        "http://localhost:8080/"
+    );
+    let error = load(&resolve("http://a b", "", &[])).await.unwrap_err();
+    assert!(
+        error.to_string().starts_with("the API server's address \"http://a b\" is not a URL"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_cannot_be_used_is_told() {
+    let directory = Directory::new();
+    let text = async |path: PathBuf| {
+        load(&resolve("", path.to_str().unwrap(), &[])).await.unwrap_err().to_string()
+    };
+    assert!(text(directory.0.join("missing")).await.contains("missing"));
+    assert!(text(directory.file("broken", "{")).await.contains("parse"));
+    assert!(text(directory.file("empty", "")).await.contains("context"));
+}
+
+#[tokio::test]
+async fn the_kubeconfigs_proxy_wins_over_the_environments() {
+    let directory = Directory::new();
+    let proxy = |cluster: &str| {
+        let file = directory.file("config", &kubeconfig_text(cluster));
+        let variables = [("HTTPS_PROXY", "http://env:1"), ("NO_PROXY", "exempt")];
+        let source = resolve("", file.to_str().unwrap(), &variables);
+        async move {
+            let config = load(&source).await?;
+            Ok::<_, ConfigError>(config.proxy_url.map(|url| url.to_string()))
+        }
+    };
+    let named = proxy("server: https://exempt, proxy-url: 'socks5://file:2'").await.unwrap();
+    assert_eq!(named.as_deref(), Some("socks5://file:2/"), "nothing is exempt from it");
+    let found = proxy("server: https://s").await.unwrap();
+    assert_eq!(found.as_deref(), Some("http://env:1/"));
+    assert_eq!(proxy("server: https://exempt").await.unwrap(), None);
+    let error = proxy("server: https://s, proxy-url: 'ftp://u:hush@p'").await.unwrap_err();
+    assert!(error.to_string().starts_with("the kubeconfig's proxy-url is not"), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_kubeconfig_is_told_without_its_content() {
+    let directory = Directory::new();
+    let file = |text: &str| directory.file("config", text);
+    for text in [
+        "users: [{name: u, user: {token: hush}}]\nclusters: [",
+        "users:\n- name: u\n  user:\n    token: [hush]\n",
+        "users:\n- name: u\n  user: hush\n",
+        "users:\n- name: u\n  user:\n    token: hush\n   clusters: x\n",
+    ] {
+        let error = load(&resolve("", file(text).to_str().unwrap(), &[])).await.unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(told.contains("line") && !told.contains("hush"), "{told}");
+    }
+}
+
+/// A kubeconfig whose credentials a plugin prints: a shell script.
+async fn with_plugin(directory: &Directory, script: &str) -> kube::Config {
+    let plugin = directory.file("plugin", script);
+    let exec = format!(
+        "exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: ['{}'], interactiveMode: Never}}",
+        plugin.display()
+    );
+    let text = kubeconfig_text("server: 'https://a'").replace("token: secret", &exec);
+    let file = directory.file("config", &text);
+    load(&resolve("", file.to_str().unwrap(), &[])).await.unwrap()
+}
+
+#[tokio::test]
+async fn what_a_credential_plugin_prints_is_not_told() {
+    let directory = Directory::new();
+    for (script, why) in [
+        ("echo hush", "no ExecCredential"),
+        ("echo '{\"status\": {\"token\": [\"hush\"]}}'", "no ExecCredential"),
+        ("echo hush; exit 3", "exit status: 3"),
+    ] {
+        let config = with_plugin(&directory, script).await;
+        let error = crate::kube::connection::transport(&config).unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(told.contains(why) && !told.contains("hush"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn nor_is_what_it_prints_when_its_token_has_run_out() {
+    let directory = Directory::new();
+    let expired =
+        "echo '{\"kind\": \"ExecCredential\", \"apiVersion\": \"client.authentication.k8s.io/v1\",
+        \"status\": {\"token\": \"t\", \"expirationTimestamp\": \"2000-01-01T00:00:00Z\"}}'";
+    let config = with_plugin(&directory, expired).await;
+    let transport = crate::kube::connection::transport(&config).unwrap();
+    directory.file("plugin", "echo hush");
+    let asking = send(&transport, request(http::Method::GET, "/version"));
+    let error = asking.await.unwrap_err();
+    let told = format!("{error} {error:?} {:?}", error.source().map(ToString::to_string));
+    assert!(told.contains("no ExecCredential") && !told.contains("hush"), "{told}");
+}

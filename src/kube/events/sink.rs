@@ -1,0 +1,104 @@
+//! Where events are written: the seam between the writer and the API server.
+
+use super::Event;
+use crate::kube::{ApiError, Client, Name, Patch, objects};
+
+/// Writes events.
+pub(super) trait Sink: Send + Sync + 'static {
+    /// Creates an event.
+    fn create(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
+    /// Brings an earlier event up to this one.
+    fn patch(&self, event: &Event) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Why an event was not written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// The event to patch is gone.
+    Gone(String),
+    /// The server refuses it and will go on to.
+    Refused(String),
+    /// It is of no use any more: the same event stands already, or its namespace goes away.
+    Pointless(String),
+    /// Another try may help.
+    Passing(String),
+}
+
+impl Sink for Client {
+    async fn create(&self, event: &Event) -> Result<(), Failure> {
+        outcome(Self::create::<objects::Event>(self, Some(event.namespace()), event).await)
+    }
+
+    async fn patch(&self, event: &Event) -> Result<(), Failure> {
+        let name = Name::namespaced(event.namespace(), &event.name)
+            .map_err(|error| Failure::Refused(error.to_string()))?;
+        let patch = Patch::StrategicMerge(event.to_patch());
+        outcome(Self::patch::<objects::Event>(self, name, &patch).await)
+    }
+}
+
+/// client-go gives up on whatever the server answers; here 429 and 5xx are tried again, because a
+/// lost event helps nobody.
+fn outcome(answer: Result<objects::Event, ApiError>) -> Result<(), Failure> {
+    let Err(error) = answer else { return Ok(()) };
+    let text = error.to_string();
+    let terminating = error.is_forbidden() && text.contains("being terminated");
+    Err(match &error {
+        // Written, whatever the answer looks like.
+        ApiError::Unreadable { .. } | ApiError::TooLarge { .. } => return Ok(()),
+        _ if error.is_already_exists() || terminating => Failure::Pointless(text),
+        _ if error.is_not_found() => Failure::Gone(text),
+        _ if error.code().is_some_and(|code| code == 429 || code >= 500) => Failure::Passing(text),
+        ApiError::Refused(_)
+        | ApiError::BadName(_)
+        | ApiError::Unsendable(_)
+        | ApiError::Unwritable(_) => Failure::Refused(text),
+        ApiError::NoAnswer(_) | ApiError::DeadlineExceeded(_) | ApiError::GateShut(_) => {
+            Failure::Passing(text)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::{BadName, Refusal, error::DeadlineExceeded};
+
+    fn refused(code: u16, reason: &str, message: &str) -> ApiError {
+        ApiError::Refused(Box::new(Refusal {
+            code,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        }))
+    }
+
+    #[test]
+    fn answers_and_what_becomes_of_the_event() {
+        let text = || "because".to_owned();
+        for (error, failure) in [
+            (refused(403, "Forbidden", "because"), Failure::Refused(text())),
+            (refused(422, "Invalid", "because"), Failure::Refused(text())),
+            (refused(404, "NotFound", "because"), Failure::Gone(text())),
+            (refused(409, "AlreadyExists", "because"), Failure::Pointless(text())),
+            (refused(429, "TooManyRequests", "because"), Failure::Passing(text())),
+            (refused(500, "InternalError", "because"), Failure::Passing(text())),
+            (refused(503, "", "because"), Failure::Passing(text())),
+            (
+                ApiError::NoAnswer("x".into()),
+                Failure::Passing("no answer from the API server: x".to_owned()),
+            ),
+        ] {
+            assert_eq!(outcome(Err(error)), Err(failure));
+        }
+        let terminating =
+            "unable to create new content in namespace ns because it is being terminated";
+        let error = refused(403, "Forbidden", terminating);
+        assert_eq!(outcome(Err(error)), Err(Failure::Pointless(terminating.to_owned())));
+        let late = ApiError::DeadlineExceeded(DeadlineExceeded(std::time::Duration::from_secs(1)));
+        assert!(matches!(outcome(Err(late)), Err(Failure::Passing(_))));
+        let unreadable = ApiError::Unreadable { about: String::new(), fault: String::new() };
+        assert_eq!(outcome(Err(unreadable)), Ok(()));
+        let bad: Result<_, BadName> = Name::namespaced("ns", "a/b");
+        assert!(matches!(outcome(Err(bad.unwrap_err().into())), Err(Failure::Refused(_))));
+    }
+}

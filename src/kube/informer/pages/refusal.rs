@@ -1,0 +1,67 @@
+//! What a server says when it refuses a list.
+//!
+//! Whoever asks for protobuf is refused in protobuf, by the server itself; what stands before it may
+//! answer in JSON, or in text. Promises a `Status` in any case, as kube's client does.
+
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Collected, Limited};
+use kube::{client::Body, core::Status};
+
+use crate::kube::objects::{
+    protobuf,
+    protobuf::{STATUS, unwrapped},
+};
+
+/// The most that is read of a refusal, in bytes.
+const MAX_READ: usize = 64 << 10;
+
+/// Reads the body of a refusal.
+pub(super) async fn read(code: StatusCode, is_protobuf: bool, body: Body) -> Status {
+    // A refusal is one also where its explanation is lost.
+    let body = Limited::new(body, MAX_READ).collect().await;
+    said(code, is_protobuf, &body.map(Collected::to_bytes).unwrap_or_default())
+}
+
+/// What the body says.
+fn said(code: StatusCode, is_protobuf: bool, body: &[u8]) -> Status {
+    let status = if is_protobuf {
+        unwrapped(body).and_then(|status| protobuf::read(status, STATUS)).ok()
+    } else {
+        serde_json::from_slice(body).ok()
+    };
+    status.unwrap_or_else(|| {
+        let text = if is_protobuf { "".into() } else { String::from_utf8_lossy(body) };
+        Status::failure(text.trim(), "").with_code(code.as_u16())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use testkit::apiserver::protobuf;
+
+    use super::*;
+
+    fn words(code: u16, protobuf: bool, body: &[u8]) -> (u16, String, String) {
+        let status = said(StatusCode::from_u16(code).unwrap(), protobuf, body);
+        (status.code, status.reason, status.message)
+    }
+
+    #[test]
+    fn a_refusal_says_the_same_in_both_forms() {
+        let status = json!({"status": "Failure", "code": 410, "reason": "Expired", "message": "m"});
+        let expired = (410, "Expired".to_owned(), "m".to_owned());
+        assert_eq!(words(410, true, &protobuf::status(&status).unwrap()), expired);
+        assert_eq!(words(410, false, status.to_string().as_bytes()), expired);
+    }
+
+    #[test]
+    fn what_is_no_status_is_told_by_its_code() {
+        assert_eq!(words(429, false, b" Too many\n"), (429, String::new(), "Too many".to_owned()));
+        for (protobuf, body) in
+            [(true, &b"k8s\0\x12\x09a"[..]), (true, b"busy"), (true, b""), (false, b"")]
+        {
+            assert_eq!(words(503, protobuf, body), (503, String::new(), String::new()));
+        }
+    }
+}

@@ -1,0 +1,662 @@
+//! Slim views of Kubernetes objects: own structs with the fields this program reads.
+//!
+//! Owns what is read of each kind. Promises that unknown fields cost a skip and no memory, that
+//! `managedFields` is never built, and that absent fields read as empty. Leaves writing to
+//! `raw` (an object that is written back is never written from a view: it would lose fields).
+
+mod in_tree;
+pub(crate) mod kind;
+pub(crate) mod protobuf;
+
+pub use kind::Kind;
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{self as core, VolumeNodeAffinity},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
+use kube::{
+    Resource,
+    core::{ClusterResourceScope, NamespaceResourceScope},
+};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+
+pub use self::in_tree::InTreeSource;
+use self::protobuf::Fault;
+
+/// A kind this program reads, with what requests for it need to know.
+pub trait View:
+    Resource<DynamicType = ()>
+    + for<'de> Deserialize<'de>
+    + Clone
+    + std::fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+    /// Whether objects of the kind live in a namespace.
+    const NAMESPACED: bool;
+
+    /// How an object is read from its message in protobuf, where that is known.
+    fn from_protobuf() -> Option<FromProtobuf<Self>> {
+        None
+    }
+
+    /// The object's name; empty only where a server sent none.
+    fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    /// The object's namespace; empty for kinds that have none.
+    fn namespace(&self) -> &str {
+        self.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The object's UID; empty only where a server sent none.
+    fn uid(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    /// The value of the annotation `key`.
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.meta().annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// Whether the object carries the finalizer `name`.
+    fn has_finalizer(&self, name: &str) -> bool {
+        self.meta().finalizers.iter().flatten().any(|f| f == name)
+    }
+
+    /// Whether this is the very object that was seen before, and nothing of it has changed since.
+    fn is_as_before(&self, before: &Self) -> bool {
+        let (new, old) = (&self.meta().resource_version, &before.meta().resource_version);
+        self.uid() == before.uid() && new.is_some() && new == old
+    }
+
+    /// Whether somebody has deleted the object and it waits for its finalizers.
+    fn is_terminating(&self) -> bool {
+        self.meta().deletion_timestamp.is_some()
+    }
+}
+
+/// Reads a tree of JSON by way of its text, so that no view needs a reader of trees beside its reader of
+/// texts.
+pub(super) fn of_json<V: View>(object: &serde_json::Value) -> serde_json::Result<V> {
+    serde_json::from_slice(&serde_json::to_vec(object)?)
+}
+
+/// Reads an object from its message.
+pub type FromProtobuf<V> = fn(&[u8]) -> Result<V, Fault>;
+
+/// Declares a view: its kind's names, and the struct with `metadata` and the fields given; labels
+/// are read where the scope is followed by `+ labels`. The table of the message follows where lists
+/// of the kind are asked for in protobuf.
+macro_rules! view {
+    ($(#[$doc:meta])* $name:ident: $scope:ident $group:literal $($rest:tt)*) => {
+        view! { @as "slim_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
+    };
+    ($(#[$doc:meta])* $name:ident: $scope:ident + labels $group:literal $($rest:tt)*) => {
+        view! { @as "labelled_metadata" $(#[$doc])* $name: $scope $group $($rest)* }
+    };
+    (@as $metadata:tt $(#[$doc:meta])* $name:ident: $scope:ident $group:literal $version:literal $kind:literal $plural:literal {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
+    } $(protobuf $table:ident)?) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        pub struct $name {
+            /// Names, UID, version, annotations, finalizers, owners, times, for some kinds labels;
+            /// nothing else of the metadata.
+            #[serde(deserialize_with = $metadata)]
+            pub metadata: ObjectMeta,
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        impl Resource for $name {
+            type DynamicType = ();
+            type Scope = view!(@scope $scope);
+
+            fn kind((): &()) -> Cow<'_, str> {
+                $kind.into()
+            }
+            fn group((): &()) -> Cow<'_, str> {
+                $group.into()
+            }
+            fn version((): &()) -> Cow<'_, str> {
+                $version.into()
+            }
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+
+        impl View for $name {
+            const NAMESPACED: bool = view!(@namespaced $scope);
+            $(
+                fn from_protobuf() -> Option<FromProtobuf<Self>> {
+                    Some(|message| protobuf::read(message, protobuf::$table))
+                }
+            )?
+        }
+    };
+    (@scope Namespaced) => { NamespaceResourceScope };
+    (@scope Cluster) => { ClusterResourceScope };
+    (@namespaced Namespaced) => { true };
+    (@namespaced Cluster) => { false };
+}
+
+mod bounded;
+mod clone_source;
+mod grants;
+mod snapshots;
+
+pub use self::{
+    bounded::MAX_NAME,
+    clone_source::{ClaimCondition, CloneSource, CloneSourceStatus, ModifyVolumeStatus},
+    grants::{ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo},
+    snapshots::{
+        SnapshotContentSpec, SnapshotContentStatus, SnapshotReference, SnapshotStatus,
+        VolumeSnapshot, VolumeSnapshotContent,
+    },
+};
+
+view! {
+    /// A core/v1 Event: only ever written, so nothing but its name is read.
+    Event: Namespaced "" "v1" "Event" "events" {}
+}
+
+view! {
+    /// A PersistentVolumeClaim.
+    Claim: Namespaced "" "v1" "PersistentVolumeClaim" "persistentvolumeclaims" {
+        /// What its user asks for.
+        spec: ClaimSpec,
+        /// What the cluster says of it.
+        status: ClaimStatus,
+    } protobuf CLAIM
+}
+
+impl Claim {
+    /// Whether no volume is the claim's yet: neither bound to it nor named by its user.
+    pub fn is_unbound(&self) -> bool {
+        self.spec.volume_name.as_deref().unwrap_or_default().is_empty()
+    }
+}
+
+/// What a claim's user asks for.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSpec {
+    /// `ReadWriteOnce` and so on, in the user's order.
+    #[serde(deserialize_with = "bounded::names")]
+    pub access_modes: Vec<String>,
+    /// The size.
+    pub resources: ResourceRequirements,
+    /// Whether there is a label selector.
+    #[serde(deserialize_with = "bounded::is_there")]
+    pub selector: bool,
+    /// The class by name; the older annotation wins over it.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub storage_class_name: Option<String>,
+    /// The PersistentVolume the claim is bound to, or was pointed at by its user.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub volume_name: Option<String>,
+    /// `Filesystem` (also when absent) or `Block`.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub volume_mode: Option<String>,
+    /// What the volume is made from, in the claim's namespace. Boxed, as most claims name nothing.
+    pub data_source: Option<Box<ObjectReference>>,
+    /// What the volume is made from, of any kind and perhaps of another namespace.
+    pub data_source_ref: Option<Box<ObjectReference>>,
+    /// The VolumeAttributesClass by name.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub volume_attributes_class_name: Option<String>,
+}
+
+/// `resources` of a claim.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ResourceRequirements {
+    /// The least that is asked for.
+    pub requests: ResourceRequests,
+}
+
+/// Quantities by the resource's name, of which claims have one.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ResourceRequests {
+    /// The size of the volume.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub storage: Option<String>,
+}
+
+/// What the cluster says of a claim.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ClaimStatus {
+    /// `Pending`, `Bound` or `Lost`.
+    #[serde(deserialize_with = "bounded::name")]
+    pub phase: String,
+}
+
+/// A reference to another object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectReference {
+    /// API group without version; absent means core.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub api_group: Option<String>,
+    /// Kind.
+    #[serde(deserialize_with = "bounded::name")]
+    pub kind: String,
+    /// Name.
+    #[serde(deserialize_with = "bounded::name")]
+    pub name: String,
+    /// Namespace, where the reference may name another one.
+    #[serde(deserialize_with = "bounded::optional_name")]
+    pub namespace: Option<String>,
+}
+
+view! {
+    /// A PersistentVolume.
+    Volume: Cluster + labels "" "v1" "PersistentVolume" "persistentvolumes" {
+        /// Where the volume is and whose.
+        spec: VolumeSpec,
+        /// What the cluster says of it.
+        status: VolumeStatus,
+    } protobuf VOLUME
+}
+
+impl Volume {
+    /// The driver's id of the volume; empty for volumes that are not of CSI.
+    pub fn handle(&self) -> &str {
+        self.spec.csi.as_ref().map(|csi| csi.volume_handle.as_str()).unwrap_or_default()
+    }
+
+    /// What the PersistentVolume itself calls its volume, of CSI or of an in-tree plugin; empty
+    /// for volumes of other kinds.
+    pub fn source_id(&self) -> &str {
+        match (&self.spec.csi, &self.spec.in_tree) {
+            (None, Some(in_tree)) => in_tree.id(),
+            _ => self.handle(),
+        }
+    }
+
+    /// The same of a whole PersistentVolume.
+    pub fn source_id_of(volume: &core::PersistentVolume) -> String {
+        let Some(spec) = &volume.spec else { return String::new() };
+        match (&spec.csi, InTreeSource::of(spec)) {
+            (Some(csi), _) => csi.volume_handle.clone(),
+            (None, Some(in_tree)) => in_tree.id().to_owned(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The label `key` of the PersistentVolume.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// Where a volume is and whose.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(from = "in_tree::Wire")]
+pub struct VolumeSpec {
+    /// The claim it is for.
+    pub claim_ref: Option<ClaimReference>,
+    /// The CSI driver's part; absent for volumes of other kinds.
+    pub csi: Option<CsiSource>,
+    /// Which nodes can reach the volume; all where there is none.
+    pub node_affinity: Option<VolumeNodeAffinity>,
+    /// `Delete`, `Retain` or `Recycle`.
+    pub persistent_volume_reclaim_policy: String,
+    /// The class by name.
+    pub storage_class_name: String,
+    /// `Filesystem` (also when absent) or `Block`.
+    pub volume_mode: Option<String>,
+    /// The part of an in-tree plugin that a CSI driver took over from; absent for volumes of CSI
+    /// and of other plugins.
+    pub in_tree: Option<Box<InTreeSource>>,
+}
+
+/// The claim a volume is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ClaimReference {
+    /// The claim's namespace.
+    pub namespace: String,
+    /// The claim's name.
+    pub name: String,
+    /// The claim's UID; empty in references made by hand.
+    pub uid: String,
+}
+
+/// The CSI driver's part of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiSource {
+    /// The driver's name.
+    pub driver: String,
+    /// The driver's id of the volume.
+    pub volume_handle: String,
+}
+
+/// What the cluster says of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct VolumeStatus {
+    /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
+    pub phase: String,
+}
+
+view! {
+    /// A StorageClass.
+    StorageClass: Cluster "storage.k8s.io" "v1" "StorageClass" "storageclasses" {
+        /// The driver's name, or the in-tree name it took over.
+        provisioner: String,
+        /// What the driver and this program are told about volumes of the class.
+        parameters: BTreeMap<String, String>,
+        /// `Delete` or `Retain`.
+        reclaim_policy: Option<String>,
+        /// Options for mounting, in order.
+        mount_options: Vec<String>,
+        /// `Immediate` or `WaitForFirstConsumer`.
+        volume_binding_mode: Option<String>,
+        /// Where volumes of the class may be.
+        allowed_topologies: Vec<TopologySelectorTerm>,
+    }
+}
+
+/// One alternative of a class's allowed topologies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TopologySelectorTerm {
+    /// All of these must hold.
+    pub match_label_expressions: Vec<TopologySelectorRequirement>,
+}
+
+/// One key of an allowed topology with the values it may have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologySelectorRequirement {
+    /// The topology key.
+    pub key: String,
+    /// Its allowed values.
+    pub values: Vec<String>,
+}
+
+view! {
+    /// A VolumeAttachment.
+    VolumeAttachment: Cluster "storage.k8s.io" "v1" "VolumeAttachment" "volumeattachments" {
+        /// What is attached where.
+        spec: VolumeAttachmentSpec,
+    }
+}
+
+/// What is attached where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSpec {
+    /// Who attaches it: some CSI driver.
+    pub attacher: String,
+    /// The node's name.
+    pub node_name: String,
+    /// The volume.
+    pub source: VolumeAttachmentSource,
+}
+
+/// The volume of an attachment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VolumeAttachmentSource {
+    /// The PersistentVolume's name; absent for inline volumes.
+    pub persistent_volume_name: Option<String>,
+}
+
+view! {
+    /// A Node: only its labels are read.
+    Node: Cluster + labels "" "v1" "Node" "nodes" {}
+}
+
+view! {
+    /// A CSINode: what the CSI drivers on a node have registered there.
+    CsiNode: Cluster "storage.k8s.io" "v1" "CSINode" "csinodes" {
+        /// The drivers.
+        spec: CsiNodeSpec,
+    }
+}
+
+/// What is registered on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct CsiNodeSpec {
+    /// The drivers. The API requires the list, and servers write an empty one as null.
+    #[serde(deserialize_with = "null_as_empty")]
+    pub drivers: Vec<CsiNodeDriver>,
+}
+
+/// One driver on a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiNodeDriver {
+    /// The driver's name.
+    pub name: String,
+    /// The labels of the Node that tell where it is, for this driver. Null for a driver without.
+    #[serde(deserialize_with = "null_as_empty")]
+    pub topology_keys: Vec<String>,
+}
+
+view! {
+    /// A Secret. Its values can't be printed.
+    Secret: Namespaced "" "v1" "Secret" "secrets" {
+        /// Values by key.
+        data: BTreeMap<String, SecretValue>,
+    }
+}
+
+/// One value of a Secret, decoded; prints as nothing but its being there.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct SecretValue(ByteString);
+
+impl SecretValue {
+    /// The value's bytes: for the driver, never for a log.
+    pub fn expose(&self) -> &[u8] {
+        &self.0.0
+    }
+}
+
+impl std::fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***stripped***")
+    }
+}
+
+view! {
+    /// A VolumeAttributesClass.
+    VolumeAttributesClass: Cluster "storage.k8s.io" "v1" "VolumeAttributesClass" "volumeattributesclasses" {
+        /// The CSI driver it is for.
+        driver_name: String,
+        /// What the driver is told, and may be told anew later.
+        parameters: BTreeMap<String, String>,
+    }
+}
+
+view! {
+    /// A CSIStorageCapacity, as all supported servers but the oldest serve it.
+    StorageCapacity: Namespaced + labels "storage.k8s.io" "v1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+view! {
+    /// A CSIStorageCapacity, as Kubernetes 1.21 to 1.23 serve it.
+    StorageCapacityBeta: Namespaced + labels "storage.k8s.io" "v1beta1" "CSIStorageCapacity" "csistoragecapacities" {
+        /// The class it is about.
+        storage_class_name: String,
+        /// The nodes it is about; absent: none.
+        node_topology: Option<LabelSelector>,
+        /// How much room there is.
+        capacity: Option<String>,
+        /// How large a volume may be.
+        maximum_volume_size: Option<String>,
+    }
+}
+
+/// Which objects are meant, by their labels.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels that they must have.
+    pub match_labels: BTreeMap<String, String>,
+    /// What else must hold of their labels; only whether there is such matters here.
+    pub match_expressions: Vec<serde_json::Value>,
+}
+
+/// An object of whatever kind.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AnyObject {
+    /// As in every view.
+    #[serde(deserialize_with = "slim_metadata")]
+    pub(super) metadata: ObjectMeta,
+}
+
+/// Reads a list that Go writes as null when it is empty and not left out.
+fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+type Labels = Option<BTreeMap<String, String>>;
+
+/// Reads of an object's metadata only what this program uses.
+fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Slim::<IgnoredAny>::deserialize(deserializer).map(|slim| slim.with_labels(|_| None))
+}
+
+fn labelled_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    Slim::<Labels>::deserialize(deserializer).map(|slim| slim.with_labels(|labels| labels))
+}
+
+/// What is read of an object's metadata; `L` of its labels.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Slim<L: Default> {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    #[serde(deserialize_with = "bounded::annotations")]
+    annotations: Option<BTreeMap<String, String>>,
+    labels: L,
+    #[serde(deserialize_with = "bounded::finalizers")]
+    finalizers: Option<Vec<String>>,
+    #[serde(deserialize_with = "bounded::owners")]
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+impl<L: Default> Slim<L> {
+    fn with_labels(self, labels: impl FnOnce(L) -> Labels) -> ObjectMeta {
+        ObjectMeta {
+            name: self.name,
+            namespace: self.namespace,
+            uid: self.uid,
+            resource_version: self.resource_version,
+            creation_timestamp: self.creation_timestamp,
+            deletion_timestamp: self.deletion_timestamp,
+            annotations: self.annotations,
+            labels: labels(self.labels),
+            finalizers: self.finalizers,
+            owner_references: self.owner_references,
+            ..ObjectMeta::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_view_reads_its_fields_and_skips_the_rest() {
+        let claim: Claim = serde_json::from_str(
+            r#"{"kind": "PersistentVolumeClaim", "apiVersion": "v1",
+                "metadata": {"name": "data", "namespace": "sc", "uid": "u", "resourceVersion": "7",
+                             "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["f"], "annotations": {"a": "b"},
+                             "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "later": {"field": 1}}}"#,
+        )
+        .unwrap();
+        assert_eq!((claim.name(), claim.namespace(), claim.uid()), ("data", "sc", "u"));
+        assert_eq!((claim.annotation("a"), claim.annotation("b")), (Some("b"), None));
+        assert!(claim.has_finalizer("f") && !claim.is_terminating());
+        assert_eq!(claim.metadata.managed_fields, None);
+        assert_eq!(claim.spec.resources.requests.storage.as_deref(), Some("1Gi"));
+        assert_eq!(claim.status.phase, "");
+    }
+
+    #[test]
+    fn a_secrets_values_are_decoded_and_never_printed() {
+        let secret: Secret = serde_json::from_value(
+            serde_json::json!({"metadata": {"name": "s"}, "data": {"userKey": "czNjcjN0"}}),
+        )
+        .unwrap();
+        assert_eq!(secret.data["userKey"].expose(), b"s3cr3t");
+        let printed = format!("{secret:?}");
+        assert!(
+            printed.contains("***stripped***")
+                && !printed.contains("s3cr3t")
+                && !printed.contains("115, 51"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn a_csi_node_without_drivers_or_keys_is_read_whichever_way_it_is_written() {
+        for spec in [json!({"drivers": null}), json!({"drivers": []}), json!({})] {
+            let node: CsiNode =
+                serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert!(node.spec.drivers.is_empty());
+        }
+        for driver in
+            [json!({"name": "d", "topologyKeys": null}), json!({"name": "d", "nodeID": "n"})]
+        {
+            let spec = json!({"drivers": [driver]});
+            let node: CsiNode =
+                serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": spec})).unwrap();
+            assert_eq!(node.spec.drivers[0].name, "d");
+            assert!(node.spec.drivers[0].topology_keys.is_empty());
+        }
+    }
+
+    #[test]
+    fn urls_are_the_api_servers() {
+        assert_eq!(
+            Claim::url_path(&(), Some("sc")),
+            "/api/v1/namespaces/sc/persistentvolumeclaims"
+        );
+        assert_eq!(StorageClass::url_path(&(), None), "/apis/storage.k8s.io/v1/storageclasses");
+    }
+}

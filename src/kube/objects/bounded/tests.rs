@@ -1,0 +1,79 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::kube::objects::{Claim, View as _};
+
+/// How much memory a claim of these fields holds, about.
+fn held(claim: &Value) -> usize {
+    format!("{:?}", read(claim)).len()
+}
+
+fn read(claim: &Value) -> Claim {
+    serde_json::from_value(claim.clone()).unwrap()
+}
+
+fn long(length: usize) -> String {
+    "ä".repeat(length / 2)
+}
+
+#[test]
+fn whatever_a_user_writes_little_of_it_is_kept() {
+    let many: Vec<String> = (0..50_000).map(|number| format!("example.com/{number}")).collect();
+    let map: BTreeMap<&str, &str> = many.iter().map(|key| (key.as_str(), "x")).collect();
+    let known: BTreeMap<String, String> =
+        many.iter().map(|key| (format!("volume.kubernetes.io/{key}"), long(100))).collect();
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+    let claims = [
+        json!({"spec": {"dataSource": {"kind": long(450_000), "name": long(450_000)}}}),
+        json!({"spec": {"dataSourceRef": {"apiGroup": long(900_000), "kind": "a", "name": "b", "namespace": long(900_000)}}}),
+        json!({"spec": {"volumeName": long(900_000), "storageClassName": long(900_000),
+                        "volumeMode": long(900_000), "volumeAttributesClassName": long(900_000)}}),
+        json!({"spec": {"selector": {"matchLabels": map}}}),
+        json!({"spec": {"accessModes": many, "resources": {"requests": {"storage": long(900_000)}}}}),
+        json!({"metadata": {"annotations": map}}),
+        json!({"metadata": {"annotations": known}}),
+        json!({"metadata": {"annotations": {"a": long(900_000), "volume.kubernetes.io/a": long(900_000)}}}),
+        json!({"metadata": {"finalizers": many}}),
+        json!({"metadata": {"ownerReferences": vec![owner; 10_000]}}),
+        json!({"status": {"phase": long(900_000)}}),
+    ];
+    for claim in claims {
+        let kept = held(&claim);
+        assert!(kept < 100 << 10, "{kept} of {}", claim.to_string().get(..60).unwrap());
+    }
+}
+
+#[test]
+fn a_name_that_was_cut_is_none() {
+    for (length, expected) in [(253, 253), (254, 256), (900_000, 256)] {
+        let claim = read(&json!({"spec": {"volumeName": "x".repeat(length)}}));
+        assert_eq!(claim.spec.volume_name.unwrap().len(), expected);
+    }
+    assert!(cut(&long(300), MAX_NAME).len() > MAX_NAME, "whole characters");
+}
+
+#[test]
+fn what_this_program_writes_is_kept_whole() {
+    let record = "r".repeat(8 << 10);
+    let mut annotations: BTreeMap<String, String> =
+        (0..1000).map(|number| (format!("a{number}"), long(100))).collect();
+    annotations.insert("provisioner.storage.kubernetes.io/open-request".into(), record.clone());
+    let mut finalizers: Vec<String> = (0..100).map(|number| format!("f{number}")).collect();
+    finalizers.extend(FINALIZERS.map(str::to_owned));
+    finalizers.extend(FINALIZERS.map(str::to_owned));
+    let claim = read(&json!({"metadata": {"annotations": annotations, "finalizers": finalizers}}));
+    assert_eq!(claim.annotation("provisioner.storage.kubernetes.io/open-request"), Some(&*record));
+    assert!(FINALIZERS.iter().all(|name| claim.has_finalizer(name)));
+    assert_eq!(claim.metadata.finalizers.unwrap().len(), MAX_ENTRIES + FINALIZERS.len());
+}
+
+#[test]
+fn what_is_null_is_not_there() {
+    let claim = read(&json!({
+        "metadata": {"annotations": null, "finalizers": null, "ownerReferences": null},
+        "spec": {"accessModes": null, "selector": null, "volumeName": null},
+    }));
+    assert!(claim.metadata.annotations.is_none() && claim.metadata.finalizers.is_none());
+    assert!(claim.spec.access_modes.is_empty() && !claim.spec.selector);
+    assert!(read(&json!({"spec": {"selector": {}}})).spec.selector);
+}

@@ -1,0 +1,130 @@
+//! Kinds of objects as their URLs name them.
+//!
+//! Owns the paths below the API server's root. Promises that a path is built from checked names
+//! only ([`Name`]) and that every other character of a name is escaped. Leaves queries to the
+//! callers.
+
+use std::borrow::Cow;
+
+use super::View;
+use crate::kube::{client::name::Name, connection::url::segment};
+
+/// A kind by group, version and plural name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// API group; empty for the core group.
+    pub group: Cow<'static, str>,
+    /// Version within the group.
+    pub version: Cow<'static, str>,
+    /// The plural name in URLs and metrics: `persistentvolumeclaims`.
+    pub plural: Cow<'static, str>,
+}
+
+impl Kind {
+    /// The kind that the view `V` reads.
+    pub fn of<V: View>() -> Self {
+        Self { group: V::group(&()), version: V::version(&()), plural: V::plural(&()) }
+    }
+
+    /// The group and resource as messages spell them: `storageclasses.storage.k8s.io`.
+    pub fn resource(&self) -> String {
+        match &*self.group {
+            "" => self.plural.to_string(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// The path of all objects of the kind, or of those in `namespace`.
+    pub(crate) fn collection(&self, namespace: Option<&str>) -> String {
+        let mut path = version_path(&self.group, &self.version);
+        if let Some(namespace) = namespace {
+            path.extend(["/namespaces/", &*segment(namespace)]);
+        }
+        path.extend(["/", &*self.plural]);
+        path
+    }
+
+    /// The path of one object.
+    pub(crate) fn object(&self, name: Name<'_>) -> String {
+        let mut path = self.collection(name.namespace());
+        path.extend(["/", &*segment(name.name())]);
+        path
+    }
+}
+
+/// Room for the path of one object, in bytes: only one of unusual names has to grow.
+const USUAL_PATH: usize = 160;
+
+/// The path of all kinds of one version of a group.
+pub(crate) fn version_path(group: &str, version: &str) -> String {
+    let mut path = String::with_capacity(USUAL_PATH);
+    match group {
+        "" => path.push_str("/api/"),
+        group => path.extend(["/apis/", &*segment(group), "/"]),
+    }
+    path.push_str(&segment(version));
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kube::objects::{Claim, StorageClass, Volume};
+
+    #[test]
+    fn paths_are_the_api_servers() {
+        let claim = Name::namespaced("sc", "data").unwrap();
+        assert_eq!(
+            Kind::of::<Claim>().object(claim),
+            "/api/v1/namespaces/sc/persistentvolumeclaims/data"
+        );
+        assert_eq!(Kind::of::<Claim>().collection(None), "/api/v1/persistentvolumeclaims");
+        assert_eq!(
+            Kind::of::<Volume>().object(Name::cluster("pv").unwrap()),
+            "/api/v1/persistentvolumes/pv"
+        );
+        assert_eq!(
+            Kind::of::<StorageClass>().collection(None),
+            "/apis/storage.k8s.io/v1/storageclasses"
+        );
+        assert_eq!(Kind::of::<StorageClass>().resource(), "storageclasses.storage.k8s.io");
+    }
+
+    #[test]
+    fn an_odd_name_stays_within_its_segment() {
+        let path = Kind::of::<Claim>().object(Name::namespaced("a b", "snap?pretty=1#x").unwrap());
+        assert_eq!(path, "/api/v1/namespaces/a%20b/persistentvolumeclaims/snap%3Fpretty=1%23x");
+        assert!(path.parse::<http::Uri>().is_ok());
+    }
+
+    fn decoded(segment: &str) -> Vec<u8> {
+        let mut bytes = segment.bytes();
+        let mut decoded = Vec::new();
+        while let Some(byte) = bytes.next() {
+            let mut digit = || char::from(bytes.next().unwrap()).to_digit(16).unwrap();
+            decoded.push(if byte == b'%' {
+                u8::try_from(digit() * 16 + digit()).unwrap()
+            } else {
+                byte
+            });
+        }
+        decoded
+    }
+
+    proptest! {
+        /// Whatever passes for a name, the URL is valid and names that object and no other.
+        #[test]
+        fn a_url_names_its_object_and_no_other(namespace in ".*", name in ".*") {
+            let Ok(checked) = Name::namespaced(&namespace, &name) else { return Ok(()) };
+            let url: http::Uri = Kind::of::<Claim>().object(checked).parse().unwrap();
+            prop_assert_eq!(url.query(), None);
+            let segments: Vec<&str> = url.path().split('/').collect();
+            prop_assert_eq!(segments.len(), 7);
+            prop_assert_eq!(decoded(segments[4]), namespace.as_bytes());
+            prop_assert_eq!(decoded(segments[6]), name.as_bytes());
+            prop_assert!(!matches!(segments[6], "." | "..") && !matches!(segments[4], "." | ".."));
+        }
+    }
+}

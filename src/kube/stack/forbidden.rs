@@ -1,0 +1,48 @@
+//! Notices that a request was forbidden.
+//!
+//! Promises that whoever looks at our rights is told of each answer 403 on a lane. Leaves what to do
+//! then to `preflight`.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use tokio::sync::Notify;
+
+use super::{Outcome, Rule};
+use crate::kube::connection::transport::{Asked, Way};
+
+/// Tells of answers 403.
+pub(crate) struct Forbidden(pub(crate) Arc<Notify>);
+
+impl Rule for Forbidden {
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        let outcome = next.send(request).await;
+        if outcome.as_ref().is_ok_and(|answer| answer.status() == StatusCode::FORBIDDEN) {
+            self.0.notify_one();
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http::Method;
+
+    use super::*;
+    use crate::kube::{
+        stack::layer,
+        testing::{Answer, Server, request, send},
+    };
+
+    #[tokio::test]
+    async fn only_an_answer_403_is_told() {
+        for (code, expected) in [(403, true), (401, false), (404, false), (200, false)] {
+            let forbidden = Arc::new(Notify::new());
+            let server = Server::new(move |_, _| Answer::status(code));
+            let service = layer(Forbidden(Arc::clone(&forbidden)), server.transport);
+            let _ = send(&service, request(Method::GET, "/api/v1/nodes/n")).await;
+            assert_eq!(forbidden.notified().now_or_never().is_some(), expected, "{code}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Keeps writes from leaving without the Lease (safety rule 1).
+//!
+//! Promises that a write is handed on only while the gate is open, asked at that moment and after
+//! every wait, and that one which has no answer yet is given up when the gate shuts: it may still
+//! wait for a connection, and leave later. The error is [`GateShut`](crate::runtime::GateShut). As the
+//! last to see a request before the wire it also notes when a read was sent, in the answer ([`SentAt`]).
+
+use std::{pin::pin, time::Duration};
+
+use super::{Outcome, Rule, target::Verb};
+use crate::{
+    kube::connection::transport::{Asked, Way},
+    runtime::Gate,
+};
+
+/// When the read that this is the answer to was sent, on [`Clock::boot`](crate::runtime::Clock::boot).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SentAt(pub(crate) Duration);
+
+/// Asks the gate before each write.
+pub(crate) struct Gated(pub(crate) Gate);
+
+impl Rule for Gated {
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        if Verb::of(request).writes() {
+            // Pinned here, for what waits for the gate to shut would hold its room twice.
+            return self.0.through(pin!(next.send(request))).await?;
+        }
+        let sent = SentAt(self.0.boot());
+        let mut response = next.send(request).await?;
+        response.extensions_mut().insert(sent);
+        Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::Method;
+
+    use super::*;
+    use crate::{
+        kube::{
+            error::ApiError,
+            stack::layer,
+            testing::{Answer, Server, request, send},
+        },
+        runtime::{GateShut, SystemClock},
+    };
+
+    #[tokio::test]
+    async fn writes_need_an_open_gate_and_reads_do_not() {
+        let server = Server::new(|_, _| Answer::status(200));
+        let gate = Gate::shut(Arc::new(SystemClock));
+        let service = layer(Gated(gate.clone()), server.transport.clone());
+        let send =
+            async |method| send(&service, request(method, "/api/v1/persistentvolumes/pv")).await;
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            assert!(send(method.clone()).await.unwrap_err().is::<GateShut>(), "{method}");
+        }
+        assert!(send(Method::GET).await.is_ok());
+        assert_eq!(server.seen().len(), 1);
+        gate.open_until(std::time::Duration::MAX);
+        assert!(send(Method::PUT).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answer_to_a_read_says_when_that_was_sent() {
+        let server = Server::new(|_, _| Answer::status(200).after(60));
+        let gate = Gate::open(Arc::new(SystemClock));
+        let service = layer(Gated(gate.clone()), server.transport.clone());
+        let before = gate.boot();
+        let answer = send(&service, request(Method::GET, "/api/v1/persistentvolumes/pv"));
+        let answer = answer.await.unwrap();
+        let Some(SentAt(sent)) = answer.extensions().get().copied() else { panic!("not dated") };
+        assert!((before..=gate.boot()).contains(&sent));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_an_answer_is_given_up_when_the_gate_shuts_and_is_unclear() {
+        let server = Server::new(|_, _| Answer::status(200).after(60));
+        let gate = Gate::open(Arc::new(SystemClock));
+        let service = layer(Gated(gate.clone()), server.transport.clone());
+        let write = send(&service, request(Method::POST, "/api/v1/persistentvolumes"));
+        let shut = async { gate.close() };
+        let (outcome, ()) = futures::future::join(write, shut).await;
+        let error = ApiError::from_transport(outcome.unwrap_err());
+        assert!(matches!(error, ApiError::GateShut(GateShut::Cut)) && error.is_unclear());
+    }
+}

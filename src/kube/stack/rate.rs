@@ -1,0 +1,34 @@
+//! Keeps one watcher from beginning watches without end.
+//!
+//! kube's watcher begins a watch anew as soon as the last one ended. Promises that where a server,
+//! or something before it, ends every watch at once, one watcher asks once a second, not as fast
+//! as it can. Other requests pass. Leaves what a lane as a whole may send to `throttle`.
+
+use super::{
+    Outcome, Rule,
+    target::Verb,
+    throttle::{RateLimit, Throttle},
+};
+use crate::kube::connection::transport::{Asked, Way};
+
+/// Enough for errors and fall-backs at the start not to wait here.
+const PACE: RateLimit = RateLimit { qps: 1.0, burst: 5 };
+
+/// Makes the watches of one watcher wait for one another.
+pub(crate) struct Pace(Throttle);
+
+impl Pace {
+    /// The pace of a new watcher.
+    pub(crate) fn new() -> Self {
+        Self(Throttle::new(PACE, None))
+    }
+}
+
+impl Rule for Pace {
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        if Verb::of(request) == Verb::Watch {
+            self.0.wait().await;
+        }
+        next.send(request).await
+    }
+}

@@ -1,0 +1,94 @@
+//! Counts what is sent.
+//!
+//! Promises that every request that leaves is counted once by verb, resource and status code, a
+//! repetition as a request of its own, and one without an answer (also one given up) as `error`. One
+//! that is sent again beneath with a new token (`file_token`) counts once, by its last answer.
+
+use http::StatusCode;
+
+use super::{Outcome, Rule, target::Target};
+use crate::{
+    kube::connection::transport::{Asked, Response, Way},
+    metrics::ApiMetrics,
+};
+
+/// Counts requests.
+pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
+
+impl Rule for RequestMetrics {
+    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+        let mut count = Count { metrics: &self.0, request, code: None };
+        let outcome = next.send(count.request).await;
+        count.answered(&outcome);
+        outcome
+    }
+}
+
+/// One request that is counted when it is over, however it ends.
+struct Count<'a> {
+    metrics: &'a ApiMetrics,
+    request: &'a mut Asked,
+    code: Option<StatusCode>,
+}
+
+impl Count<'_> {
+    fn answered(&mut self, outcome: &Outcome) {
+        self.code = outcome.as_ref().ok().map(Response::status);
+    }
+}
+
+impl Drop for Count<'_> {
+    fn drop(&mut self) {
+        let Target { verb, resource, .. } = Target::of(self.request);
+        let code = self.code.as_ref().map_or("error", StatusCode::as_str);
+        self.metrics.requested(verb.as_str(), resource, code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::{
+        kube::{
+            stack::layer,
+            testing::{Answer, Server, request, send},
+        },
+        metrics::Metrics,
+    };
+
+    async fn count(method: Method, url: &str, answer: Answer) -> String {
+        let metrics = Metrics::new().unwrap();
+        let server = Server::new(move |_, _| answer.clone());
+        let service = layer(RequestMetrics(metrics.api.clone()), server.transport);
+        let sending = send(&service, request(method, url));
+        // What is still under way after a second is given up.
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sending).await;
+        let text = metrics.text();
+        text.lines().find(|line| !line.starts_with('#')).unwrap().to_owned()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_are_counted_by_verb_resource_and_code() {
+        assert_eq!(
+            count(Method::GET, "/api/v1/persistentvolumes?watch=true", Answer::watch()).await,
+            "provisioner_api_requests_total{code=\"200\",resource=\"persistentvolumes\",verb=\"watch\"} 1"
+        );
+        assert_eq!(
+            count(Method::POST, "/api/v1/namespaces/ns/events", Answer::status(403)).await,
+            "provisioner_api_requests_total{code=\"403\",resource=\"events\",verb=\"create\"} 1"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_is_an_error_also_when_given_up() {
+        let expected =
+            "provisioner_api_requests_total{code=\"error\",resource=\"nodes\",verb=\"list\"} 1";
+        assert_eq!(count(Method::GET, "/api/v1/nodes", Answer::none()).await, expected);
+        assert_eq!(
+            count(Method::GET, "/api/v1/nodes", Answer::status(200).after(2)).await,
+            expected
+        );
+    }
+}

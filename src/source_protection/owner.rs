@@ -1,0 +1,89 @@
+//! Whose source it is: the driver that made the volume of a claim, or the snapshot.
+//!
+//! Owns reading that from what only admins and controllers write: the PersistentVolume that is
+//! bound to the claim, and the VolumeSnapshotContent that is bound to the snapshot. Only that driver
+//! can copy the source, so only its provisioner knows whether a copy is under way. Provisioners of
+//! all drivers share the finalizers. A source without a volume or content is nobody's.
+
+use super::{
+    Protection,
+    source::{NamedSource, SourceKind},
+};
+use crate::kube::{
+    ApiError, Client, Name,
+    objects::{Claim, View, Volume, VolumeSnapshot, VolumeSnapshotContent},
+};
+
+impl Protection {
+    /// Whether a driver other than ours made what the object `uid` stands for. Reads that live.
+    pub(super) async fn is_of_another_driver(
+        &self,
+        source: &NamedSource,
+        uid: &str,
+    ) -> Result<bool, ApiError> {
+        let client = &self.0.client;
+        let driver = match source.kind {
+            SourceKind::Claim => driver_of_claim(client, source, uid).await?,
+            SourceKind::Snapshot => driver_of_snapshot(client, source, uid).await?,
+        };
+        let another = driver.filter(|driver| *driver != self.0.driver);
+        if let Some(driver) = &another {
+            tracing::debug!(%source, driver, "the source is left to the provisioner of its driver");
+        }
+        Ok(another.is_some())
+    }
+}
+
+async fn driver_of_claim(
+    client: &Client,
+    source: &NamedSource,
+    uid: &str,
+) -> Result<Option<String>, ApiError> {
+    let name = Name::namespaced(&source.namespace, &source.name)?;
+    let claim = found(client.get::<Claim>(name).await)?;
+    let volume = claim.and_then(|claim| claim.spec.volume_name).unwrap_or_default();
+    let volume = read_cluster_object::<Volume>(client, &volume).await?;
+    Ok(volume.and_then(|volume| driver_of_volume(volume, uid)))
+}
+
+/// The CSI driver of the volume, where it is bound to the claim `uid`.
+fn driver_of_volume(volume: Volume, uid: &str) -> Option<String> {
+    let is_bound = volume.spec.claim_ref.is_some_and(|claim| claim.uid == uid);
+    volume.spec.csi.filter(|_| is_bound).map(|csi| csi.driver)
+}
+
+async fn driver_of_snapshot(
+    client: &Client,
+    source: &NamedSource,
+    uid: &str,
+) -> Result<Option<String>, ApiError> {
+    let name = Name::namespaced(&source.namespace, &source.name)?;
+    let snapshot = found(client.get::<VolumeSnapshot>(name).await)?;
+    let content = snapshot.and_then(|it| it.status.bound_volume_snapshot_content_name);
+    let content = read_cluster_object(client, &content.unwrap_or_default()).await?;
+    Ok(content.and_then(|content| driver_of_content(content, uid)))
+}
+
+/// The CSI driver of the content, where it is bound to the snapshot `uid`.
+fn driver_of_content(content: VolumeSnapshotContent, uid: &str) -> Option<String> {
+    let is_bound = content.spec.volume_snapshot_ref.uid == uid;
+    is_bound.then_some(content.spec.driver)
+}
+
+/// An object by a name that a user may have written.
+async fn read_cluster_object<V: View>(client: &Client, name: &str) -> Result<Option<V>, ApiError> {
+    // What cannot be a name names nothing.
+    let Ok(name) = Name::cluster(name) else { return Ok(None) };
+    found(client.get(name).await)
+}
+
+fn found<V>(read: Result<V, ApiError>) -> Result<Option<V>, ApiError> {
+    match read {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

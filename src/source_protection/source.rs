@@ -1,0 +1,189 @@
+//! What claims name as the source of their volumes.
+//!
+//! Owns [`NamedSource`] and which one a claim names, a pure function of the claim. It is generous:
+//! whatever a claim may be made from counts as named by it, also where the checks of provisioning
+//! would refuse it, since a source that is held too long costs less than one that vanishes. A name
+//! that is too long for Kubernetes names nothing, so that no user decides how much memory is kept.
+
+use std::fmt;
+
+use super::grants::Target;
+use crate::kube::objects::{Claim, ObjectReference, View as _};
+
+/// The API group of snapshots.
+const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
+
+/// The longest name of an object, in bytes.
+const LONGEST_NAME: usize = 253;
+
+/// The longest name of a namespace, in bytes.
+const LONGEST_NAMESPACE: usize = 63;
+
+/// What kind of object a volume is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SourceKind {
+    /// A VolumeSnapshot, which is restored.
+    Snapshot,
+    /// A PersistentVolumeClaim, whose volume is cloned.
+    Claim,
+}
+
+impl SourceKind {
+    /// The finalizer that guards sources of the kind (reference 3.14, 3.15).
+    pub const fn finalizer(self) -> &'static str {
+        match self {
+            Self::Snapshot => {
+                "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection"
+            }
+            Self::Claim => "provisioner.storage.kubernetes.io/cloning-protection",
+        }
+    }
+
+    /// The kind as Kubernetes spells it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "VolumeSnapshot",
+            Self::Claim => "PersistentVolumeClaim",
+        }
+    }
+
+    /// The API group; empty for the core group.
+    const fn group(self) -> &'static str {
+        match self {
+            Self::Snapshot => SNAPSHOT_GROUP,
+            Self::Claim => "",
+        }
+    }
+
+    /// The API group and version, as objects name them.
+    pub(super) const fn api_version(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot.storage.k8s.io/v1",
+            Self::Claim => "v1",
+        }
+    }
+
+    /// The kind of an object that a claim refers to. Of which group a claim is does not matter, as
+    /// in the original.
+    fn of(reference: &ObjectReference) -> Option<Self> {
+        match (reference.kind.as_str(), reference.api_group.as_deref()) {
+            ("PersistentVolumeClaim", _) => Some(Self::Claim),
+            ("VolumeSnapshot", None | Some(SNAPSHOT_GROUP)) => Some(Self::Snapshot),
+            _ => None,
+        }
+    }
+}
+
+/// A source by name, as claims know it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedSource {
+    /// Snapshot or claim.
+    pub kind: SourceKind,
+    /// Its namespace: that of the claim that names it, or another.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl NamedSource {
+    /// The source that `claim` names, where it names one.
+    pub fn of(claim: &Claim) -> Option<Self> {
+        let named = |reference: &Option<Box<ObjectReference>>| {
+            let reference = reference.as_ref().filter(|reference| !reference.name.is_empty())?;
+            let kind = SourceKind::of(reference)?;
+            let elsewhere = reference.namespace.as_deref().filter(|space| !space.is_empty());
+            let namespace = elsewhere.unwrap_or_else(|| claim.namespace());
+            can_exist(namespace, &reference.name).then(|| Self {
+                kind,
+                namespace: namespace.to_owned(),
+                name: reference.name.clone(),
+            })
+        };
+        named(&claim.spec.data_source).or_else(|| named(&claim.spec.data_source_ref))
+    }
+
+    /// The claim itself, as others name it.
+    pub fn itself(claim: &Claim) -> Self {
+        let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
+        Self { kind: SourceKind::Claim, namespace, name }
+    }
+
+    /// The source as grants name it.
+    pub(super) fn target(&self) -> Target<'_> {
+        let Self { kind, namespace, name } = self;
+        Target { group: kind.group(), kind: kind.name(), namespace, name }
+    }
+}
+
+/// Whether an object can have this name. A claim's text is longer where its user wants that.
+fn can_exist(namespace: &str, name: &str) -> bool {
+    namespace.len() <= LONGEST_NAMESPACE && name.len() <= LONGEST_NAME
+}
+
+impl fmt::Display for NamedSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind.name(), self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn named(spec: &Value) -> Option<String> {
+        let claim = json!({"metadata": {"namespace": "ns", "name": "c"}, "spec": spec});
+        let claim: Claim = serde_json::from_value(claim).unwrap();
+        NamedSource::of(&claim).map(|source| source.to_string())
+    }
+
+    #[test]
+    fn a_claim_names_snapshots_of_their_group_and_claims_of_any() {
+        let snapshot =
+            |group: Value| json!({"apiGroup": group, "kind": "VolumeSnapshot", "name": "s"});
+        let claim =
+            |group: Value| json!({"apiGroup": group, "kind": "PersistentVolumeClaim", "name": "o"});
+        let table = [
+            (snapshot(json!(SNAPSHOT_GROUP)), Some("VolumeSnapshot ns/s")),
+            (snapshot(Value::Null), Some("VolumeSnapshot ns/s")),
+            (snapshot(json!("example.com")), None),
+            (claim(Value::Null), Some("PersistentVolumeClaim ns/o")),
+            (claim(json!("example.com")), Some("PersistentVolumeClaim ns/o")),
+            (json!({"kind": "PersistentVolumeClaim", "name": ""}), None),
+            (json!({"apiGroup": "example.com", "kind": "Backup", "name": "b"}), None),
+        ];
+        for (reference, expected) in table {
+            for field in ["dataSource", "dataSourceRef"] {
+                assert_eq!(named(&json!({field: reference})).as_deref(), expected, "{reference}");
+            }
+        }
+        assert_eq!(named(&json!({})), None);
+    }
+
+    /// The user of a claim can write names of hundreds of kilobytes.
+    #[test]
+    fn a_name_that_is_too_long_for_kubernetes_names_nothing() {
+        let reference = |namespace: usize, name: usize| {
+            let (namespace, name) = ("n".repeat(namespace), "s".repeat(name));
+            json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace}})
+        };
+        for (namespace, name, expected) in [
+            (63, 253, true),
+            (0, 253, true),
+            (63, 254, false),
+            (64, 253, false),
+            (0, 450_000, false),
+        ] {
+            let named = named(&reference(namespace, name));
+            assert_eq!(named.is_some(), expected, "{namespace} {name}");
+        }
+    }
+
+    #[test]
+    fn a_reference_may_name_another_namespace_and_an_empty_one_is_none() {
+        let reference = |space: &str| json!({"dataSourceRef": {"kind": "PersistentVolumeClaim", "name": "o", "namespace": space}});
+        assert_eq!(named(&reference("other")).as_deref(), Some("PersistentVolumeClaim other/o"));
+        assert_eq!(named(&reference("")).as_deref(), Some("PersistentVolumeClaim ns/o"));
+    }
+}

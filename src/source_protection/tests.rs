@@ -1,0 +1,277 @@
+//! Taking and giving back against a scripted API server, under paused time.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::{
+    testing::{DRIVER, SETTINGS, protection},
+    *,
+};
+use crate::kube::testing::{Answer, Server, logged};
+
+fn source() -> NamedSource {
+    NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "s".into() }
+}
+
+/// The snapshot `s` on a server that keeps what is written to its finalizers; the requests with
+/// these numbers are answered with 500.
+fn server(fails: Range<usize>) -> Server {
+    losing_server(fails, 0..0)
+}
+
+/// The same; requests with the numbers `lost` are carried out, and their answers lost.
+fn losing_server(fails: Range<usize>, lost: Range<usize>) -> Server {
+    let finalizers = Mutex::new(Value::Null);
+    Server::new(move |number, seen| {
+        if fails.contains(&number) {
+            return Answer::status(500);
+        }
+        let mut finalizers = finalizers.lock();
+        if seen.method == "PATCH" {
+            *finalizers = seen.json()["metadata"]["finalizers"].clone();
+        }
+        if lost.contains(&number) {
+            return Answer::none();
+        }
+        let items = json!({"metadata": {}, "items": []});
+        let snapshot = json!({"metadata": {"namespace": "ns", "name": "s", "uid": "u",
+                                           "resourceVersion": "7", "finalizers": *finalizers}});
+        Answer::json(200, if seen.url.contains('?') { &items } else { &snapshot })
+    })
+}
+
+fn origin() -> NamedSource {
+    NamedSource { kind: SourceKind::Claim, name: "origin".into(), ..source() }
+}
+
+/// Sets the guard to work, until the token is cancelled.
+fn at_work(protection: &Protection) -> CancellationToken {
+    protection.observe(&InformerEvent::Complete);
+    let (worker, ended) = (protection.clone(), CancellationToken::new());
+    let stop = ended.clone();
+    #[allow(clippy::disallowed_methods)] // a test's own task
+    tokio::spawn(async move { worker.work(stop).await });
+    ended
+}
+
+/// A guard at work.
+fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::JoinHandle<()>) {
+    let protection = protection(server, SETTINGS);
+    protection.observe(&InformerEvent::Complete);
+    let (worker, ended) = (protection.clone(), CancellationToken::new());
+    let stop = ended.clone();
+    #[allow(clippy::disallowed_methods)] // a test's own task
+    let work = tokio::spawn(async move { worker.work(stop).await });
+    (protection, ended, work)
+}
+
+fn methods(server: &Server) -> Vec<String> {
+    server.seen().into_iter().map(|seen| seen.method).collect()
+}
+
+/// Many at once, and the polls of each, cost one write.
+#[tokio::test(start_paused = true)]
+async fn what_is_guarded_is_not_written_again() {
+    let server = server(0..0);
+    let protection = protection(&server, SETTINGS);
+    let guarded = source();
+    let takes = (0..20).map(|claim| {
+        let (protection, guarded) = (&protection, &guarded);
+        async move { protection.take(&(claim % 10).to_string(), guarded, "u").await }
+    });
+    assert!(futures::future::join_all(takes).await.into_iter().all(|taken| taken.is_ok()));
+    assert_eq!(methods(&server), ["GET", "PATCH"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_that_ends_gives_the_finalizer_back_at_once() {
+    let server = server(0..0);
+    let (protection, ended, work) = working(&server);
+    for claim in ["a", "b"] {
+        protection.take(claim, &source(), "u").await.unwrap();
+    }
+    protection.closed("a");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH"], "b needs it");
+    // The end of the process comes with that of the last call.
+    protection.closed("b");
+    ended.cancel();
+    work.await.unwrap();
+    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"]);
+    assert_eq!(server.seen()[3].json()["metadata"]["finalizers"], Value::Null);
+}
+
+/// A call that could not begin holds nothing, unless one that it repeats is open.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_was_not_guarded_is_not_held() {
+    let server = server(0..1);
+    let protection = protection(&server, SETTINGS);
+    assert!(protection.take("a", &source(), "u").await.is_err());
+    assert!(protection.0.holders.lock().is_orphan(&source()));
+    protection.take("a", &source(), "u").await.unwrap();
+    assert!(matches!(
+        protection.take("a", &source(), "other").await,
+        Err(Unprotected::Gone(gone)) if gone == source()
+    ));
+    assert!(!protection.0.holders.lock().is_orphan(&source()), "the first is open still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_could_not_be_taken_off_is_tried_again() {
+    let server = server(2..5);
+    let (protection, ended, work) = working(&server);
+    protection.take("a", &source(), "u").await.unwrap();
+    protection.closed("a");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "GET", "GET", "GET", "PATCH"]);
+    assert_eq!(server.seen()[6].json()["metadata"]["finalizers"], Value::Null);
+    ended.cancel();
+    work.await.unwrap();
+}
+
+/// The write that frees the snapshot is carried out, and nobody hears of it.
+#[tokio::test(start_paused = true)]
+async fn who_begins_after_a_freeing_that_was_not_answered_guards_anew() {
+    let server = losing_server(0..0, 3..4);
+    let (protection, ended, work) = working(&server);
+    protection.take("a", &source(), "u").await.unwrap();
+    protection.closed("a");
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"], "it is not tried again yet");
+    protection.take("b", &source(), "u").await.unwrap();
+    protection.take("b", &source(), "u").await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    let all = ["GET", "PATCH", "GET", "PATCH", "GET", "PATCH"];
+    assert_eq!(methods(&server), all, "written once, and kept by the next try");
+    let ours = json!([SourceKind::Snapshot.finalizer()]);
+    assert_eq!(server.seen()[5].json()["metadata"]["finalizers"], ours);
+    protection.closed("b");
+    ended.cancel();
+    work.await.unwrap();
+    assert_eq!(server.seen()[7].json()["metadata"]["finalizers"], Value::Null);
+}
+
+/// Standbys are told what happens as well, and write nothing.
+#[tokio::test(start_paused = true)]
+async fn who_does_not_work_frees_nothing() {
+    let server = server(0..0);
+    let protection = protection(&server, SETTINGS);
+    protection.take("a", &source(), "u").await.unwrap();
+    protection.closed("a");
+    assert!(protection.0.snapshots.is_empty());
+}
+
+/// A server with the claim `origin`, whose volume is of this driver, and with grants for claims of
+/// the namespace `x` in its first `granted` answers to who asks for them.
+fn origin_server(driver: &'static str, granted: usize) -> Server {
+    let asked = Mutex::new(0);
+    Server::new(move |_, seen| match seen.url.rsplit('/').collect::<Vec<_>>()[..] {
+        ["referencegrants?limit=500", ..] => {
+            let mut asked = asked.lock();
+            *asked += 1;
+            let grant = json!({"spec": {"from": [{"group": "", "kind": "PersistentVolumeClaim", "namespace": "x"}],
+                                        "to": [{"group": "", "kind": "PersistentVolumeClaim"}]}});
+            let items = if *asked <= granted { json!([grant]) } else { json!([]) };
+            Answer::json(200, &json!({"metadata": {}, "items": items}))
+        }
+        ["pv", ..] => {
+            let csi = json!({"driver": driver, "volumeHandle": "h"});
+            Answer::json(200, &json!({"spec": {"csi": csi, "claimRef": {"uid": "u"}}}))
+        }
+        _ if seen.method == "PUT" => Answer::json(200, &seen.json()),
+        _ => Answer::json(200, &deleted_origin()),
+    })
+}
+
+/// The claim `origin`, deleted long ago.
+fn deleted_origin() -> Value {
+    json!({"metadata": {"namespace": "ns", "name": "origin", "uid": "u", "resourceVersion": "7",
+                        "finalizers": [SourceKind::Claim.finalizer()],
+                        "deletionTimestamp": "1969-01-01T00:00:00Z"},
+           "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}})
+}
+
+/// Shows a pending clone of it, in this namespace.
+fn show_clone(protection: &Protection, namespace: &str) {
+    let reference = json!({"kind": "PersistentVolumeClaim", "name": "origin", "namespace": "ns"});
+    for claim in [
+        deleted_origin(),
+        json!({"metadata": {"namespace": namespace, "name": "clone", "uid": "c"},
+               "spec": {"dataSourceRef": reference}, "status": {"phase": "Pending"}}),
+    ] {
+        protection.observe(&InformerEvent::Applied(serde_json::from_value(claim).unwrap()));
+    }
+}
+
+fn counted(server: &Server, method: &str, url: &str) -> usize {
+    let seen = server.seen();
+    seen.iter().filter(|seen| seen.method == method && seen.url.contains(url)).count()
+}
+
+/// Grants are asked for with growing waits.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_grant_stands() {
+    let server = origin_server(DRIVER, 4);
+    let settings = Settings { retry_max: Duration::from_secs(300), timeout: None, ..SETTINGS };
+    let protection = protection(&server, settings);
+    show_clone(&protection, "x");
+    let ended = at_work(&protection);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(counted(&server, "GET", "referencegrants"), 4, "at 0, 1, 3 and 7 s");
+    assert_eq!(counted(&server, "PUT", ""), 0);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
+    ended.cancel();
+}
+
+/// Its provisioner shares the finalizer, and alone knows what is under way.
+#[tokio::test(start_paused = true)]
+async fn a_source_of_another_driver_is_left_to_that_drivers_provisioner() {
+    for namespace in ["x", "ns"] {
+        let server = origin_server("other.example.com", 0);
+        let protection = protection(&server, SETTINGS);
+        show_clone(&protection, namespace);
+        let ended = at_work(&protection);
+        sleep(Duration::from_secs(7200)).await;
+        assert_eq!(counted(&server, "PUT", ""), 0, "{namespace}");
+        assert!(counted(&server, "GET", "persistentvolumes/pv") > 0, "{namespace}");
+        ended.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_source_that_claims_name_is_released_after_the_time_out_and_that_is_reported() {
+    let (log, _guard) = logged();
+    let server = origin_server(DRIVER, 0);
+    let protection = protection(&server, SETTINGS);
+    show_clone(&protection, "ns");
+    protection.take("another", &origin(), "u").await.unwrap();
+    let ended = at_work(&protection);
+    sleep(Duration::from_secs(7200)).await;
+    assert_eq!(counted(&server, "PUT", ""), 0, "a call is open");
+    protection.closed("another");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
+    let count = r#"provisioner_sources_released_total{reason="protection_timeout"} 1"#;
+    assert!(protection.0.metrics.text().contains(count));
+    let told = log.text();
+    let warned = told.lines().find(|line| line.contains("WARN") && line.contains("ns/origin"));
+    assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{told}");
+    ended.cancel();
+}
+
+/// A process that has just begun has not seen anything yet.
+#[tokio::test(start_paused = true)]
+async fn a_source_is_not_released_before_this_process_has_seen_it_for_five_minutes() {
+    let server = origin_server(DRIVER, 0);
+    let protection = protection(&server, SETTINGS);
+    show_clone(&protection, "ns");
+    sleep(Duration::from_secs(7200)).await;
+    let ended = at_work(&protection);
+    sleep(Duration::from_secs(290)).await;
+    assert_eq!(counted(&server, "PUT", ""), 0);
+    sleep(Duration::from_secs(70)).await;
+    assert_eq!(counted(&server, "PUT", ""), 1);
+    ended.cancel();
+}
