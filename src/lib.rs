@@ -35,11 +35,11 @@
 //!
 //! # The way of a claim
 //!
-//! A watch shows it → [`controller::claim_book`] keeps it if it is ours → the queue `claims` →
+//! A watch shows it → [`controller::claims::index`] keeps it if it is ours → the queue `claims` →
 //! [`controller::claims`] decides what to do now → [`csi_provisioner`] asks the driver → its
 //! [`Outcome`](controller::provisioner::Outcome) moves the claim's
-//! [`ClaimState`](controller::claim_state::ClaimState) → [`controller::pv_store`] saves the
-//! PersistentVolume. A volume's way is the mirror of it, through [`controller::volume_book`] and
+//! [`ClaimState`](controller::claims::state::ClaimState) → [`controller::claims::save`] saves the
+//! PersistentVolume. A volume's way is the mirror of it, through [`controller::volumes::index`] and
 //! [`controller::volumes`].
 
 pub mod app;

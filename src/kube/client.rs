@@ -2,7 +2,7 @@
 //!
 //! Owns the verbs on one object. Promises that names are checked before they are part of a URL,
 //! that an answer is read up to a bound only and never logged, and that every failure says whether
-//! the request may have been carried out. Leaves edits of whole objects to [`self::edits`], lists
+//! the request may have been carried out. Leaves edits of whole objects to `edits`, lists
 //! and watches to [`super::informer`].
 
 pub mod access;

@@ -1,7 +1,7 @@
 //! How the API server is found and reached.
 //!
 //! Owns the configuration ([`config`]), credentials ([`credentials`]), proxies, TLS and connections
-//! ([`mod@transport`]). Leaves to [`stack`](super::stack) what every request passes through, and to
+//! ([`mod@transport`]). Leaves to `stack` what every request passes through, and to
 //! [`client`](super::client) what a request is.
 
 pub mod config;

@@ -1,6 +1,6 @@
 //! Every right that this program uses, and what for.
 //!
-//! The one table of them: [`super::run`] asks for these, and `tests/rights.rs` holds
+//! The one table of them: [`preflight`](super) asks for these, and `tests/rights.rs` holds
 //! `deploy/kubernetes/rbac.yaml` against it, where rules of optional features stand commented.
 
 use crate::kube::client::access::Right;

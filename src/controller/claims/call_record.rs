@@ -158,7 +158,7 @@ pub struct CallRecords {
     pub told: AtomicBool,
 }
 
-/// Gives the digest of an order's request ([`record::digest`]).
+/// Gives the digest of an order's request ([`digest`](crate::controller::model::record::digest)).
 pub type Digest = Box<dyn Fn(&Order) -> String + Send + Sync>;
 
 /// A claim is not marked.

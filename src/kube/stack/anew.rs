@@ -4,7 +4,7 @@
 //! another one, without waiting for the dead one to be noticed; the first answer counts. What is asked
 //! is not withdrawn, so a server that is only slow is heard too. For requests only that may be carried
 //! out twice: a Lease's writes name the version that they are based on, and the second one conflicts.
-//! A watch is not asked for again. Leaves the making of connections to [`crate::kube::connection::transport`].
+//! A watch is not asked for again. Leaves the making of connections to [`transport`](mod@crate::kube::connection::transport).
 
 use std::time::Duration;
 
