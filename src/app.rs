@@ -2,7 +2,7 @@
 //!
 //! Owns the order of start (driver, HTTP, watches, election, work) and of the end (no new work,
 //! running calls, Lease, events, HTTP). Takes the API server's transport, the driver's connector,
-//! clock, random source and spawner from outside ([`World`]), so that a simulation starts this
+//! clock, random source and spawner from outside ([`Env`]), so that a simulation starts this
 //! very program. Promises that work is done only while the Lease is held, and that whatever ends
 //! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
 //! the exit code to `main`.
@@ -63,7 +63,7 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What the program takes from outside.
-pub struct World {
+pub struct Env {
     /// The way to the API server.
     pub transport: Transport,
     /// The way to the driver.
@@ -95,7 +95,7 @@ pub struct Host {
 ///
 /// # Errors
 /// What ended it, when that was not `stop`.
-pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<(), Error> {
+pub async fn run(flags: Flags, world: Env, stop: CancellationToken) -> Result<(), Error> {
     run_counted(flags, world, Metrics::new()?, stop).await
 }
 
@@ -105,7 +105,7 @@ pub async fn run(flags: Flags, world: World, stop: CancellationToken) -> Result<
 /// As of [`run`].
 pub async fn run_counted(
     flags: Flags,
-    world: World,
+    world: Env,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), Error> {
@@ -121,7 +121,7 @@ pub async fn run_counted(
 /// Everything that runs, wired up.
 struct Program<'a> {
     flags: &'a Flags,
-    world: &'a World,
+    world: &'a Env,
     metrics: Metrics,
     gate: Gate,
     lanes: Lanes,
@@ -150,7 +150,7 @@ impl<'a> Program<'a> {
     /// From the driver's socket to the end.
     async fn run(
         flags: &'a Flags,
-        world: &'a World,
+        world: &'a Env,
         metrics: Metrics,
         tasks: &Tasks,
         stop: &CancellationToken,
@@ -193,7 +193,7 @@ impl<'a> Program<'a> {
     /// Connects to the driver and wires everything up. Nothing is watched or written yet.
     async fn start(
         flags: &'a Flags,
-        world: &'a World,
+        world: &'a Env,
         metrics: Metrics,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
@@ -222,7 +222,7 @@ impl<'a> Program<'a> {
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
-        let protection = Protection::new(source_protection::Parts {
+        let protection = Protection::new(source_protection::Deps {
             client: lanes.objects.clone(),
             metrics: metrics.clone(),
             random: random(),
@@ -235,7 +235,7 @@ impl<'a> Program<'a> {
         let topology = has_topology(flags, &driver)
             .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
         let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
-        let provisioner = CsiProvisioner::new(csi_provisioner::Parts {
+        let provisioner = CsiProvisioner::new(csi_provisioner::Deps {
             driver: driver.clone(),
             client: lanes.objects.clone(),
             reads: Reads::new(lanes.objects.clone(), tasks),
@@ -249,7 +249,7 @@ impl<'a> Program<'a> {
             settings,
         });
         let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
-        let mut controller = Controller::new(controller::Parts {
+        let mut controller = Controller::new(controller::Deps {
             provisioner: Arc::new(provisioner),
             client: lanes.objects.clone(),
             classes: classes.clone(),
@@ -290,11 +290,11 @@ impl<'a> Program<'a> {
     /// Starts watching.
     fn watch(&self, tasks: &Tasks) {
         let protection = self.protection.clone();
-        self.controller.watch(move |sighting| protection.observe(sighting));
+        self.controller.watch(move |event| protection.observe(event));
         if let Some(attachments) = &self.attachments {
             let observer = attachments.observer(self.controller.volume_waker());
             let reflector = self.reflector().anew_when(attachments.wants_list());
-            tasks.vital("watch of VolumeAttachments", reflector.run(observer));
+            tasks.spawn_critical("watch of VolumeAttachments", reflector.run(observer));
         }
         if let Some(publisher) = &self.publisher {
             publisher.watch();
@@ -313,9 +313,9 @@ impl<'a> Program<'a> {
             });
         };
         let observer = nodes.csi_node_observer(wake.clone());
-        tasks.vital("watch of CSINodes", self.reflector().run(observer));
+        tasks.spawn_critical("watch of CSINodes", self.reflector().run(observer));
         let reflectors = self.reflectors();
-        tasks.vital("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
+        tasks.spawn_critical("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
     }
 
     /// A reflector of a whole kind.
@@ -374,7 +374,7 @@ impl Serving {
     fn start(server: http::Server, tasks: &Tasks) -> Self {
         let (stop, (end, ended)) = (CancellationToken::new(), oneshot::channel());
         let (running, asked) = (server.run(tasks.clone(), stop.clone()), stop.clone());
-        tasks.vital("HTTP server", async move {
+        tasks.spawn_critical("HTTP server", async move {
             running.await;
             // An end that was asked for is none of the kind that ends the process.
             if asked.is_cancelled() {

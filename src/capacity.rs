@@ -22,7 +22,7 @@ mod store;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 pub use self::{
-    publisher::{Parts, Publisher, Settings},
+    publisher::{Deps, Publisher, Settings},
     refresh::Refresher,
     segment::Segment,
     store::Version,

@@ -66,7 +66,7 @@ pub struct Settings {
 }
 
 /// What the controller stands on.
-pub struct Parts<P> {
+pub struct Deps<P> {
     /// Makes and deletes volumes.
     pub provisioner: Arc<P>,
     /// The lane for objects.
@@ -105,13 +105,13 @@ pub struct Controller<P> {
 
 impl<P: Provisioner> Controller<P> {
     /// A controller that does nothing yet.
-    pub fn new(parts: Parts<P>) -> Self {
+    pub fn new(parts: Deps<P>) -> Self {
         let assembly = Assembly::new(parts);
         assembly.count_at_scrapes();
         let store = assembly.store();
         let (volumes, claims) = (assembly.volumes(store.clone()), assembly.claims(store));
         let Assembly { parts, queues, .. } = assembly;
-        let Parts { client, classes, metrics, random, tasks, settings, .. } = parts;
+        let Deps { client, classes, metrics, random, tasks, settings, .. } = parts;
         Self {
             claims: Arc::new(claims),
             volumes: Arc::new(volumes),
@@ -175,7 +175,7 @@ impl<P: Provisioner> Controller<P> {
             biased;
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
-            () = self.audit() => {}
+            () = self.resync() => {}
             () = self.adopt() => {}
             () = self.report_missing_lists() => {}
         }

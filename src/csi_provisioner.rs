@@ -61,7 +61,10 @@ use crate::{
             unusable_volume::{Credentials, UnusableVolume},
         },
         ownership::class_of_volume,
-        provisioner::{Failure, Made, NotDeleted, NotSent, Order, Outcome, Provisioner, Turn},
+        provisioner::{
+            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Turn,
+        },
     },
     csi::{
         CREATE_VOLUME, CallError, Capabilities, Connection, DELETE_VOLUME, Driver, created_volume,
@@ -123,10 +126,10 @@ impl Settings {
 
 /// Provisions with a CSI driver.
 #[derive(Clone)]
-pub struct CsiProvisioner(Arc<Parts>);
+pub struct CsiProvisioner(Arc<Deps>);
 
 /// What a [`CsiProvisioner`] works with.
-pub struct Parts {
+pub struct Deps {
     /// The driver.
     pub driver: Driver,
     /// Writes which node a claim is for.
@@ -172,12 +175,12 @@ pub struct Removal {
 
 impl CsiProvisioner {
     /// Provisions with these.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: Deps) -> Self {
         Self(Arc::new(parts))
     }
 
     /// Tells how the driver's room may have changed by a call.
-    fn tell_room(&self, order: &Order, outcome: &Outcome) {
+    fn tell_room(&self, order: &ProvisionRequest, outcome: &Outcome) {
         match outcome {
             Outcome::Provisioned(made) => {
                 let affinity =
@@ -190,7 +193,7 @@ impl CsiProvisioner {
     }
 
     /// Checks the order and makes its request. Nothing is written: a node asks for free space with it.
-    async fn check(&self, order: &mut Order) -> Result<Request, NotSent> {
+    async fn check(&self, order: &mut ProvisionRequest) -> Result<Request, NotSent> {
         let named = self.source(order).await?;
         let (mut translated, migration) =
             self.0.settings.order_for_driver(order).map_err(|why| why.finished().lasting())?;
@@ -199,7 +202,7 @@ impl CsiProvisioner {
         let prepared =
             request::prepare(reads, settings, topology, &mut translated, named.as_ref()).await;
         // What was pinned stays; the class is the cluster's own again.
-        *order = Order { class: Arc::clone(&order.class), ..translated };
+        *order = ProvisionRequest { class: Arc::clone(&order.class), ..translated };
         let prepared = prepared?;
         let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
         let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
@@ -209,7 +212,11 @@ impl CsiProvisioner {
 
     /// Guards the request's source, last of all: what is refused or waits holds none. A claim that has
     /// lost the right to its source holds no more of it than before.
-    async fn guarded(&self, order: &mut Order, request: Request) -> Result<Request, NotSent> {
+    async fn guarded(
+        &self,
+        order: &mut ProvisionRequest,
+        request: Request,
+    ) -> Result<Request, NotSent> {
         let source = request.prepared.source.as_ref();
         if let Some(source) = source.filter(|_| !request.prepared.is_forfeited) {
             match self.guard(order, source).await {
@@ -226,7 +233,7 @@ impl CsiProvisioner {
     }
 
     /// Asks for the volume and judges the answer.
-    async fn ask(&self, order: &Order, request: Request) -> Outcome {
+    async fn ask(&self, order: &ProvisionRequest, request: Request) -> Outcome {
         let volume = match self.call(&request).await {
             Ok(volume) => volume,
             Err(error) => {
@@ -239,7 +246,11 @@ impl CsiProvisioner {
         match self.persistent_volume(order, &prepared, migration, &volume) {
             Ok(made) => {
                 let handle = volume.volume_id;
-                Outcome::Provisioned(Box::new(Made { volume: made, handle, credentials }))
+                Outcome::Provisioned(Box::new(ProvisionedVolume {
+                    volume: made,
+                    handle,
+                    credentials,
+                }))
             }
             Err(defect) => {
                 let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
@@ -261,7 +272,7 @@ impl CsiProvisioner {
     /// The PersistentVolume for what the driver made, or why there can be none.
     fn persistent_volume(
         &self,
-        order: &Order,
+        order: &ProvisionRequest,
         prepared: &Prepared,
         migration: Option<Migration>,
         volume: &proto::Volume,
@@ -279,7 +290,7 @@ impl CsiProvisioner {
 
     /// What the claim names as its source. That somebody else makes volumes from such a thing
     /// is told to the claim's user.
-    async fn source(&self, order: &Order) -> Result<Option<Copyable>, NotSent> {
+    async fn source(&self, order: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
         let named = data_source::identify(&self.0.reads.client, &self.0.settings, order).await;
         named.map_err(|why| match why {
             NotUsed::Failed(failure) => NotSent::Failed(failure.finished()),
@@ -295,7 +306,7 @@ impl CsiProvisioner {
 
     /// Guards the source of a call that is about to begin. One that is open is followed also where
     /// its source is gone by now: the driver may have made the volume.
-    async fn guard(&self, order: &Order, source: &Source) -> Result<(), Unprotected> {
+    async fn guard(&self, order: &ProvisionRequest, source: &Source) -> Result<(), Unprotected> {
         let (uid, named) = (order.claim.uid(), named_source(source));
         match self.0.protection.take(uid, &named, &source.uid).await {
             Err(Unprotected::Gone(_) | Unprotected::PvTerminating(_)) if order.source.is_some() => {
@@ -306,7 +317,7 @@ impl CsiProvisioner {
     }
 
     /// Whether another node could help: the scheduler chose one, and the driver knows of places.
-    fn may_reschedule(&self, order: &Order) -> bool {
+    fn may_reschedule(&self, order: &ProvisionRequest) -> bool {
         self.0.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
@@ -393,7 +404,7 @@ impl Provisioner for CsiProvisioner {
         self.0.node.as_ref().map(NodeDeployment::node)
     }
 
-    async fn turn(&self, order: &Order) -> Turn {
+    async fn turn(&self, order: &ProvisionRequest) -> Turn {
         match &self.0.node {
             None => Turn::Ours,
             Some(node) => node.turn(self, order).await,
@@ -410,7 +421,7 @@ impl Provisioner for CsiProvisioner {
         self.0.node.as_ref().map(|node| node.wait_among_peers(claim_uid)).unwrap_or_default()
     }
 
-    fn secret_names(&self, order: &Order) -> Vec<String> {
+    fn secret_names(&self, order: &ProvisionRequest) -> Vec<String> {
         match self.0.settings.order_for_driver(order) {
             Ok((order, _)) => request::secret_names(&self.0.settings, &order),
             Err(_) => Vec::new(),
@@ -427,7 +438,7 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    async fn prepare(&self, order: &mut Order) -> Result<Request, NotSent> {
+    async fn prepare(&self, order: &mut ProvisionRequest) -> Result<Request, NotSent> {
         let prepared = match self.check(order).await {
             Ok(request) => self.guarded(order, request).await,
             refused => refused,
@@ -450,7 +461,7 @@ impl Provisioner for CsiProvisioner {
         self.0.protection.call_ended(claim_uid);
     }
 
-    async fn create(&self, order: &Order, request: Request) -> Outcome {
+    async fn create(&self, order: &ProvisionRequest, request: Request) -> Outcome {
         let outcome = self.ask(order, request).await;
         self.tell_room(order, &outcome);
         outcome

@@ -155,7 +155,7 @@ impl Server {
             .max_buf_size(self.limits.bytes)
             .serve_connection(TokioIo::new(stream), service);
         let connection = timeout(self.limits.life, open.watch(connection));
-        tasks.passing("HTTP connection", async move {
+        tasks.spawn("HTTP connection", async move {
             let ended = tokio::select! {
                 biased;
                 () = place.lost() => return tracing::trace!("an HTTP connection made room for another"),

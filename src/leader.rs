@@ -20,7 +20,7 @@ mod settings;
 
 pub use self::{
     decide::Loss,
-    elector::{Change, Ended, Surroundings, lead},
+    elector::{Change, ElectionDeps, Ended, lead},
     health::{Health, Unhealthy},
     identity::{
         Identity, event_component, lease_name, namespace, pod_uid_from_mountinfo,

@@ -4,7 +4,7 @@ use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use csi_provisioner::{
     app,
-    app::{Host, World},
+    app::{Env, Host},
     csi::unix_connector,
     flags::{Flags, Refusal},
     kube,
@@ -15,7 +15,7 @@ use csi_provisioner::{
     plain_text::escaped,
     release_claims,
     release_claims::{Report, Request},
-    runtime::{Clock, Gate, Generator, SystemClock, TokioSpawner, aside},
+    runtime::{Clock, Gate, Generator, SystemClock, TokioSpawner, spawn_blocking},
 };
 use tokio::{
     runtime::Runtime,
@@ -177,7 +177,7 @@ async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
         Ok(transport) => transport,
         Err(error) => return end(255, &format!("Failed to create config: {error}")),
     };
-    let world = World {
+    let world = Env {
         transport,
         connector: unix_connector(),
         clock: Arc::new(SystemClock),
@@ -195,7 +195,7 @@ async fn transport(master: Option<&str>, kubeconfig: Option<&Path>) -> Result<Tr
     let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
     let config = kube::config::load(&source).await.map_err(|error| error.to_string())?;
     // A credential plugin runs for as long as it likes; signals are heard meanwhile.
-    let transport = aside(move || kube::transport(&config)).await?;
+    let transport = spawn_blocking(move || kube::transport(&config)).await?;
     transport.map_err(|error| error.to_string())
 }
 

@@ -38,7 +38,7 @@ pub use self::{
     families::Definition,
     known::{Audited, Panicked, SuspectedLeak},
     leader::LeaderMetrics,
-    limiter::{PaceMetrics, PacesMetrics},
+    limiter::{LimiterMetrics, LimitersMetrics},
     node::NodeMetrics,
     scrapes::ScrapeMetrics,
     workqueue::{QueueMetrics, WorkqueueMetrics},
@@ -57,7 +57,7 @@ pub struct Metrics {
     /// The work queues, by name.
     pub workqueue: WorkqueueMetrics,
     /// How many calls the driver is given at once.
-    pub pace: PacesMetrics,
+    pub limiter: LimitersMetrics,
     /// Leader election.
     pub leader: LeaderMetrics,
     /// How the nodes share claims.
@@ -81,7 +81,7 @@ impl Metrics {
             csi: CsiMetrics::new(&families)?,
             controller: ControllerMetrics::new(&families)?,
             workqueue: WorkqueueMetrics::new(&families)?,
-            pace: PacesMetrics::new(&families)?,
+            limiter: LimitersMetrics::new(&families)?,
             leader: LeaderMetrics::new(&families)?,
             node: NodeMetrics::new(&families)?,
             api: ApiMetrics::new(&families)?,

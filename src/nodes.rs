@@ -95,12 +95,12 @@ impl Nodes {
         let csi_node = CsiNode { metadata: metadata(None), spec: CsiNodeSpec { drivers } };
         let node = Node { metadata: metadata(Some(segments.clone())) };
         let nodes = Self::of(driver);
-        for sighting in [InformerEvent::Listed(csi_node), InformerEvent::Complete] {
-            nodes.see_csi_node(sighting, &|_| {});
+        for event in [InformerEvent::InitApply(csi_node), InformerEvent::InitDone] {
+            nodes.see_csi_node(event, &|_| {});
         }
         nodes.begin();
-        for sighting in [InformerEvent::Listed(node), InformerEvent::Complete] {
-            nodes.see_node(sighting, &|_| {});
+        for event in [InformerEvent::InitApply(node), InformerEvent::InitDone] {
+            nodes.see_node(event, &|_| {});
         }
         nodes
     }
@@ -166,7 +166,7 @@ impl Nodes {
         F: Fn(News<'_>) + Send,
     {
         let nodes = self.clone();
-        move |sighting| nodes.see_csi_node(sighting, &tell)
+        move |event| nodes.see_csi_node(event, &tell)
     }
 
     /// Watches Nodes for the labels that the driver's keys name, with a fresh reflector whenever
@@ -179,7 +179,7 @@ impl Nodes {
         self.until(|progress| progress.listed >= Listed::CsiNodes).await;
         loop {
             self.begin();
-            let observer = |sighting| self.see_node(sighting, &tell);
+            let observer = |event| self.see_node(event, &tell);
             tokio::select! {
                 biased;
                 () = reflector().run(observer) => {}
@@ -202,10 +202,10 @@ impl Nodes {
         tracing::debug!(?keys, "listing Nodes for the labels of the driver's topology keys");
     }
 
-    fn see_csi_node(&self, sighting: InformerEvent<CsiNode>, tell: &impl Fn(News<'_>)) {
-        let complete = matches!(sighting, InformerEvent::Complete);
+    fn see_csi_node(&self, event: InformerEvent<CsiNode>, tell: &impl Fn(News<'_>)) {
+        let complete = matches!(event, InformerEvent::InitDone);
         let mut book = self.0.book.lock();
-        let changed = book.observe_csi_node(sighting);
+        let changed = book.observe_csi_node(event);
         self.advance(|progress| {
             if complete {
                 progress.listed = progress.listed.max(Listed::CsiNodes);
@@ -216,9 +216,9 @@ impl Nodes {
         self.tell(&changed, tell);
     }
 
-    fn see_node(&self, sighting: InformerEvent<Node>, tell: &impl Fn(News<'_>)) {
-        let complete = matches!(sighting, InformerEvent::Complete);
-        let changed = self.0.book.lock().observe_node(sighting);
+    fn see_node(&self, event: InformerEvent<Node>, tell: &impl Fn(News<'_>)) {
+        let complete = matches!(event, InformerEvent::InitDone);
+        let changed = self.0.book.lock().observe_node(event);
         if complete {
             self.advance(|progress| (progress.listed, progress.whole) = (Listed::All, true));
         }

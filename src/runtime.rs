@@ -207,7 +207,11 @@ impl Tasks {
 
     /// Starts a task that must run as long as the process; its end, by return or by panic, is
     /// told to the receiver that [`Tasks::new`] gave, which ends the process.
-    pub fn vital(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_critical(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let (ended, counted) = (self.ended.clone(), Counted::new(&self.alive, name));
         self.spawner.spawn(
             async move {
@@ -221,7 +225,7 @@ impl Tasks {
     }
 
     /// Starts a task that ends by itself. A panic in it is logged and costs nothing else.
-    pub fn passing(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let counted = Counted::new(&self.alive, name);
         self.spawner.spawn(
             async move {
@@ -251,7 +255,7 @@ pub async fn caught<T>(task: impl Future<Output = T>) -> Result<T, String> {
 ///
 /// # Errors
 /// A sentence, when the work panicked or the runtime ends.
-pub async fn aside<T: Send + 'static>(
+pub async fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())

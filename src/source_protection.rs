@@ -82,7 +82,7 @@ pub struct Settings {
 }
 
 /// What the guard stands on.
-pub struct Parts {
+pub struct Deps {
     /// The lane for objects.
     pub client: Client,
     /// Counts.
@@ -130,8 +130,8 @@ struct Shared {
 
 impl Protection {
     /// Guards nothing yet.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { client, metrics, random, clock, events, driver, tasks, settings } = parts;
+    pub fn new(parts: Deps) -> Self {
+        let Deps { client, metrics, random, clock, events, driver, tasks, settings } = parts;
         let queue = |name| {
             let limiter = Limiter::per_item(settings.retry_start, settings.retry_max);
             Queue::new(limiter, metrics.workqueue.queue(name))
@@ -156,10 +156,10 @@ impl Protection {
     }
 
     /// Takes in what the watch of claims shows.
-    pub fn observe(&self, sighting: &InformerEvent<Claim>) {
-        let touched = self.0.holders.lock().observe(sighting);
+    pub fn observe(&self, event: &InformerEvent<Claim>) {
+        let touched = self.0.holders.lock().observe(event);
         self.look_at(touched);
-        if matches!(sighting, InformerEvent::Complete) {
+        if matches!(event, InformerEvent::InitDone) {
             self.0.listed.send_replace(true);
         }
     }

@@ -22,7 +22,7 @@ use csi_provisioner::{
     flags::{LogFormat, Logging},
     kube::{
         LaneSettings, Lanes, Transport,
-        connection::transport::{Request, boxed},
+        connection::transport::{KubeRequest, boxed},
         events::Recorder,
         objects::Claim,
     },
@@ -78,7 +78,7 @@ impl Clock for Fixed {
 /// A server that takes every event, and notes how often memory had been asked for when one came.
 fn server(came: &Arc<AtomicUsize>) -> Transport {
     let came = Arc::clone(came);
-    boxed(service_fn(move |_: Request| {
+    boxed(service_fn(move |_: KubeRequest| {
         came.store(asked(), Relaxed);
         let answer = http::Response::new(Full::new(Bytes::from_static(b"{\"metadata\":{}}")));
         async move { Ok::<_, Infallible>(answer) }

@@ -20,7 +20,7 @@ use std::{alloc::System, collections::BTreeMap, fmt::Write as _, sync::Arc, time
 
 use cluster::{Maker, Show};
 use csi_provisioner::{
-    app::{self, Host, World},
+    app::{self, Env, Host},
     flags::Flags,
     runtime::{Clock, Generator, Spawner},
 };
@@ -224,7 +224,7 @@ async fn held(load: &Load, objects: usize) -> u64 {
     let arguments = ["csi-provisioner", "--leader-election", "--leader-election-lease-duration=1h"];
     let flags = Flags::parse(arguments.into_iter().map(Into::into), |_| None).unwrap().flags;
     let tasks = Tasks::default();
-    let world = World {
+    let world = Env {
         transport: cluster::transport(
             [("csinodes", a_csi_node()), (load.plural, load.show(objects))].into(),
         ),

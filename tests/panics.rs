@@ -15,11 +15,14 @@ use std::{
 
 use csi_provisioner::{
     controller::{
-        Controller, Parts, Settings,
+        Controller, Deps, Settings,
         claims::call_record,
         classes::Classes,
         model::unusable_volume::UnusableVolume,
-        provisioner::{Failure, Made, NotDeleted, NotSent, Order, Outcome, Provisioner, Turn},
+        provisioner::{
+            Failure, NotDeleted, NotSent, Outcome, ProvisionRequest, ProvisionedVolume,
+            Provisioner, Turn,
+        },
     },
     kube::{LaneSettings, Lanes, connection::transport::boxed, events::Recorder, objects::Volume},
     metrics::Metrics,
@@ -63,17 +66,17 @@ impl Provisioner for Panicking {
         None
     }
 
-    async fn turn(&self, _order: &Order) -> Turn {
+    async fn turn(&self, _order: &ProvisionRequest) -> Turn {
         Turn::Ours
     }
 
     fn forget(&self, _claim_uid: &str) {}
 
-    async fn prepare(&self, _order: &mut Order) -> Result<(), NotSent> {
+    async fn prepare(&self, _order: &mut ProvisionRequest) -> Result<(), NotSent> {
         Ok(())
     }
 
-    async fn create(&self, order: &Order, (): ()) -> Outcome {
+    async fn create(&self, order: &ProvisionRequest, (): ()) -> Outcome {
         assert!(self.provisioned.fetch_add(1, Ordering::Relaxed) > 0, "a bug on purpose");
         let volume = json!({
             "metadata": {"name": order.volume_name.clone().unwrap()},
@@ -82,7 +85,11 @@ impl Provisioner for Panicking {
                      "csi": {"driver": DRIVER, "volumeHandle": "handle"}},
         });
         let volume = serde_json::from_value(volume).unwrap();
-        Outcome::Provisioned(Box::new(Made { volume, handle: "handle".into(), ..Made::default() }))
+        Outcome::Provisioned(Box::new(ProvisionedVolume {
+            volume,
+            handle: "handle".into(),
+            ..ProvisionedVolume::default()
+        }))
     }
 
     async fn discard(
@@ -126,7 +133,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
     );
     let recorder =
         Recorder::start(lanes.events, &tasks, Arc::clone(&clock), Arc::clone(&random), &metrics);
-    let controller = Controller::new(Parts {
+    let controller = Controller::new(Deps {
         provisioner,
         client: lanes.objects,
         classes: Classes::default(),
@@ -143,7 +150,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         },
     });
     controller.watch(|_| {});
-    tasks.passing("controller", async move { controller.work(CancellationToken::new()).await });
+    tasks.spawn("controller", async move { controller.work(CancellationToken::new()).await });
     metrics
 }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Error, World};
+use super::{Env, Error};
 use crate::{
-    capacity::{Destination, Parts, Place, Publisher, Settings},
+    capacity::{Deps, Destination, Place, Publisher, Settings},
     controller::classes::Classes,
     csi::Driver,
     flags::Flags,
@@ -17,7 +17,7 @@ use crate::{
 /// Who publishes storage capacity, where the flags ask for it and the API server knows it.
 pub(super) async fn publisher(
     flags: &Flags,
-    world: &World,
+    world: &Env,
     tasks: &Tasks,
     driver: &Driver,
     lanes: &Lanes,
@@ -41,7 +41,7 @@ pub(super) async fn publisher(
         retry_start: flags.provisioning.retry_start,
         retry_max: flags.provisioning.retry_max,
     };
-    let parts = Parts {
+    let parts = Deps {
         driver: driver.clone(),
         client: lanes.capacity.clone(),
         nodes: nodes.clone(),

@@ -159,7 +159,7 @@ impl Program<'_> {
                 source.event(subject, Severity::Normal, "LeaderElection", change.message());
             }
         };
-        let surroundings = leader::Surroundings {
+        let deps = leader::ElectionDeps {
             gate: self.gate.clone(),
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random),
@@ -167,7 +167,7 @@ impl Program<'_> {
             health: self.health.clone(),
             stands_by: self.stands_by.clone(),
         };
-        leader::lead(self.lanes.leases.clone(), settings, surroundings, on_change, release).await
+        leader::lead(self.lanes.leases.clone(), settings, deps, on_change, release).await
     }
 
     fn election(&self) -> Result<Option<ElectionSettings>, Error> {

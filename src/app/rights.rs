@@ -41,7 +41,7 @@ impl Program<'_> {
             lease: self.lease_name(),
         };
         let mut preflight = self.lookup();
-        tasks.vital("preflight", async move {
+        tasks.spawn_critical("preflight", async move {
             for _ in 0..PREFLIGHT_PATIENCE {
                 if readiness().is_ok() {
                     break;

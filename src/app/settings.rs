@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::World;
+use super::Env;
 use crate::{
     controller,
     controller::claims::call_record,
@@ -84,7 +84,7 @@ pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> source_prot
 pub(super) fn provisioner_settings(
     flags: &Flags,
     driver: &Driver,
-    world: &World,
+    world: &Env,
     volume_attributes_classes: bool,
 ) -> Settings {
     let provisioning = &flags.provisioning;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Error, World};
+use super::{Env, Error};
 use crate::{
     csi::{Address, Driver, DriverSettings, proto::plugin_capability::service::Type as Service},
     flags::Flags,
@@ -35,7 +35,7 @@ pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
 /// Connects to the driver.
 pub(super) async fn connect(
     flags: &Flags,
-    world: &World,
+    world: &Env,
     tasks: &Tasks,
     gate: &Gate,
     metrics: &Metrics,

@@ -70,7 +70,7 @@ pub struct Settings {
 }
 
 /// What the publisher stands on.
-pub struct Parts {
+pub struct Deps {
     /// Says how much room there is.
     pub driver: Driver,
     /// The lane for these objects.
@@ -144,8 +144,8 @@ enum NotPublished {
 
 impl Publisher {
     /// A publisher that does nothing yet.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { driver, client, nodes, metrics, counts, random, tasks, settings } = parts;
+    pub fn new(parts: Deps) -> Self {
+        let Deps { driver, client, nodes, metrics, counts, random, tasks, settings } = parts;
         let names = Names::new(driver.name(), settings.node.as_deref());
         let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
         let inner = Inner {
@@ -332,26 +332,26 @@ impl Inner {
         self.learn(|book| book.segments_are(segments));
     }
 
-    fn observe(&self, sighting: InformerEvent<Shown>) {
-        let complete = matches!(sighting, InformerEvent::Complete);
-        self.learn(|book| match sighting {
-            InformerEvent::Restarted => {
+    fn observe(&self, event: InformerEvent<Shown>) {
+        let complete = matches!(event, InformerEvent::InitDone);
+        self.learn(|book| match event {
+            InformerEvent::Init => {
                 book.restarted();
                 Vec::new()
             }
-            InformerEvent::Listed(shown) | InformerEvent::Applied(shown)
+            InformerEvent::InitApply(shown) | InformerEvent::Apply(shown)
                 if shown.is_ours(&self.names) =>
             {
                 book.seen(shown.keep())
             }
-            InformerEvent::Listed(shown)
-            | InformerEvent::Applied(shown)
-            | InformerEvent::Deleted(shown) => book.gone(shown.name()),
+            InformerEvent::InitApply(shown)
+            | InformerEvent::Apply(shown)
+            | InformerEvent::Delete(shown) => book.gone(shown.name()),
             InformerEvent::Unreadable { name, .. } => {
                 book.unreadable(&name);
                 Vec::new()
             }
-            InformerEvent::Complete => book.complete(),
+            InformerEvent::InitDone => book.complete(),
         });
         if complete {
             self.listed.send_replace(true);

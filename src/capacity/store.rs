@@ -171,7 +171,7 @@ impl Store {
         let settings = informer::Settings::default();
         by_version!(self.version, V => {
             let reflector = Informer::<V>::new(&self.client, scope, settings, random, metrics);
-            tasks.vital("watch of CSIStorageCapacities", reflector.run(showing(observe)));
+            tasks.spawn_critical("watch of CSIStorageCapacities", reflector.run(showing(observe)));
         });
     }
 }
@@ -184,5 +184,5 @@ fn keep(object: impl Into<Shown>) -> Object {
 fn showing<V: View + Into<Shown>>(
     mut observe: impl FnMut(InformerEvent<Shown>) + Send,
 ) -> impl EventHandler<V> {
-    move |sighting: InformerEvent<V>| observe(sighting.map(Into::into))
+    move |event: InformerEvent<V>| observe(event.map(Into::into))
 }

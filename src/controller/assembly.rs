@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Parts,
+    Deps,
     claims::{call_record::CallRecords, index::ClaimIndex, save::PvStore, sync::ClaimWorker},
     dependencies::index::DependencyIndex,
     events::{ClaimEvents, VolumeEvents},
-    limiter::Pace,
+    limiter::ConcurrencyLimiter,
     live::Live,
     model::record,
     ownership::Identity,
@@ -24,19 +24,19 @@ use crate::{kube::objects::Volume, metrics::ControllerMetrics, workqueue::KeyedM
 
 /// What the workers share.
 pub(super) struct Assembly<P> {
-    pub(super) parts: Parts<P>,
+    pub(super) parts: Deps<P>,
     pub(super) queues: Queues,
     identity: Identity,
     book: ClaimIndex,
     exclusive: KeyedMutex,
-    creates: Pace,
-    deletes: Pace,
+    creates: ConcurrencyLimiter,
+    deletes: ConcurrencyLimiter,
     waits: DependencyIndex,
     live: Live,
 }
 
 impl<P: Provisioner> Assembly<P> {
-    pub(super) fn new(parts: Parts<P>) -> Self {
+    pub(super) fn new(parts: Deps<P>) -> Self {
         let (provisioner, settings) = (&parts.provisioner, &parts.settings);
         let identity = Identity {
             driver: provisioner.name().to_owned(),
@@ -50,8 +50,8 @@ impl<P: Provisioner> Assembly<P> {
             move |uid| closing.closed(uid),
         );
         let queues = Queues::new(settings, &parts.metrics);
-        let pace = |kind| queues.pace(settings.workers, parts.metrics.pace.of(kind));
-        let (creates, deletes) = (pace("create"), pace("delete"));
+        let limiter = |kind| queues.limiter(settings.workers, parts.metrics.limiter.of(kind));
+        let (creates, deletes) = (limiter("create"), limiter("delete"));
         let live = Live::new(Arc::clone(&parts.clock));
         let (exclusive, waits) = (KeyedMutex::default(), DependencyIndex::default());
         Self { parts, queues, identity, book, exclusive, creates, deletes, waits, live }
@@ -63,10 +63,10 @@ impl<P: Provisioner> Assembly<P> {
         let (book, gauges) = (self.book.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.in_work(&book.census()));
         let paces = [self.creates.clone(), self.deletes.clone()];
-        let gauges = metrics.pace.clone();
+        let gauges = metrics.limiter.clone();
         metrics.before_scrape(move || {
             gauges.clear();
-            paces.iter().for_each(Pace::tell);
+            paces.iter().for_each(ConcurrencyLimiter::tell);
         });
         let (waits, gauges) = (self.waits.clone(), metrics.controller.clone());
         metrics.before_scrape(move || gauges.awaited(&waits.census()));
@@ -97,7 +97,7 @@ impl<P: Provisioner> Assembly<P> {
             events: VolumeEvents::new(self.parts.events.clone()),
             metrics: self.metrics(),
             exclusive: self.exclusive.clone(),
-            pace: self.deletes.clone(),
+            limiter: self.deletes.clone(),
             store,
             live: self.live.clone(),
             waits: self.waits.clone(),

@@ -98,17 +98,17 @@ impl ClassObserver {
 }
 
 impl EventHandler<StorageClass> for ClassObserver {
-    fn observe(&mut self, sighting: InformerEvent<StorageClass>) {
-        let extent = Extent::of(&sighting);
-        match sighting {
-            InformerEvent::Restarted => self.known.restarted(),
-            InformerEvent::Listed(class) | InformerEvent::Applied(class) => self.seen(class),
-            InformerEvent::Deleted(class) => {
+    fn observe(&mut self, event: InformerEvent<StorageClass>) {
+        let extent = Extent::of(&event);
+        match event {
+            InformerEvent::Init => self.known.restarted(),
+            InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.seen(class),
+            InformerEvent::Delete(class) => {
                 self.known.deleted(class.name());
                 self.gone(class.name());
             }
             InformerEvent::Unreadable { name, .. } => self.known.unreadable(&name),
-            InformerEvent::Complete => {
+            InformerEvent::InitDone => {
                 for name in self.known.complete() {
                     self.gone(&name);
                 }
@@ -142,18 +142,16 @@ mod tests {
         let mut observer =
             classes.observer(FirstList::default(), Box::new(move |_| *count.lock() += 1));
         let relist = |class: Option<StorageClass>| {
-            let listed = class.map(InformerEvent::Listed);
-            [Some(InformerEvent::Restarted), listed, Some(InformerEvent::Complete)]
-                .into_iter()
-                .flatten()
+            let listed = class.map(InformerEvent::InitApply);
+            [Some(InformerEvent::Init), listed, Some(InformerEvent::InitDone)].into_iter().flatten()
         };
-        let mut shown = |sightings: Vec<InformerEvent<StorageClass>>| {
-            for sighting in sightings {
-                observer.observe(sighting);
+        let mut shown = |events: Vec<InformerEvent<StorageClass>>| {
+            for event in events {
+                observer.observe(event);
             }
             std::mem::take(&mut *woken.lock())
         };
-        assert_eq!(shown(vec![InformerEvent::Applied(class("1"))]), 1, "came");
+        assert_eq!(shown(vec![InformerEvent::Apply(class("1"))]), 1, "came");
         assert_eq!(shown(relist(Some(class("1"))).collect()), 0, "only listed again");
         assert_eq!(shown(relist(Some(class("2"))).collect()), 1, "changed");
         assert_eq!(shown(relist(None).collect()), 1, "went");

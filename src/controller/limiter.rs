@@ -3,7 +3,7 @@
 //! Owns the permits for one kind of call (CreateVolume, DeleteVolume), whether for a claim or for a
 //! PersistentVolume: at most `--worker-threads`
 //! of them, fewer for a class whose calls show that the driver has too much on its hands
-//! (`limit`), shared fairly among classes (`shares`). Promises that a key without a permit waits
+//! (`limit`), shared fairly among classes (`queue`). Promises that a key without a permit waits
 //! in a line and nowhere else: it holds no worker, no volume's key and no open call meanwhile, and
 //! goes through its queue again once its permit is reserved. Leaves to its users what a call is,
 //! and to the provisioner what its end says of the load.
@@ -19,47 +19,47 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use self::fair_queue::{Shares, Standing, Ticket};
+use self::fair_queue::{ClassLoad, FairQueue, Ticket};
 use super::{item::Item, provisioner::Congestion};
-use crate::metrics::PaceMetrics;
+use crate::metrics::LimiterMetrics;
 
 /// The permits for one kind of call. Clones share them.
 #[derive(Clone)]
-pub struct Pace(Arc<Shared>);
+pub struct ConcurrencyLimiter(Arc<Shared>);
 
 struct Shared {
-    shares: Mutex<Shares>,
+    queue: Mutex<FairQueue>,
     /// Sends those back through their queue whose permit is reserved.
     wake: Box<dyn Fn(Item) + Send + Sync>,
     /// Told whenever the next time to look may have changed.
     changed: Notify,
-    metrics: PaceMetrics,
+    metrics: LimiterMetrics,
 }
 
-impl Pace {
+impl ConcurrencyLimiter {
     /// At most `workers` calls at once; `wake` adds to its queue what has a permit reserved.
     pub fn new(
         workers: usize,
         wake: impl Fn(Item) + Send + Sync + 'static,
-        metrics: PaceMetrics,
+        metrics: LimiterMetrics,
     ) -> Self {
-        let shares = Mutex::new(Shares::new(workers));
-        Self(Arc::new(Shared { shares, wake: Box::new(wake), changed: Notify::new(), metrics }))
+        let queue = Mutex::new(FairQueue::new(workers));
+        Self(Arc::new(Shared { queue, wake: Box::new(wake), changed: Notify::new(), metrics }))
     }
 
     /// The key is looked at: whether it wants a call is decided anew.
-    pub fn look(&self, key: Item) -> Look {
-        Look { pace: self.clone(), key, wants: false }
+    pub fn look(&self, key: Item) -> Attempt {
+        Attempt { limiter: self.clone(), key, wants: false }
     }
 
     /// Whether the key waits for its permit, or has one reserved.
     pub fn holds(&self, key: &Item) -> bool {
-        self.0.shares.lock().holds(key)
+        self.0.queue.lock().holds(key)
     }
 
     /// Tells the metrics how each class stands that has calls, or a lowered limit.
     pub fn tell(&self) {
-        for Standing { class, limit, waiting } in self.0.shares.lock().standings() {
+        for ClassLoad { class, limit, waiting } in self.0.queue.lock().loads() {
             self.0.metrics.stands(&class, limit, waiting);
         }
     }
@@ -69,7 +69,7 @@ impl Pace {
         loop {
             // Made before looking, so that a change between looking and waiting is not missed.
             let changed = self.0.changed.notified();
-            let next = self.0.shares.lock().next_time();
+            let next = self.0.queue.lock().next_time();
             match next {
                 None => changed.await,
                 Some(next) => {
@@ -82,14 +82,14 @@ impl Pace {
     }
 
     /// Changes something, and wakes whose turn it is then.
-    fn change<T>(&self, change: impl FnOnce(&mut Shares, Instant) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut FairQueue, Instant) -> T) -> T {
         let now = Instant::now();
-        let mut shares = self.0.shares.lock();
-        let before = shares.next_time();
-        let changed = change(&mut shares, now);
-        let served = shares.serve(now);
-        let another_time = shares.next_time() != before;
-        drop(shares);
+        let mut queue = self.0.queue.lock();
+        let before = queue.next_time();
+        let changed = change(&mut queue, now);
+        let served = queue.serve(now);
+        let another_time = queue.next_time() != before;
+        drop(queue);
         for key in served {
             (self.0.wake)(key);
         }
@@ -101,34 +101,34 @@ impl Pace {
 }
 
 /// One look at a key. When it ends without a wish to call, the key gives up its place or permit.
-pub struct Look {
-    pace: Pace,
+pub struct Attempt {
+    limiter: ConcurrencyLimiter,
     key: Item,
     wants: bool,
 }
 
-impl Look {
+impl Attempt {
     /// The key wants to call for a volume of `class`: its permit, or none yet; then it waits in
     /// line, and is added to its queue when its turn has come. `repeats`: an earlier call for the
     /// same volume may still run.
     pub fn permit(&mut self, class: &str, repeats: bool) -> Option<Permit> {
         self.wants = true;
-        let ticket = self.pace.change(|shares, now| shares.enter(&self.key, class, now))?;
-        Some(Permit { pace: self.pace.clone(), ticket: Some(ticket), repeats })
+        let ticket = self.limiter.change(|queue, now| queue.enter(&self.key, class, now))?;
+        Some(Permit { limiter: self.limiter.clone(), ticket: Some(ticket), repeats })
     }
 }
 
-impl Drop for Look {
+impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.wants {
-            self.pace.change(|shares, now| shares.leave(&self.key, now));
+            self.limiter.change(|queue, now| queue.leave(&self.key, now));
         }
     }
 }
 
 /// The right to one call; dropping it gives it back unused.
 pub struct Permit {
-    pace: Pace,
+    limiter: ConcurrencyLimiter,
     ticket: Option<Ticket>,
     repeats: bool,
 }
@@ -147,14 +147,14 @@ impl Permit {
     fn end(&mut self, strain: Congestion) {
         let Some(ticket) = self.ticket.take() else { return };
         let repeats = self.repeats;
-        let sign = self.pace.change(|shares, now| shares.end(&ticket, strain, repeats, now));
+        let sign = self.limiter.change(|queue, now| queue.end(&ticket, strain, repeats, now));
         if sign {
             tracing::debug!(
                 class = ticket.class(),
                 ?strain,
                 "the driver has too much on its hands"
             );
-            self.pace.0.metrics.sign(ticket.class());
+            self.limiter.0.metrics.sign(ticket.class());
         }
     }
 }

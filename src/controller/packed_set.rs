@@ -14,18 +14,18 @@ const FEW: usize = PIECE / 4;
 
 /// A sorted set.
 #[derive(Debug)]
-pub(super) struct Marks<T> {
+pub(super) struct PackedSet<T> {
     /// In order, like what is in each of them. None is empty.
     pieces: Vec<Vec<T>>,
 }
 
-impl<T> Default for Marks<T> {
+impl<T> Default for PackedSet<T> {
     fn default() -> Self {
         Self { pieces: Vec::new() }
     }
 }
 
-impl<T: Copy + Ord> Marks<T> {
+impl<T: Copy + Ord> PackedSet<T> {
     /// Puts one in, if it is not there.
     pub(super) fn insert(&mut self, mark: T) {
         let place = self.place(mark);
@@ -115,7 +115,7 @@ mod tests {
             taken_out in prop::collection::vec(number(), 0..30_000),
             start in number(),
         ) {
-            let (mut marks, mut tree) = (Marks::default(), BTreeSet::new());
+            let (mut marks, mut tree) = (PackedSet::default(), BTreeSet::new());
             for number in put_in {
                 marks.insert(number);
                 tree.insert(number);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     /// Places that marks take in memory, used or not.
-    fn room(marks: &Marks<u64>) -> usize {
+    fn room(marks: &PackedSet<u64>) -> usize {
         marks.pieces.iter().map(Vec::capacity).sum()
     }
 
@@ -140,7 +140,7 @@ mod tests {
     fn what_is_gone_gives_its_room_back() {
         // Far from each other, and not in order.
         let spread = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut marks = Marks::default();
+        let mut marks = PackedSet::default();
         (0..100_000).map(spread).for_each(|mark| marks.insert(mark));
         assert!(room(&marks) < 200_000 && marks.pieces.len() < 120, "{}", room(&marks));
         (2_000..100_000).map(spread).for_each(|mark| marks.remove(mark));

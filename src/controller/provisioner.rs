@@ -54,7 +54,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// Whether it is for this process to provision for the claim, beyond what the claim says. Where
     /// several might, this may write the claim to settle it. Nobody is asked again while a call
     /// is open: it is for whoever made it.
-    fn turn(&self, order: &Order) -> impl Future<Output = Turn> + Send;
+    fn turn(&self, order: &ProvisionRequest) -> impl Future<Output = Turn> + Send;
 
     /// How long this process still waits before it does for the claim with this UID what any process
     /// may do: random, so that not all do it at once.
@@ -67,7 +67,7 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// The names of the secrets that the order's request needs, in a fixed order; they tell requests
     /// apart ([`super::claims::call_record::Record`]).
-    fn secret_names(&self, _order: &Order) -> Vec<String> {
+    fn secret_names(&self, _order: &ProvisionRequest) -> Vec<String> {
         Vec::new()
     }
 
@@ -79,7 +79,7 @@ pub trait Provisioner: Send + Sync + 'static {
     /// The driver can't be asked, or needn't be.
     fn prepare(
         &self,
-        order: &mut Order,
+        order: &mut ProvisionRequest,
     ) -> impl Future<Output = Result<Self::Request, NotSent>> + Send;
 
     /// Whether the request could be sent when it was made: the driver was connected.
@@ -89,8 +89,11 @@ pub trait Provisioner: Send + Sync + 'static {
 
     /// Asks the driver for the claim's volume. Asking again is how one learns how an earlier
     /// call ended; the request is the same then.
-    fn create(&self, order: &Order, request: Self::Request)
-    -> impl Future<Output = Outcome> + Send;
+    fn create(
+        &self,
+        order: &ProvisionRequest,
+        request: Self::Request,
+    ) -> impl Future<Output = Outcome> + Send;
 
     /// The claim with this UID needs nothing any more of what its volume is made from: the volume
     /// is saved, or the claim is gone and no call for it is open. Told at least once, perhaps for
@@ -139,7 +142,7 @@ pub trait Provisioner: Send + Sync + 'static {
 
 /// One claim to provision for.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct ProvisionRequest {
     /// The claim as last seen.
     pub claim: Arc<Claim>,
     /// Its class.
@@ -239,7 +242,7 @@ impl From<Failure> for NotSent {
 #[derive(Debug)]
 pub enum Outcome {
     /// The volume is there.
-    Provisioned(Box<Made>),
+    Provisioned(Box<ProvisionedVolume>),
     /// A volume is there that cannot be used.
     Unusable(Box<UnusableVolume>),
     /// The driver refused: this call is over (safety rule 2).
@@ -307,7 +310,7 @@ pub enum Congestion {
 
 /// What a provisioner made.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Made {
+pub struct ProvisionedVolume {
     /// The PersistentVolume; it still lacks what the controller adds (claimRef, class, protection
     /// finalizer, who provisioned it).
     pub volume: PersistentVolume,

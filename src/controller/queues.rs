@@ -10,9 +10,9 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::{Settings, item::Item, limiter::Pace};
+use super::{Settings, item::Item, limiter::ConcurrencyLimiter};
 use crate::{
-    metrics::{Metrics, PaceMetrics},
+    metrics::{LimiterMetrics, Metrics},
     workqueue::{Limiter, Queue},
 };
 
@@ -45,14 +45,14 @@ impl Queues {
         }
     }
 
-    /// The pace of one kind of calls; whose turn it is comes back through its queue.
-    pub(super) fn pace(&self, workers: usize, metrics: PaceMetrics) -> Pace {
+    /// The limiter of one kind of calls; whose turn it is comes back through its queue.
+    pub(super) fn limiter(&self, workers: usize, metrics: LimiterMetrics) -> ConcurrencyLimiter {
         let Self { claims, volumes, .. } = self.clone();
         let wake = move |item| match item {
             Item::Claim(uid) => claims.add(uid),
             Item::Volume(name) => volumes.add(name),
         };
-        Pace::new(workers, wake, metrics)
+        ConcurrencyLimiter::new(workers, wake, metrics)
     }
 
     /// Whether no claim and no volume is ready to be worked on.

@@ -36,26 +36,26 @@ impl<P: Provisioner> Controller<P> {
     }
 
     /// Queues everything in work again from time to time: the safety net under the watches.
-    pub(super) async fn audit(&self) {
+    pub(super) async fn resync(&self) {
         loop {
             tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
-            self.audit_once();
+            self.resync_once();
         }
     }
 
     /// Queues everything in work but claims that come by themselves, and counts what no queue held
     /// although it had to.
-    fn audit_once(&self) {
+    fn resync_once(&self) {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
         let mut unheld = self.claims.book.all();
         unheld.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
         // Whether anything is due for a claim shows when it is looked at.
         for uid in &unheld {
-            self.claims.book.audited(uid);
+            self.claims.book.resynced(uid);
         }
         let forgotten = |name: &String| {
             !volumes.holds(name)
-                && !self.volumes.pace.holds(&Item::volume(name))
+                && !self.volumes.limiter.holds(&Item::volume(name))
                 && !self.volumes.book.is_removed(name)
         };
         for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {

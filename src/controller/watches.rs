@@ -162,29 +162,32 @@ impl<P: Provisioner> Controller<P> {
         let wake = Box::new(move |item| queues.wake_items(vec![item]));
         let (client, waits) = (self.client.clone(), self.claims.waits.clone());
         let lookout = DependencyWatcher::new(client, waits, wake, self.shown.clone());
-        self.tasks.vital("watch of awaited objects", lookout.run());
+        self.tasks.spawn_critical("watch of awaited objects", lookout.run());
     }
 
     fn watch_classes(&self) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let wake = move |class: &str| queues.wake_claims(book.of_class(class));
         let observer = self.classes.observer(self.lists.0.classes.clone(), Box::new(wake));
-        self.tasks.vital("watch of StorageClasses", self.reflector::<StorageClass>().run(observer));
+        self.tasks.spawn_critical(
+            "watch of StorageClasses",
+            self.reflector::<StorageClass>().run(observer),
+        );
     }
 
     fn watch_claims(&self, also: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
         let (book, queues) = (self.claims.book.clone(), self.queues.clone());
         let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
-        let observer = move |sighting: InformerEvent<Claim>| {
-            also(&sighting);
-            let extent = Extent::of(&sighting);
+        let observer = move |event: InformerEvent<Claim>| {
+            also(&event);
+            let extent = Extent::of(&event);
             // Whoever is gone unnoticed ceases to wait when its back-off ends.
-            if let InformerEvent::Deleted(claim) = &sighting {
+            if let InformerEvent::Delete(claim) = &event {
                 waits.forget(&Item::claim(claim.uid()));
             }
             // Others may wait for a claim that is of no interest itself: it is to be cloned.
-            let waiting = waits.of_shown(&sighting);
-            let claims = book.observe(sighting);
+            let waiting = waits.of_shown(&event);
+            let claims = book.observe(event);
             queues.wake_items(waiting);
             // Nobody is left to mend what keeps its volume from being saved.
             let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
@@ -197,7 +200,7 @@ impl<P: Provisioner> Controller<P> {
         };
         let lists = self.lists.clone();
         let reflector = self.reflector_of_many::<Claim>();
-        self.tasks.vital("watch of PersistentVolumeClaims", async move {
+        self.tasks.spawn_critical("watch of PersistentVolumeClaims", async move {
             lists.0.claims_wanted.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
                 lists.0.volumes_wanted.cancel();
@@ -211,12 +214,12 @@ impl<P: Provisioner> Controller<P> {
         let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
         let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
         let claims_book = self.claims.book.clone();
-        let observer = move |sighting: InformerEvent<Volume>| {
-            let extent = Extent::of(&sighting);
-            if let InformerEvent::Deleted(volume) = &sighting {
+        let observer = move |event: InformerEvent<Volume>| {
+            let extent = Extent::of(&event);
+            if let InformerEvent::Delete(volume) = &event {
                 waits.forget(&Item::volume(volume.name()));
             }
-            let Wake { volumes, adoption, claims } = book.observe(sighting);
+            let Wake { volumes, adoption, claims } = book.observe(event);
             queues.wake_volumes(volumes);
             if adoption {
                 queues.adoption.notify_one();
@@ -230,7 +233,7 @@ impl<P: Provisioner> Controller<P> {
         let lists = self.lists.clone();
         let anew = Arc::clone(&lists.0.volumes_anew);
         let reflector = self.reflector_of_many::<Volume>().anew_when(anew);
-        self.tasks.vital("watch of PersistentVolumes", async move {
+        self.tasks.spawn_critical("watch of PersistentVolumes", async move {
             lists.0.volumes_wanted.cancelled().await;
             reflector.run_listed(observer).await;
         });
@@ -272,9 +275,9 @@ impl<P: Provisioner> Controller<P> {
         let (book, queues, lists) =
             (self.claims.book.clone(), self.queues.clone(), self.lists.clone());
         let taking_in = book.clone();
-        let observer = move |sighting| queues.wake_claims(taking_in.stands(sighting));
+        let observer = move |event| queues.wake_claims(taking_in.stands(event));
         let reflector = self.reflector_of_many::<Claim>();
-        self.tasks.passing("list of PersistentVolumeClaims", async move {
+        self.tasks.spawn("list of PersistentVolumeClaims", async move {
             lists.0.claims.whole().await;
             book.claims_listed(reflector.list_once(observer).await);
             lists.claims_relisted();

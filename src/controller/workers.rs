@@ -53,7 +53,7 @@ impl<P: Provisioner> Controller<P> {
         tokio::select! {
             biased;
             () = work => {}
-            () = self.volumes.pace.keep_time() => {}
+            () = self.volumes.limiter.keep_time() => {}
         }
     }
 
@@ -68,7 +68,7 @@ impl<P: Provisioner> Controller<P> {
             tracing::error!(
                 uid,
                 panic,
-                "saving a PersistentVolume panicked; this is a bug. It is tried again at the next audit"
+                "saving a PersistentVolume panicked; this is a bug. It is tried again at the next resync"
             );
             metrics.panicked(Panicked::UnsavedVolumes);
         };

@@ -216,7 +216,7 @@ impl Fake {
         }
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (hangup, goaway) = (state.hangup.clone(), state.goaway.clone());
-        self.tasks.passing("driver", self.clone().serve(theirs, hangup, goaway));
+        self.tasks.spawn("driver", self.clone().serve(theirs, hangup, goaway));
         Ok(Box::new(ours))
     }
 
@@ -231,7 +231,7 @@ impl Fake {
                     going = true;
                 }
                 call = connection.accept() => match call {
-                    Some(Ok((request, respond))) => self.tasks.passing("call", self.clone().answer(request, respond)),
+                    Some(Ok((request, respond))) => self.tasks.spawn("call", self.clone().answer(request, respond)),
                     _ => return,
                 }
             }

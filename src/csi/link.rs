@@ -111,7 +111,7 @@ impl Dialer {
         let lost = CancellationToken::new();
         // Cancelled when the task ends, however it ends.
         let guard = lost.clone().drop_guard();
-        self.tasks.passing("csi connection", async move {
+        self.tasks.spawn("csi connection", async move {
             let _guard = guard;
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "The connection to the CSI driver broke");
@@ -127,6 +127,6 @@ struct Executor(Tasks);
 
 impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Executor {
     fn execute(&self, task: F) {
-        self.0.passing("csi stream", task);
+        self.0.spawn("csi stream", task);
     }
 }

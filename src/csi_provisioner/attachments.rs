@@ -114,9 +114,9 @@ impl Attachments {
         on_detached: F,
     ) -> impl EventHandler<VolumeAttachment> + use<F> {
         let shared = Arc::clone(&self.0);
-        move |sighting| {
-            let extent = Extent::of(&sighting);
-            let detached = shared.index.lock().observe(sighting);
+        move |event| {
+            let extent = Extent::of(&event);
+            let detached = shared.index.lock().observe(event);
             shared.first_list.reached(extent);
             shared.list.reached(extent);
             for volume in detached {
@@ -128,13 +128,13 @@ impl Attachments {
 
 impl Index {
     /// Takes in a sighting; gives the volumes that need wait no longer.
-    fn observe(&mut self, sighting: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
-        match sighting {
-            InformerEvent::Restarted => self.restarted(),
-            InformerEvent::Listed(seen) | InformerEvent::Applied(seen) => self.seen(&seen),
-            InformerEvent::Deleted(gone) => self.deleted(&gone),
+    fn observe(&mut self, event: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
+        match event {
+            InformerEvent::Init => self.restarted(),
+            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.seen(&seen),
+            InformerEvent::Delete(gone) => self.deleted(&gone),
             InformerEvent::Unreadable { uid, .. } => self.unreadable(hash(&uid)),
-            InformerEvent::Complete => self.complete(),
+            InformerEvent::InitDone => self.complete(),
         }
         std::mem::take(&mut self.detached)
     }
@@ -322,9 +322,9 @@ mod tests {
     fn nothing_is_said_before_all_are_listed() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::Listed(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
         assert!(attachments.block("other").is_err());
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
     }
@@ -333,13 +333,13 @@ mod tests {
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         for name in ["a", "a", "b"] {
-            observer.observe(InformerEvent::Applied(attachment(name, Some("pv"), "n1")));
+            observer.observe(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
-        observer.observe(InformerEvent::Deleted(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Deleted(attachment("b", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -354,22 +354,22 @@ mod tests {
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         for name in ["stays", "goes"] {
-            observer.observe(InformerEvent::Applied(attachment(name, Some(name), "n1")));
+            observer.observe(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
         // The first attempt breaks off.
-        observer.observe(InformerEvent::Restarted);
-        observer.observe(InformerEvent::Listed(attachment("new", Some("new"), "n2")));
-        observer.observe(InformerEvent::Restarted);
+        observer.observe(InformerEvent::Init);
+        observer.observe(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
+        observer.observe(InformerEvent::Init);
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
-        observer.observe(InformerEvent::Listed(attachment("newer", Some("newer"), "n3")));
+        observer.observe(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
-        observer.observe(InformerEvent::Listed(attachment("stays", Some("stays"), "n1")));
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
+        observer.observe(InformerEvent::InitDone);
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -383,23 +383,23 @@ mod tests {
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let tell = Arc::clone(&told);
         let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(InformerEvent::Complete);
-        observer.observe(InformerEvent::Applied(attachment("old", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Restarted);
+        observer.observe(InformerEvent::InitDone);
+        observer.observe(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Init);
         for (name, on) in [("old", "n1"), ("new", "n2")] {
-            observer.observe(InformerEvent::Listed(attachment(name, Some("pv"), on)));
+            observer.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Listed(attachment("third", Some("third"), "n1")));
-        observer.observe(InformerEvent::Deleted(attachment("old", Some("pv"), "n1")));
+        observer.observe(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
+        observer.observe(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
         assert_eq!(std::mem::take(&mut *told.lock()), ["pv"], "another node has it");
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        observer.observe(InformerEvent::Deleted(attachment("new", Some("pv"), "n2")));
+        observer.observe(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
         assert_eq!(*told.lock(), ["pv"]);
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
-        observer.observe(InformerEvent::Deleted(attachment("third", Some("third"), "n1")));
+        observer.observe(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
         keeps_nothing(&attachments);
     }
 
@@ -407,16 +407,16 @@ mod tests {
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::Complete);
-        observer.observe(InformerEvent::Applied(attachment("a", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Restarted);
+        observer.observe(InformerEvent::InitDone);
+        observer.observe(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Init);
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
         observer.observe(InformerEvent::Unreadable { namespace, name, uid });
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Deleted(attachment("b", None, "")));
+        observer.observe(InformerEvent::Delete(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
-        observer.observe(InformerEvent::Deleted(attachment("a", None, "")));
+        observer.observe(InformerEvent::Delete(attachment("a", None, "")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -426,9 +426,9 @@ mod tests {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
         for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
-            observer.observe(InformerEvent::Listed(attachment(name, Some("pv"), on)));
+            observer.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
@@ -438,16 +438,16 @@ mod tests {
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let tell = Arc::clone(&told);
         let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
-            observer.observe(InformerEvent::Applied(attachment(name, Some(volume), node)));
+            observer.observe(InformerEvent::Apply(attachment(name, Some(volume), node)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Deleted(attachment("a", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Deleted(attachment("c", Some("other"), "n1")));
+        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
         assert_eq!(*told.lock(), ["pv"], "nobody waits for the other");
-        observer.observe(InformerEvent::Restarted);
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::Init);
+        observer.observe(InformerEvent::InitDone);
         assert_eq!(*told.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().awaited.is_empty());
     }
@@ -456,16 +456,16 @@ mod tests {
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
         let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::InitDone);
         for (name, node) in [("a", "n1"), ("b", "n2")] {
-            observer.observe(InformerEvent::Applied(attachment(name, Some("pv"), node)));
+            observer.observe(InformerEvent::Apply(attachment(name, Some("pv"), node)));
         }
-        observer.observe(InformerEvent::Applied(attachment("inline", None, "n3")));
-        observer.observe(InformerEvent::Deleted(attachment("a", Some("pv"), "n1")));
+        observer.observe(InformerEvent::Apply(attachment("inline", None, "n3")));
+        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         // The other one vanishes while the watch is down.
-        observer.observe(InformerEvent::Restarted);
-        observer.observe(InformerEvent::Complete);
+        observer.observe(InformerEvent::Init);
+        observer.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

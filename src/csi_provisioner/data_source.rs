@@ -20,7 +20,7 @@ use super::Settings;
 use crate::{
     controller::{
         model::source::{Source, SourceKind},
-        provisioner::{Failure, Order},
+        provisioner::{Failure, ProvisionRequest},
     },
     csi::proto::{VolumeContentSource, volume_content_source as content},
     kube::{
@@ -72,7 +72,7 @@ pub(super) enum NotUsed {
 pub(super) async fn identify(
     client: &Client,
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
 ) -> Result<Option<Copyable>, NotUsed> {
     let claim = &*order.claim;
     let Some(reference) = reference(claim, settings.cross_namespace_sources)? else {
@@ -90,7 +90,7 @@ pub(super) async fn identify(
 /// The claim may not use it, or that cannot be told.
 async fn is_forfeited(
     client: &Client,
-    order: &Order,
+    order: &ProvisionRequest,
     reference: &Reference<'_>,
 ) -> Result<bool, Failure> {
     let followed = order.withdrawn && order.source.is_some();
@@ -161,7 +161,7 @@ fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed
 pub(super) async fn resolve(
     client: &Client,
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
     size: &Quantity,
     named: &Copyable,
 ) -> Result<Source, Failure> {
@@ -179,7 +179,7 @@ pub(super) async fn resolve(
 /// What a source is checked against.
 struct Ask<'a> {
     settings: &'a Settings,
-    order: &'a Order,
+    order: &'a ProvisionRequest,
     /// What the claim asks for.
     size: &'a Quantity,
     named: &'a Copyable,

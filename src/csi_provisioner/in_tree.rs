@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 
 use super::{Settings, secrets::names_credentials};
 use crate::{
-    controller::provisioner::{Failure, Order},
+    controller::provisioner::{Failure, ProvisionRequest},
     kube::objects::{StorageClass, Volume},
     migration::{CsiVolume, Migration, Untranslatable},
 };
@@ -36,8 +36,8 @@ impl Settings {
     /// plugin's: its PersistentVolume will be one, too.
     pub(super) fn order_for_driver(
         &self,
-        order: &Order,
-    ) -> Result<(Order, Option<Migration>), Failure> {
+        order: &ProvisionRequest,
+    ) -> Result<(ProvisionRequest, Option<Migration>), Failure> {
         let migration = self.migration_of(&order.class);
         let class = match migration {
             None => Arc::clone(&order.class),
@@ -45,7 +45,7 @@ impl Settings {
                 Failure::new(format!("failed to translate storage class: {why}"))
             })?),
         };
-        Ok((Order { class, ..order.clone() }, migration))
+        Ok((ProvisionRequest { class, ..order.clone() }, migration))
     }
 
     /// The class that tells the secret with which `volume` is deleted.

@@ -26,7 +26,7 @@ use self::{
 };
 use super::{CsiProvisioner, Request};
 use crate::{
-    controller::provisioner::{Failure, Order, Turn},
+    controller::provisioner::{Failure, ProvisionRequest, Turn},
     csi::{
         CallError,
         proto::{GetCapacityRequest, Topology, controller_service_capability::rpc::Type as Rpc},
@@ -100,7 +100,11 @@ impl NodeDeployment {
     }
 
     /// Whether and when this node provisions for the order's claim. `provisioner` asks and writes.
-    pub(super) async fn turn(&self, provisioner: &CsiProvisioner, order: &Order) -> Turn {
+    pub(super) async fn turn(
+        &self,
+        provisioner: &CsiProvisioner,
+        order: &ProvisionRequest,
+    ) -> Turn {
         let Settings { node, immediate_binding, .. } = &self.settings;
         let uid = order.claim.uid();
         let turn = match ownership::standing(node, *immediate_binding, &order.claim, &order.class) {
@@ -115,7 +119,7 @@ impl NodeDeployment {
     }
 
     /// DependencyIndex for the claim's time, and then tries to become its owner.
-    async fn bid(&self, provisioner: &CsiProvisioner, order: &Order) -> Turn {
+    async fn bid(&self, provisioner: &CsiProvisioner, order: &ProvisionRequest) -> Turn {
         let uid = order.claim.uid();
         if !self.is_allowed(provisioner, order).await {
             return Turn::Others;
@@ -167,7 +171,11 @@ impl NodeDeployment {
     }
 
     /// Chooses this node for the claim, if it still is as it was judged (safety rule 11).
-    async fn own(&self, provisioner: &CsiProvisioner, order: &Order) -> Result<Choice, ApiError> {
+    async fn own(
+        &self,
+        provisioner: &CsiProvisioner,
+        order: &ProvisionRequest,
+    ) -> Result<Choice, ApiError> {
         let claim = &order.claim;
         let judged = claim.metadata.resource_version.as_deref().unwrap_or_default();
         let mut choice = Choice::Gone;
@@ -182,7 +190,7 @@ impl NodeDeployment {
     }
 
     /// Whether the class lets this node's driver make its volumes.
-    async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
+    async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &ProvisionRequest) -> bool {
         match &provisioner.0.topology {
             Some(topology) if !order.class.allowed_topologies.is_empty() => {
                 match provisioner.0.settings.order_for_driver(&self.here(order)) {
@@ -196,14 +204,14 @@ impl NodeDeployment {
     }
 
     /// The order as it is once this node was chosen.
-    fn here(&self, order: &Order) -> Order {
-        Order { selected_node: Some(self.settings.node.clone()), ..order.clone() }
+    fn here(&self, order: &ProvisionRequest) -> ProvisionRequest {
+        ProvisionRequest { selected_node: Some(self.settings.node.clone()), ..order.clone() }
     }
 
     /// Whether there is room for the claim's volume on this node. Where that can't be found out
     /// there may be: this node then becomes the owner, so that one process tells the claim's user
     /// what is wrong.
-    async fn fits(&self, provisioner: &CsiProvisioner, order: &Order) -> bool {
+    async fn fits(&self, provisioner: &CsiProvisioner, order: &ProvisionRequest) -> bool {
         if !provisioner.0.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }

@@ -17,7 +17,7 @@ use super::{
     secrets::SecretReference,
 };
 use crate::{
-    controller::provisioner::Order,
+    controller::provisioner::ProvisionRequest,
     csi::proto::{CreateVolumeRequest, Volume, volume_capability::access_mode::Mode},
     kube::quantity::Quantity,
 };
@@ -39,7 +39,7 @@ const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-se
 /// from where `affinity` says.
 pub(super) fn build(
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
     prepared: &Prepared,
     volume: &Volume,
     affinity: Option<core::VolumeNodeAffinity>,
@@ -81,7 +81,7 @@ fn capacity(volume: &Volume, request: &CreateVolumeRequest) -> resource::Quantit
 
 fn source(
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
     prepared: &Prepared,
     volume: &Volume,
 ) -> core::CSIPersistentVolumeSource {

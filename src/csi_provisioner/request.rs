@@ -10,7 +10,7 @@ use crate::{
     controller::{
         dependencies::index::Dependency,
         model::source::{Source, SourceKind},
-        provisioner::{Failure, NotSent, Order},
+        provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube::{
@@ -68,7 +68,7 @@ pub(super) async fn prepare(
     reads: &Reads,
     settings: &Settings,
     topology: Option<&Topology>,
-    order: &mut Order,
+    order: &mut ProvisionRequest,
     named: Option<&Copyable>,
 ) -> Result<Prepared, NotSent> {
     let mut prepared = draft(settings, order, named.map(|named| named.kind))
@@ -112,7 +112,7 @@ pub(super) async fn prepare(
 /// The part of the request that needs nothing but the order.
 pub(super) fn draft(
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
     source: Option<SourceKind>,
 ) -> Result<Prepared, NotSent> {
     let (claim, class) = (&*order.claim, &*order.class);
@@ -165,7 +165,7 @@ fn size(claim: &Claim) -> Result<Quantity, NotSent> {
 async fn resolve_secrets(
     reads: &Reads,
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
     let parameters = &order.class.parameters;
@@ -186,7 +186,7 @@ async fn resolve_secrets(
 }
 
 /// The names of the secrets that the order's class names for its claim, as far as they resolve.
-pub(super) fn secret_names(settings: &Settings, order: &Order) -> Vec<String> {
+pub(super) fn secret_names(settings: &Settings, order: &ProvisionRequest) -> Vec<String> {
     let volume_name = order.volume_name.as_deref().unwrap_or_default();
     let context = TemplateContext::of_claim(&order.claim, volume_name);
     let parameters = &order.class.parameters;

@@ -8,7 +8,7 @@ use super::{CephRbd, Reads, Settings, VolumeNaming};
 use crate::{
     controller::{
         model::source::{Source, SourceKind},
-        provisioner::{NotSent, Order},
+        provisioner::{NotSent, ProvisionRequest},
     },
     csi::{
         Capabilities,
@@ -52,7 +52,7 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
 
 /// An order for a claim of 1Gi, read and written on one node, whose spec is merged with `spec`,
 /// of a class merged with `class`.
-pub(super) fn order(spec: &Value, class: &Value) -> Order {
+pub(super) fn order(spec: &Value, class: &Value) -> ProvisionRequest {
     let mut whole =
         json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     merge(&mut whole, spec);
@@ -62,7 +62,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> Order {
     });
     let mut whole = json!({"metadata": {"name": "fast"}, "provisioner": DRIVER});
     merge(&mut whole, class);
-    Order {
+    ProvisionRequest {
         claim: Arc::new(serde_json::from_value(claim).unwrap()),
         class: Arc::new(serde_json::from_value(whole).unwrap()),
         volume_name: Ok("pvc-u".into()),

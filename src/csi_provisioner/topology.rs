@@ -25,7 +25,7 @@ use crate::{
     controller::{
         dependencies::index::Dependency,
         model::topology::{Pinned, Recorded, Requirement, Segments},
-        provisioner::{Failure, NotSent, Order},
+        provisioner::{Failure, NotSent, ProvisionRequest},
     },
     csi::proto,
     kube::{
@@ -83,7 +83,7 @@ impl Topology {
     /// Where the order's volume is asked to be, as the driver is told; that is pinned in the order.
     pub(super) async fn decide(
         &self,
-        order: &mut Order,
+        order: &mut ProvisionRequest,
     ) -> Result<Option<proto::TopologyRequirement>, NotSent> {
         let asked = match order.topology.as_deref() {
             Some(Pinned::Asked(asked)) => asked.clone(),
@@ -98,7 +98,7 @@ impl Topology {
     /// What a recorded call may be repeated with, by what would be asked for now.
     async fn repeat(
         &self,
-        order: &Order,
+        order: &ProvisionRequest,
         recorded: &Recorded,
     ) -> Result<Option<Requirement>, NotSent> {
         let now = self.ask(order).await.map_err(|undecided| {
@@ -112,7 +112,7 @@ impl Topology {
         })
     }
 
-    async fn ask(&self, order: &Order) -> Result<Option<Requirement>, Undecided> {
+    async fn ask(&self, order: &ProvisionRequest) -> Result<Option<Requirement>, Undecided> {
         let TopologySettings { strict, immediate } = self.settings;
         let ask = Ask {
             claim: order.claim.name(),

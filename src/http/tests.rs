@@ -42,7 +42,7 @@ async fn start_with(metrics_path: &str, limits: Limits) -> Running {
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
     let (stop, (done, stopped)) = (CancellationToken::new(), tokio::sync::oneshot::channel());
     let running = server.run(tasks.clone(), stop.clone());
-    tasks.passing("server", async move {
+    tasks.spawn("server", async move {
         running.await;
         let _ = done.send(());
     });

@@ -39,10 +39,10 @@ use serde_json::{Value, json};
 
 use self::name::check_namespace;
 use super::{
-    connection::transport::{Asked, Transport, Unread, Way, read},
+    connection::transport::{Request, Service, Transport, Unread, read},
     error::{ApiError, Refusal, fault},
     objects::{AnyObject, View, kind::Kind},
-    stack::{gate::SentAt, layer, rate::Pace, target::Target},
+    stack::{gate::SentAt, layer, rate::Rate, target::Target},
 };
 use crate::runtime::Random;
 
@@ -176,7 +176,7 @@ impl Client {
     /// starts a worker of its own on the current tokio runtime, which ends with the last clone of
     /// the client.
     pub fn kube(&self) -> kube::Client {
-        let way = layer(Pace::new(), self.service.clone());
+        let way = layer(Rate::new(), self.service.clone());
         kube::Client::new(Transport::new(way), "default")
     }
 
@@ -197,13 +197,13 @@ impl Client {
         Ok(self.send(request(Method::GET, url)?, most).await?.0)
     }
 
-    async fn ask_for<T: DeserializeOwned>(&self, request: Asked) -> Result<T, ApiError> {
+    async fn ask_for<T: DeserializeOwned>(&self, request: Request) -> Result<T, ApiError> {
         Ok(self.send(request, MAX_ANSWER).await?.0)
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
-        mut request: Asked,
+        mut request: Request,
         most: usize,
     ) -> Result<(T, Answer), ApiError> {
         let answer = self.exchange(&mut request, most).await?;
@@ -214,7 +214,7 @@ impl Client {
     }
 
     /// Sends a request and reads the body of a success, if that takes so many bytes at most.
-    async fn exchange(&self, request: &mut Asked, most: usize) -> Result<Answer, ApiError> {
+    async fn exchange(&self, request: &mut Request, most: usize) -> Result<Answer, ApiError> {
         let response = self.service.send(request).await.map_err(ApiError::from_transport)?;
         let (parts, body) = response.into_parts();
         let body = read(body, most).await;
@@ -272,7 +272,7 @@ const JSON: &str = "application/json";
 /// Room for the body of a request, in bytes: as much as most objects take.
 const USUAL_BODY: usize = 1 << 10;
 
-fn request(method: Method, url: String) -> Result<Asked, ApiError> {
+fn request(method: Method, url: String) -> Result<Request, ApiError> {
     let accept = HeaderValue::from_static(JSON);
     let request = http::Request::builder().method(method).uri(url).header(header::ACCEPT, accept);
     Ok(request.body(Bytes::new())?)
@@ -283,7 +283,7 @@ fn request_with(
     path: String,
     media_type: &'static str,
     body: &impl Serialize,
-) -> Result<Asked, ApiError> {
+) -> Result<Request, ApiError> {
     let mut json = Vec::with_capacity(USUAL_BODY);
     serde_json::to_writer(&mut json, body).map_err(ApiError::Unwritable)?;
     let mut request = request(method, path)?;

@@ -4,7 +4,7 @@
 //! read while they come (`listed`, `pages`), recovery from a
 //! version the server has forgotten, waits after errors, and objects that cannot be read. Promises
 //! that sightings come in the server's order, that a list is either told whole
-//! ([`InformerEvent::Complete`]) or begun anew, that a broken connection is resumed where it broke and
+//! ([`InformerEvent::InitDone`]) or begun anew, that a broken connection is resumed where it broke and
 //! costs no list, and that one bad object costs only itself. Leaves to its observer what is kept;
 //! [`self::cache`] tells what vanished between two lists.
 
@@ -42,7 +42,7 @@ use self::{
     backoff::Backoff,
     listed::{Listed, list_and_watch},
     listing::{Progress, Step, Strategy},
-    reporter::Teller,
+    reporter::Reporter,
     tolerant::Tolerant,
 };
 use super::{client::Client, connection::url::segment, objects, objects::View, scope::Scope};
@@ -52,15 +52,15 @@ use crate::{metrics::Metrics, runtime::Random};
 #[derive(Debug, Clone, PartialEq)]
 pub enum InformerEvent<V> {
     /// A new full list begins.
-    Restarted,
+    Init,
     /// An object that stood when the list began.
-    Listed(V),
-    /// The list is whole: what was kept and not seen since [`InformerEvent::Restarted`] has vanished.
-    Complete,
+    InitApply(V),
+    /// The list is whole: what was kept and not seen since [`InformerEvent::Init`] has vanished.
+    InitDone,
     /// An object is new or has changed.
-    Applied(V),
+    Apply(V),
     /// An object was deleted; this is its last state.
-    Deleted(V),
+    Delete(V),
     /// An object exists, in the list or changed, but cannot be read.
     Unreadable {
         /// Its namespace; empty where it has none.
@@ -76,11 +76,11 @@ impl<V> InformerEvent<V> {
     /// The same of another view of the object.
     pub fn map<W>(self, view: impl FnOnce(V) -> W) -> InformerEvent<W> {
         match self {
-            Self::Restarted => InformerEvent::Restarted,
-            Self::Listed(object) => InformerEvent::Listed(view(object)),
-            Self::Complete => InformerEvent::Complete,
-            Self::Applied(object) => InformerEvent::Applied(view(object)),
-            Self::Deleted(object) => InformerEvent::Deleted(view(object)),
+            Self::Init => InformerEvent::Init,
+            Self::InitApply(object) => InformerEvent::InitApply(view(object)),
+            Self::InitDone => InformerEvent::InitDone,
+            Self::Apply(object) => InformerEvent::Apply(view(object)),
+            Self::Delete(object) => InformerEvent::Delete(view(object)),
             Self::Unreadable { namespace, name, uid } => {
                 InformerEvent::Unreadable { namespace, name, uid }
             }
@@ -91,12 +91,12 @@ impl<V> InformerEvent<V> {
 /// Who is shown things. Called one at a time, in order.
 pub trait EventHandler<V>: Send {
     /// Takes in one sighting; must not block.
-    fn observe(&mut self, sighting: InformerEvent<V>);
+    fn observe(&mut self, event: InformerEvent<V>);
 }
 
 impl<V, F: FnMut(InformerEvent<V>) + Send> EventHandler<V> for F {
-    fn observe(&mut self, sighting: InformerEvent<V>) {
-        self(sighting);
+    fn observe(&mut self, event: InformerEvent<V>) {
+        self(event);
     }
 }
 
@@ -176,7 +176,7 @@ impl<V: View> Informer<V> {
     }
 
     /// Lists everything anew whenever `asked`, wherever it is: what is shown from that
-    /// [`InformerEvent::Restarted`] on is not older than the asking.
+    /// [`InformerEvent::Init`] on is not older than the asking.
     #[must_use]
     pub fn anew_when(self, asked: Arc<Notify>) -> Self {
         Self { anew: asked, ..self }
@@ -197,7 +197,7 @@ impl<V: View> Informer<V> {
     }
 
     /// Lists everything once, as it is at the request or later, however often that must be tried. Shows
-    /// `observer` each object ([`InformerEvent::Listed`], [`InformerEvent::Unreadable`]), some perhaps several
+    /// `observer` each object ([`InformerEvent::InitApply`], [`InformerEvent::Unreadable`]), some perhaps several
     /// times. Gives the list's version, where that is a number.
     pub async fn list_once(self, mut observer: impl EventHandler<V>) -> Option<u64> {
         let mut listed = Listed::new(self.api(), self.settings);
@@ -205,7 +205,7 @@ impl<V: View> Informer<V> {
         loop {
             match listed.next().await {
                 Ok(event @ Event::InitApply(_)) => {
-                    if let Some(it) = sighting(event) {
+                    if let Some(it) = informer_event(event) {
                         observer.observe(it);
                     }
                 }
@@ -232,7 +232,7 @@ impl<V: View> Informer<V> {
         let api = self.api();
         let anew = Arc::clone(&self.anew);
         let mut run = Run {
-            teller: Teller::new::<V>(&self.metrics),
+            reporter: Reporter::new::<V>(&self.metrics),
             reflector: self,
             open,
             observer,
@@ -276,7 +276,7 @@ struct Run<V, O> {
     open: Open<V>,
     observer: O,
     backoff: Backoff,
-    teller: Teller,
+    reporter: Reporter,
 }
 
 impl<V: View, O: EventHandler<V>> Run<V, O> {
@@ -308,11 +308,11 @@ impl<V: View, O: EventHandler<V>> Run<V, O> {
             Some(Ok(event)) => self.heard(event, progress),
             Some(Err(error)) => {
                 let step = progress.failed(&error, Instant::now());
-                self.teller.failed(&error, step);
+                self.reporter.failed(&error, step);
                 Some(step)
             }
             None => {
-                self.teller.silent();
+                self.reporter.silent();
                 if progress.has_begun() {
                     self.reflector.client.never_streams_lists();
                 }
@@ -325,20 +325,20 @@ impl<V: View, O: EventHandler<V>> Run<V, O> {
         match &event {
             Event::Init => {
                 if let Some(step) = progress.restarted(Instant::now()) {
-                    self.teller.silent();
+                    self.reporter.silent();
                     return Some(step);
                 }
             }
-            Event::InitApply(object) => self.teller.shown(object),
+            Event::InitApply(object) => self.reporter.shown(object),
             Event::InitDone => progress.complete(),
             Event::Apply(object) | Event::Delete(object) => {
                 progress.shown();
-                self.teller.watched();
-                self.teller.shown(object);
+                self.reporter.watched();
+                self.reporter.shown(object);
             }
         }
-        if let Some(sighting) = sighting(event) {
-            self.observer.observe(sighting);
+        if let Some(event) = informer_event(event) {
+            self.observer.observe(event);
         }
         None
     }
@@ -349,13 +349,13 @@ impl<V: View, O: EventHandler<V>> Run<V, O> {
 }
 
 /// What an event of the watcher means to an observer.
-fn sighting<V: View>(event: Event<Tolerant<V>>) -> Option<InformerEvent<V>> {
+fn informer_event<V: View>(event: Event<Tolerant<V>>) -> Option<InformerEvent<V>> {
     Some(match event {
-        Event::Init => InformerEvent::Restarted,
-        Event::InitDone => InformerEvent::Complete,
-        Event::InitApply(Tolerant::Read(object)) => InformerEvent::Listed(object),
-        Event::Apply(Tolerant::Read(object)) => InformerEvent::Applied(object),
-        Event::Delete(Tolerant::Read(object)) => InformerEvent::Deleted(object),
+        Event::Init => InformerEvent::Init,
+        Event::InitDone => InformerEvent::InitDone,
+        Event::InitApply(Tolerant::Read(object)) => InformerEvent::InitApply(object),
+        Event::Apply(Tolerant::Read(object)) => InformerEvent::Apply(object),
+        Event::Delete(Tolerant::Read(object)) => InformerEvent::Delete(object),
         Event::InitApply(Tolerant::Unreadable { metadata, .. })
         | Event::Apply(Tolerant::Unreadable { metadata, .. }) => InformerEvent::Unreadable {
             namespace: metadata.namespace.unwrap_or_default(),
@@ -364,7 +364,7 @@ fn sighting<V: View>(event: Event<Tolerant<V>>) -> Option<InformerEvent<V>> {
         },
         // For a deletion the names are enough.
         Event::Delete(Tolerant::Unreadable { metadata, .. }) => {
-            InformerEvent::Deleted(bare(&metadata)?)
+            InformerEvent::Delete(bare(&metadata)?)
         }
     })
 }

@@ -70,7 +70,7 @@ impl Quantity {
         if text.is_empty() {
             return Err(QuantityError::Format);
         }
-        let parts = Parts::split(text)?;
+        let parts = Deps::split(text)?;
         let suffix = Suffix::parse(parts.suffix)?;
         let amount = Amount::new(parts.mantissa()?, -parts.places()).times(suffix)?;
         let amount = amount.rounded_to_nanos();
@@ -126,7 +126,7 @@ impl Quantity {
 // === Reading ===
 
 /// The pieces of a quantity's text.
-struct Parts<'a> {
+struct Deps<'a> {
     negative: bool,
     /// Digits before the point, without leading zeros; `0` for none.
     whole: &'a str,
@@ -134,7 +134,7 @@ struct Parts<'a> {
     suffix: &'a str,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> Deps<'a> {
     /// Splits as apimachinery does: whatever follows the number is checked for its shape only.
     fn split(text: &'a str) -> Result<Self, QuantityError> {
         let negative = text.starts_with('-');

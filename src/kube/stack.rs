@@ -28,17 +28,25 @@ pub(crate) mod user_agent;
 use futures::future::Either;
 
 pub(crate) use super::connection::transport::Outcome;
-use super::connection::transport::{Asked, Way};
+use super::connection::transport::{Request, Service};
 
 /// One rule: what it does with a request, given the rest of the way.
-pub(crate) trait Rule: Send + Sync + 'static {
+pub(crate) trait Layer: Send + Sync + 'static {
     /// Answers `request`, as a rule by handing it on to `next`.
-    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send;
+    fn apply(
+        &self,
+        request: &mut Request,
+        next: &impl Service,
+    ) -> impl Future<Output = Outcome> + Send;
 }
 
 /// A rule that not every lane has.
-impl<R: Rule> Rule for Option<R> {
-    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send {
+impl<R: Layer> Layer for Option<R> {
+    fn apply(
+        &self,
+        request: &mut Request,
+        next: &impl Service,
+    ) -> impl Future<Output = Outcome> + Send {
         match self {
             Some(rule) => Either::Left(rule.apply(request, next)),
             None => Either::Right(next.send(request)),
@@ -47,18 +55,18 @@ impl<R: Rule> Rule for Option<R> {
 }
 
 /// A rule and the way behind it.
-struct Layer<R, W> {
+struct Layered<R, W> {
     rule: R,
     next: W,
 }
 
-impl<R: Rule, W: Way> Way for Layer<R, W> {
-    fn send(&self, request: &mut Asked) -> impl Future<Output = Outcome> + Send {
+impl<R: Layer, W: Service> Service for Layered<R, W> {
+    fn send(&self, request: &mut Request) -> impl Future<Output = Outcome> + Send {
         self.rule.apply(request, &self.next)
     }
 }
 
 /// Puts `rule` before `next`.
-pub(crate) fn layer(rule: impl Rule, next: impl Way) -> impl Way {
-    Layer { rule, next }
+pub(crate) fn layer(rule: impl Layer, next: impl Service) -> impl Service {
+    Layered { rule, next }
 }

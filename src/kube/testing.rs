@@ -16,7 +16,7 @@ use tower::{BoxError, service_fn};
 
 use super::{
     client::Client,
-    connection::transport::{Asked, Outcome, Request, Transport, Way, boxed},
+    connection::transport::{KubeRequest, Outcome, Request, Service, Transport, boxed},
 };
 use crate::runtime::{Clock, Generator, Random};
 
@@ -159,7 +159,7 @@ impl Server {
         let (seen, script, start) =
             (Arc::new(Mutex::new(Vec::new())), Arc::new(script), Instant::now());
         let note = Arc::clone(&seen);
-        let transport = boxed(service_fn(move |request: Request| {
+        let transport = boxed(service_fn(move |request: KubeRequest| {
             let (note, script) = (Arc::clone(&note), Arc::clone(&script));
             async move {
                 let request = Seen::note(request, start).await;
@@ -186,7 +186,7 @@ impl Server {
 }
 
 impl Seen {
-    async fn note(request: Request, start: Instant) -> Self {
+    async fn note(request: KubeRequest, start: Instant) -> Self {
         let at = start.elapsed();
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
@@ -206,12 +206,12 @@ pub(crate) fn random() -> Arc<dyn Random> {
 }
 
 /// A request without a body.
-pub(crate) fn request(method: http::Method, url: &str) -> Asked {
+pub(crate) fn request(method: http::Method, url: &str) -> Request {
     http::Request::builder().method(method).uri(url).body(Bytes::new()).unwrap()
 }
 
 /// What becomes of a request.
-pub(crate) async fn send(way: &impl Way, mut request: Asked) -> Outcome {
+pub(crate) async fn send(way: &impl Service, mut request: Request) -> Outcome {
     way.send(&mut request).await
 }
 

@@ -37,16 +37,16 @@ struct Follower {
 }
 
 impl Follower {
-    fn observe(&mut self, sighting: InformerEvent<StorageClass>) {
-        match sighting {
-            InformerEvent::Restarted => self.cache.restarted(),
-            InformerEvent::Listed(class) | InformerEvent::Applied(class) => self.saw(&class),
-            InformerEvent::Deleted(class) => {
+    fn observe(&mut self, event: InformerEvent<StorageClass>) {
+        match event {
+            InformerEvent::Init => self.cache.restarted(),
+            InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.saw(&class),
+            InformerEvent::Delete(class) => {
                 if let Change::Gone((name, version)) = self.cache.deleted(class.name()) {
                     assert_eq!(self.told.remove(&name), Some(version));
                 }
             }
-            InformerEvent::Complete => {
+            InformerEvent::InitDone => {
                 self.lists += 1;
                 for (name, version) in self.cache.complete() {
                     assert_eq!(self.told.remove(&name), Some(version));
@@ -98,7 +98,7 @@ impl House {
             Informer::new(&self.lanes.objects, Scope::all(), settings, random(), &self.metrics);
         let follower = Mutex::new(Follower::default());
         tokio::select! {
-            () = reflector.run(|sighting| follower.lock().observe(sighting)) => panic!("a reflector never returns"),
+            () = reflector.run(|event| follower.lock().observe(event)) => panic!("a reflector never returns"),
             () = script(&follower) => {}
         }
     }

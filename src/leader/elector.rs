@@ -27,7 +27,7 @@ const WRITTEN: usize = 16;
 
 /// What an election needs of the process.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct ElectionDeps {
     /// Opened while this process leads.
     pub gate: Gate,
     /// Boot time runs Leases out; the wall clock is only written down.
@@ -42,9 +42,9 @@ pub struct Surroundings {
     pub stands_by: CancellationToken,
 }
 
-impl fmt::Debug for Surroundings {
+impl fmt::Debug for ElectionDeps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").field("gate", &self.gate).finish_non_exhaustive()
+        f.debug_struct("ElectionDeps").field("gate", &self.gate).finish_non_exhaustive()
     }
 }
 
@@ -89,14 +89,14 @@ pub enum Ended {
 pub async fn lead(
     leases: impl Leases,
     settings: ElectionSettings,
-    surroundings: Surroundings,
+    deps: ElectionDeps,
     on_change: impl FnMut(Change) + Send,
     stop: CancellationToken,
 ) -> Ended {
     let mut elector = Elector {
         leases,
         settings,
-        surroundings,
+        deps,
         on_change,
         lease: None,
         seen: Seen::Absent,
@@ -104,13 +104,13 @@ pub async fn lead(
         term: None,
         may_watch: true,
     };
-    elector.surroundings.metrics.leads(false);
+    elector.deps.metrics.leads(false);
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => None,
         loss = elector.run() => Some(Ended::Lost(loss)),
     };
-    elector.surroundings.gate.close();
+    elector.deps.gate.close();
     let ended = match ended {
         Some(ended) => ended,
         None => elector.give_back().await,
@@ -123,7 +123,7 @@ pub async fn lead(
 struct Elector<L, C> {
     leases: L,
     settings: ElectionSettings,
-    surroundings: Surroundings,
+    deps: ElectionDeps,
     on_change: C,
     /// The Lease as the API server last sent it; `None` where it is gone.
     lease: Option<Lease>,
@@ -161,7 +161,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         self.acquire().await;
         self.begin();
         let loss = self.hold().await;
-        self.surroundings.gate.close();
+        self.deps.gate.close();
         tracing::error!(lease = self.settings.lease_name, %loss, "Stopped leading");
         loss
     }
@@ -184,14 +184,14 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     async fn try_again(&self, at: Duration) {
-        self.surroundings.stands_by.cancel();
+        self.deps.stands_by.cancel();
         self.until(at).await;
     }
 
     /// DependencyIndex while the Lease is another's: as long as a watch shows that it is; without a watch
     /// until `again`, or until it runs out.
     async fn stand_by(&mut self, again: Duration) {
-        self.surroundings.stands_by.cancel();
+        self.deps.stands_by.cancel();
         if self.may_watch && self.follow().await {
             return;
         }
@@ -259,7 +259,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     /// One try that is given up at `end` on the boot clock.
     async fn attempt_by(&mut self, end: Duration) -> Option<Result<Tried, LeaseError>> {
-        let clock = Arc::clone(&self.surroundings.clock);
+        let clock = Arc::clone(&self.deps.clock);
         tokio::select! {
             biased;
             tried = self.attempt() => Some(tried),
@@ -280,7 +280,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         }
         self.look().await?;
         if matches!(self.step(), Step::Renew(_)) {
-            self.surroundings.metrics.slow_path();
+            self.deps.metrics.slow_path();
         }
         self.act().await
     }
@@ -295,7 +295,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         let step = self.step();
         if !matches!(step, Step::Renew(_)) {
             // Not ours at this moment, whatever comes next.
-            self.surroundings.gate.close();
+            self.deps.gate.close();
         }
         match step {
             Step::Wait(_) => Ok(Tried::DependencyIndex),
@@ -313,7 +313,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             seen: &self.seen,
             written: &self.written,
             leads_at: self.term.map(|term| term.transitions),
-            wall: self.surroundings.clock.wall(),
+            wall: self.deps.clock.wall(),
         }
     }
 
@@ -376,7 +376,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         // As written and as the API server spells it.
         self.written = vec![record, lease.record()];
         self.saw(lease);
-        let Surroundings { gate, health, .. } = &self.surroundings;
+        let ElectionDeps { gate, health, .. } = &self.deps;
         gate.open_until(sent.saturating_add(self.settings.renew_deadline));
         health.renewed(sent, self.settings.lease_duration);
         Ok(Tried::Held)
@@ -437,7 +437,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         if !self.observation().is_own(record) {
             return Ok(());
         }
-        let now = Some(micro_time(self.surroundings.clock.wall()));
+        let now = Some(micro_time(self.deps.clock.wall()));
         let empty = Record {
             holder: String::new(),
             seconds: 1,
@@ -454,15 +454,15 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
 
     fn begin(&mut self) {
         tracing::info!(lease = self.settings.lease_name, "Successfully acquired lease");
-        self.surroundings.metrics.leads(true);
+        self.deps.metrics.leads(true);
         self.tell(true);
     }
 
     /// The end of a term, if there was one.
     fn cease(&mut self) {
         if self.term.take().is_some() {
-            self.surroundings.metrics.leads(false);
-            self.surroundings.health.leads_no_more();
+            self.deps.metrics.leads(false);
+            self.deps.health.leads_no_more();
             self.tell(false);
         }
     }
@@ -473,11 +473,11 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     fn now(&self) -> Duration {
-        self.surroundings.clock.boot()
+        self.deps.clock.boot()
     }
 
     async fn until(&self, boot: Duration) {
-        until_boot(&*self.surroundings.clock, boot).await;
+        until_boot(&*self.deps.clock, boot).await;
     }
 
     /// When the term ends.
@@ -502,7 +502,7 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     }
 
     fn jittered_period(&self) -> Duration {
-        self.settings.retry_period.mul_f64(1.0 + JITTER * self.surroundings.random.unit())
+        self.settings.retry_period.mul_f64(1.0 + JITTER * self.deps.random.unit())
     }
 }
 

@@ -6,7 +6,7 @@ use super::families::Families;
 
 /// The families about the driver's pace, labelled by kind of call and class.
 #[derive(Debug, Clone)]
-pub struct PacesMetrics {
+pub struct LimitersMetrics {
     limit: IntGaugeVec,
     waiting: IntGaugeVec,
     signs: IntCounterVec,
@@ -14,12 +14,12 @@ pub struct PacesMetrics {
 
 /// The same for one kind of call.
 #[derive(Debug, Clone)]
-pub struct PaceMetrics {
-    families: PacesMetrics,
+pub struct LimiterMetrics {
+    families: LimitersMetrics,
     call: &'static str,
 }
 
-impl PacesMetrics {
+impl LimitersMetrics {
     pub(super) fn new(families: &Families) -> Result<Self, Error> {
         let labels = ["call", "class"];
         Ok(Self {
@@ -42,8 +42,8 @@ impl PacesMetrics {
     }
 
     /// The metrics of this kind of call.
-    pub fn of(&self, call: &'static str) -> PaceMetrics {
-        PaceMetrics { families: self.clone(), call }
+    pub fn of(&self, call: &'static str) -> LimiterMetrics {
+        LimiterMetrics { families: self.clone(), call }
     }
 
     /// Forgets how classes stood: told anew of each before a scrape.
@@ -53,7 +53,7 @@ impl PacesMetrics {
     }
 }
 
-impl PaceMetrics {
+impl LimiterMetrics {
     /// A call showed that the driver has too much on its hands.
     pub fn sign(&self, class: &str) {
         self.families.signs.with_label_values(&[self.call, class]).inc();

@@ -109,18 +109,20 @@ impl Book {
 
     // === CSINodes ===
 
-    pub(super) fn observe_csi_node(&mut self, sighting: InformerEvent<CsiNode>) -> Changed {
-        let csi_nodes = match sighting {
-            InformerEvent::Listed(seen) | InformerEvent::Applied(seen) => self.csi_node_seen(&seen),
-            InformerEvent::Deleted(gone) => self.csi_node_gone(gone.name()),
-            InformerEvent::Complete => {
+    pub(super) fn observe_csi_node(&mut self, event: InformerEvent<CsiNode>) -> Changed {
+        let csi_nodes = match event {
+            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => {
+                self.csi_node_seen(&seen)
+            }
+            InformerEvent::Delete(gone) => self.csi_node_gone(gone.name()),
+            InformerEvent::InitDone => {
                 let vanished = self.csi_nodes.complete_by_key();
                 for (_, registered) in &vanished {
                     self.release(registered);
                 }
                 vanished.into_iter().map(|(name, _)| name).collect()
             }
-            InformerEvent::Restarted => {
+            InformerEvent::Init => {
                 self.csi_nodes.restarted();
                 Vec::new()
             }
@@ -181,11 +183,11 @@ impl Book {
         !self.keys.iter().all(|(keys, _)| keys.are_in(&self.vocabulary))
     }
 
-    pub(super) fn observe_node(&mut self, sighting: InformerEvent<Node>) -> Changed {
-        let nodes = match sighting {
-            InformerEvent::Listed(seen) | InformerEvent::Applied(seen) => self.node_seen(&seen),
-            InformerEvent::Deleted(gone) => self.node_gone(gone.name()),
-            InformerEvent::Complete => {
+    pub(super) fn observe_node(&mut self, event: InformerEvent<Node>) -> Changed {
+        let nodes = match event {
+            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.node_seen(&seen),
+            InformerEvent::Delete(gone) => self.node_gone(gone.name()),
+            InformerEvent::InitDone => {
                 let vanished = self.nodes.complete_by_key();
                 for (_, labels) in &vanished {
                     self.labels.release(labels);
@@ -193,7 +195,7 @@ impl Book {
                 let nodes = vanished.into_iter().map(|(name, _)| name).collect();
                 return Changed { nodes, csi_nodes: self.take_effect() };
             }
-            InformerEvent::Restarted => {
+            InformerEvent::Init => {
                 self.nodes.restarted();
                 Vec::new()
             }

@@ -23,16 +23,16 @@ pub(crate) fn nodes(driver: &str, known: &[Known<'_>]) -> Nodes {
     let mut observer = nodes.csi_node_observer(|_| {});
     for csi_node in csi_nodes {
         let csi_node: CsiNode = serde_json::from_value(csi_node).unwrap();
-        observer.observe(InformerEvent::Listed(csi_node));
+        observer.observe(InformerEvent::InitApply(csi_node));
     }
-    observer.observe(InformerEvent::Complete);
+    observer.observe(InformerEvent::InitDone);
     nodes.begin();
     for (name, _, labels) in known {
         if let Some(labels) = labels {
-            nodes.see_node(InformerEvent::Listed(node(name, labels)), &|_| {});
+            nodes.see_node(InformerEvent::InitApply(node(name, labels)), &|_| {});
         }
     }
-    nodes.see_node(InformerEvent::Complete, &|_| {});
+    nodes.see_node(InformerEvent::InitDone, &|_| {});
     nodes
 }
 

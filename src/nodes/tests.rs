@@ -29,9 +29,9 @@ impl Fed {
     fn with(csi_nodes: Vec<CsiNode>, nodes: Vec<Node>) -> Self {
         let fed = Self { nodes: Nodes::of(DRIVER), told: Mutex::default() };
         for node in csi_nodes {
-            fed.csi(InformerEvent::Listed(node));
+            fed.csi(InformerEvent::InitApply(node));
         }
-        fed.csi(InformerEvent::Complete);
+        fed.csi(InformerEvent::InitDone);
         fed.relist(nodes);
         fed.told();
         fed
@@ -48,21 +48,21 @@ impl Fed {
         std::mem::take(&mut *self.told.lock())
     }
 
-    fn csi(&self, sighting: InformerEvent<CsiNode>) {
-        self.nodes.see_csi_node(sighting, &|news| self.tell(news));
+    fn csi(&self, event: InformerEvent<CsiNode>) {
+        self.nodes.see_csi_node(event, &|news| self.tell(news));
     }
 
-    fn node(&self, sighting: InformerEvent<Node>) {
-        self.nodes.see_node(sighting, &|news| self.tell(news));
+    fn node(&self, event: InformerEvent<Node>) {
+        self.nodes.see_node(event, &|news| self.tell(news));
     }
 
     fn relist(&self, nodes: Vec<Node>) {
         self.nodes.begin();
-        self.node(InformerEvent::Restarted);
+        self.node(InformerEvent::Init);
         for node in nodes {
-            self.node(InformerEvent::Listed(node));
+            self.node(InformerEvent::InitApply(node));
         }
-        self.node(InformerEvent::Complete);
+        self.node(InformerEvent::InitDone);
     }
 
     fn is_outgrown(&self) -> bool {
@@ -94,14 +94,14 @@ fn of_a_node_only_what_the_drivers_keys_name_is_kept() {
 fn heartbeats_and_strange_labels_change_nothing_and_wake_nobody() {
     let fed = Fed::with(vec![csi_node("n1", Some(&["zone"]))], vec![node("n1", &[("zone", "a")])]);
     let changes = *fed.nodes.changes().borrow();
-    fed.node(InformerEvent::Applied(node("n1", &[("zone", "a"), ("beat", "7")])));
-    fed.csi(InformerEvent::Applied(csi_node("n1", Some(&["zone"]))));
+    fed.node(InformerEvent::Apply(node("n1", &[("zone", "a"), ("beat", "7")])));
+    fed.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone"]))));
     fed.relist(vec![node("n1", &[("zone", "a")])]);
     assert!(fed.told().is_empty());
     assert_eq!(*fed.nodes.changes().borrow(), changes);
-    fed.node(InformerEvent::Applied(node("n1", &[("zone", "b")])));
-    fed.node(InformerEvent::Deleted(node("n1", &[])));
-    fed.csi(InformerEvent::Deleted(csi_node("n1", None)));
+    fed.node(InformerEvent::Apply(node("n1", &[("zone", "b")])));
+    fed.node(InformerEvent::Delete(node("n1", &[])));
+    fed.csi(InformerEvent::Delete(csi_node("n1", None)));
     assert_eq!(fed.told(), ["node n1", "node n1", "csi n1"]);
     assert_eq!(*fed.nodes.changes().borrow(), changes + 3);
 }
@@ -113,9 +113,9 @@ fn what_vanished_between_two_lists_is_told() {
         vec![node("n1", &[("zone", "a")]), node("n2", &[("zone", "b")])],
     );
     fed.relist(vec![node("n1", &[("zone", "a")])]);
-    fed.csi(InformerEvent::Restarted);
-    fed.csi(InformerEvent::Listed(csi_node("n1", Some(&["zone"]))));
-    fed.csi(InformerEvent::Complete);
+    fed.csi(InformerEvent::Init);
+    fed.csi(InformerEvent::InitApply(csi_node("n1", Some(&["zone"]))));
+    fed.csi(InformerEvent::InitDone);
     assert_eq!(fed.told(), ["node n2", "csi n2"]);
     assert_eq!(fed.nodes.distinct_labels().len(), 1);
     assert_eq!(fed.nodes.registration("n2"), Registration::NoCsiNode);
@@ -125,7 +125,7 @@ fn what_vanished_between_two_lists_is_told() {
 fn a_new_key_takes_effect_once_all_nodes_are_listed_for_it() {
     let all = || vec![node("n1", &[("zone", "a"), ("rack", "7")])];
     let fed = Fed::with(vec![csi_node("n1", Some(&["zone"]))], all());
-    fed.csi(InformerEvent::Applied(csi_node("n1", Some(&["zone", "rack"]))));
+    fed.csi(InformerEvent::Apply(csi_node("n1", Some(&["zone", "rack"]))));
     assert_eq!(fed.nodes.registration("n1"), Registration::Driver(keys(&["zone"])));
     assert!(fed.is_outgrown() && fed.told().is_empty());
     fed.relist(all());
@@ -134,7 +134,7 @@ fn a_new_key_takes_effect_once_all_nodes_are_listed_for_it() {
     assert!(!fed.is_outgrown());
     assert_eq!(fed.told(), ["node n1", "csi n1"]);
     // Unregistering needs no labels.
-    fed.csi(InformerEvent::Applied(csi_node("n1", None)));
+    fed.csi(InformerEvent::Apply(csi_node("n1", None)));
     assert_eq!(fed.nodes.registration("n1"), Registration::NoDriver);
 }
 
@@ -178,10 +178,10 @@ fn a_fixed_node_is_listed_and_where_it_is_said_to_be() {
 async fn nothing_is_said_before_csi_nodes_and_nodes_are_listed() {
     let nodes = Nodes::of(DRIVER);
     let quiet = |_: News<'_>| {};
-    nodes.see_csi_node(InformerEvent::Complete, &quiet);
+    nodes.see_csi_node(InformerEvent::InitDone, &quiet);
     assert!(timeout(Duration::from_secs(1), nodes.listed()).await.is_err());
     nodes.begin();
-    nodes.see_node(InformerEvent::Complete, &quiet);
+    nodes.see_node(InformerEvent::InitDone, &quiet);
     nodes.listed().await;
 }
 
@@ -233,20 +233,20 @@ proptest! {
             match deed {
                 Deed::Label(name, k0, k1) => {
                     labelled.insert(name, [k0, k1]);
-                    fed.node(InformerEvent::Applied(object(name, &[k0, k1])));
+                    fed.node(InformerEvent::Apply(object(name, &[k0, k1])));
                 }
                 Deed::NoNode(name) => {
                     labelled.remove(&name);
-                    fed.node(InformerEvent::Deleted(node(&name.to_string(), &[])));
+                    fed.node(InformerEvent::Delete(node(&name.to_string(), &[])));
                 }
                 Deed::Register(name, keys) => {
                     let names: Option<Vec<&str>> = keys.as_ref().map(|keys| keys.iter().map(|key| LABELS[usize::from(*key)]).collect());
-                    fed.csi(InformerEvent::Applied(csi_node(&name.to_string(), names.as_deref())));
+                    fed.csi(InformerEvent::Apply(csi_node(&name.to_string(), names.as_deref())));
                     csi_nodes.insert(name, keys);
                 }
                 Deed::NoCsiNode(name) => {
                     csi_nodes.remove(&name);
-                    fed.csi(InformerEvent::Deleted(csi_node(&name.to_string(), None)));
+                    fed.csi(InformerEvent::Delete(csi_node(&name.to_string(), None)));
                 }
                 Deed::Relist if fed.is_outgrown() => fed.relist(labelled.iter().map(|(name, labels)| object(*name, labels)).collect()),
                 Deed::Relist => {}
@@ -268,8 +268,8 @@ proptest! {
         }
         // Nothing is held for what is gone.
         for name in 0..3_u8 {
-            fed.csi(InformerEvent::Deleted(csi_node(&name.to_string(), None)));
-            fed.node(InformerEvent::Deleted(node(&name.to_string(), &[])));
+            fed.csi(InformerEvent::Delete(csi_node(&name.to_string(), None)));
+            fed.node(InformerEvent::Delete(node(&name.to_string(), &[])));
         }
         prop_assert!(fed.nodes.distinct_labels().is_empty() && fed.nodes.usual_keys().is_none());
         prop_assert!(!fed.is_outgrown());

@@ -3,9 +3,9 @@ use super::*;
 #[tokio::test]
 async fn the_end_of_a_vital_task_is_told_with_its_panic() {
     let (tasks, mut ended) = Tasks::new(Arc::new(TokioSpawner));
-    tasks.vital("returns", async {});
+    tasks.spawn_critical("returns", async {});
     assert_eq!(ended.recv().await, Some(TaskEnded { name: "returns", panic: None }));
-    tasks.vital("panics", async { panic!("boom {}", 1) });
+    tasks.spawn_critical("panics", async { panic!("boom {}", 1) });
     let end = ended.recv().await.unwrap();
     assert_eq!(
         end.to_string(),
@@ -17,9 +17,9 @@ async fn the_end_of_a_vital_task_is_told_with_its_panic() {
 async fn tasks_are_counted_by_name_until_they_end() {
     let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    tasks.passing("short", async move { drop(ended.await) });
-    tasks.passing("panics", async { panic!("counted no longer") });
-    tasks.vital("long", std::future::pending());
+    tasks.spawn("short", async move { drop(ended.await) });
+    tasks.spawn("panics", async { panic!("counted no longer") });
+    tasks.spawn_critical("long", std::future::pending());
     assert_eq!(tasks.alive(), BTreeMap::from([("long", 1), ("panics", 1), ("short", 1)]));
     end.send(()).unwrap();
     for _ in 0..3 {
@@ -30,8 +30,8 @@ async fn tasks_are_counted_by_name_until_they_end() {
 
 #[tokio::test]
 async fn work_aside_gives_its_result_or_says_that_it_panicked() {
-    assert_eq!(aside(|| 7).await, Ok(7));
-    assert!(aside(|| -> () { panic!("boom") }).await.unwrap_err().contains("boom"));
+    assert_eq!(spawn_blocking(|| 7).await, Ok(7));
+    assert!(spawn_blocking(|| -> () { panic!("boom") }).await.unwrap_err().contains("boom"));
 }
 
 #[test]

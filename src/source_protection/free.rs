@@ -56,7 +56,7 @@ impl Protection {
     async fn free_unless_named(&self, source: &NamedSource, uid: &str) -> Result<Action, ApiError> {
         let mut named = self.named(&BTreeSet::from([source.clone()])).await?;
         match NamedBy::of(named.remove(source).unwrap_or_default(), source) {
-            NamedBy::OwnNamespace => return Ok(Action::RetryAfter(SOON)),
+            NamedBy::OwnNamespace => return Ok(Action::RequeueAfter(SOON)),
             NamedBy::OtherNamespaces(from)
                 if self.is_held_by_others(source, uid, &from).await? =>
             {

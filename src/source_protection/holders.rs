@@ -129,14 +129,14 @@ impl Holders {
     }
 
     /// Takes in what the watch of claims shows, and names the sources to look at now.
-    pub(super) fn observe(&mut self, sighting: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
-        match sighting {
-            InformerEvent::Restarted => {
+    pub(super) fn observe(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
+        match event {
+            InformerEvent::Init => {
                 self.claims.restarted();
                 BTreeSet::new()
             }
-            InformerEvent::Listed(claim) | InformerEvent::Applied(claim) => self.seen(claim),
-            InformerEvent::Deleted(claim) => match self.claims.deleted(claim.uid()) {
+            InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => self.seen(claim),
+            InformerEvent::Delete(claim) => match self.claims.deleted(claim.uid()) {
                 Change::Gone(old) => self.replaced(Some(old), None),
                 _ => BTreeSet::new(),
             },
@@ -144,7 +144,7 @@ impl Holders {
                 self.claims.unreadable(uid);
                 BTreeSet::new()
             }
-            InformerEvent::Complete => {
+            InformerEvent::InitDone => {
                 let vanished = self.claims.complete();
                 vanished.into_iter().flat_map(|old| self.replaced(Some(old), None)).collect()
             }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use super::{Parts, Protection, Settings};
+use super::{Deps, Protection, Settings};
 use crate::{
     kube::{
         events::Recorder,
@@ -35,7 +35,7 @@ pub(super) fn protection(server: &Server, settings: Settings) -> Protection {
     let (tasks, metrics) = (Tasks::new(Arc::new(TokioSpawner)).0, Metrics::new().unwrap());
     let events = client(&Server::new(|_, _| Answer::json(201, &json!({}))));
     let events = Recorder::start(events, &tasks, paused_clock(), random(), &metrics).from("test");
-    Protection::new(Parts {
+    Protection::new(Deps {
         client: client(server),
         metrics,
         random: random(),

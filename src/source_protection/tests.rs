@@ -47,7 +47,7 @@ fn origin() -> NamedSource {
 
 /// Sets the guard to work, until the token is cancelled.
 fn at_work(protection: &Protection) -> CancellationToken {
-    protection.observe(&InformerEvent::Complete);
+    protection.observe(&InformerEvent::InitDone);
     let (worker, ended) = (protection.clone(), CancellationToken::new());
     let stop = ended.clone();
     #[allow(clippy::disallowed_methods)] // a test's own task
@@ -58,7 +58,7 @@ fn at_work(protection: &Protection) -> CancellationToken {
 /// A guard at work.
 fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::JoinHandle<()>) {
     let protection = protection(server, SETTINGS);
-    protection.observe(&InformerEvent::Complete);
+    protection.observe(&InformerEvent::InitDone);
     let (worker, ended) = (protection.clone(), CancellationToken::new());
     let stop = ended.clone();
     #[allow(clippy::disallowed_methods)] // a test's own task
@@ -200,7 +200,7 @@ fn show_clone(protection: &Protection, namespace: &str) {
         json!({"metadata": {"namespace": namespace, "name": "clone", "uid": "c"},
                "spec": {"dataSourceRef": reference}, "status": {"phase": "Pending"}}),
     ] {
-        protection.observe(&InformerEvent::Applied(serde_json::from_value(claim).unwrap()));
+        protection.observe(&InformerEvent::Apply(serde_json::from_value(claim).unwrap()));
     }
 }
 

@@ -340,7 +340,7 @@ async fn no_wake_up_is_lost(seed: u64) {
     let tasks = tasks();
     for _ in 0..4 {
         let (queue, random, worked) = (queue.clone(), Arc::clone(&random), Arc::clone(&worked));
-        tasks.passing("worker", async move {
+        tasks.spawn("worker", async move {
             loop {
                 // For every second seed getters are given up now and then, and try again; for the
                 // others, who is not woken sleeps for ever.
@@ -431,7 +431,7 @@ fn start(
     let on_panic = move |key: &u8, _: &str| panicked.lock().pieces.push((*key, 0));
     let tasks = tasks();
     let job = work(queue.clone(), limit, tasks.clone(), "piece", handler, on_panic);
-    tasks.passing("work", job);
+    tasks.spawn("work", job);
     (seen, panics)
 }
 
@@ -474,7 +474,7 @@ async fn verdicts_decide_when_a_key_comes_again() {
         Some(match key {
             0 => Action::Done,
             1 => Action::Retry,
-            _ => Action::RetryAfter(secs(6)),
+            _ => Action::RequeueAfter(secs(6)),
         })
     });
     tokio::time::sleep(secs(14)).await;

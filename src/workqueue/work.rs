@@ -24,9 +24,9 @@ pub enum Action {
     Retry,
     /// It waits for something that will add it again; that is no failure, and earlier ones keep
     /// counting.
-    Wait,
+    AwaitChange,
     /// It comes again after this time; that is no failure, and earlier ones keep counting.
-    RetryAfter(Duration),
+    RequeueAfter(Duration),
 }
 
 /// Runs `handler` for the queue's keys, at most `limit` pieces at once, each in a task of its own
@@ -52,7 +52,7 @@ pub async fn work<K, F, P>(
     let mut observer = EventHandler::new(&queue);
     while let Some((item, permit)) = observer.until(take(&queue, &free)).await {
         let hands = Arc::clone(&hands);
-        tasks.passing(name, async move {
+        tasks.spawn(name, async move {
             let (handler, on_panic) = &*hands;
             piece(item, handler, on_panic).await;
             drop(permit);
@@ -132,7 +132,7 @@ fn obey<K: Eq + Hash + Clone>(item: &Item<K>, verdict: Action) {
     match verdict {
         Action::Done => item.queue.forget(item),
         Action::Retry => item.queue.add_rate_limited((**item).clone()),
-        Action::Wait => {}
-        Action::RetryAfter(delay) => item.queue.add_after((**item).clone(), delay),
+        Action::AwaitChange => {}
+        Action::RequeueAfter(delay) => item.queue.add_after((**item).clone(), delay),
     }
 }

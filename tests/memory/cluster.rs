@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 use bytes::Bytes;
 use csi_provisioner::kube::{
     Transport,
-    connection::transport::{Request, boxed},
+    connection::transport::{KubeRequest, boxed},
 };
 use futures::{Stream, StreamExt as _, stream};
 use http_body::Frame;
@@ -98,13 +98,13 @@ fn end_of_list(kind: &str) -> Value {
 /// The way to a server that shows `shows`, by plural.
 pub(crate) fn transport(shows: BTreeMap<&'static str, Show>) -> Transport {
     let shows = Arc::new(shows);
-    boxed(service_fn(move |request: Request| {
+    boxed(service_fn(move |request: KubeRequest| {
         let shows = Arc::clone(&shows);
         async move { Ok::<_, Infallible>(answer(&shows, &request)) }
     }))
 }
 
-fn answer(shows: &BTreeMap<&'static str, Show>, request: &Request) -> http::Response<Body> {
+fn answer(shows: &BTreeMap<&'static str, Show>, request: &KubeRequest) -> http::Response<Body> {
     let path = request.uri().path().to_owned();
     let plural = path.rsplit('/').next().unwrap_or_default().to_owned();
     let query = request.uri().query().unwrap_or_default();

@@ -10,7 +10,7 @@ use std::{
 
 use csi_provisioner::{
     app,
-    app::{Host, World},
+    app::{Env, Host},
     flags::Flags,
     kube::connection::transport::boxed,
     metrics::Metrics,
@@ -251,7 +251,7 @@ impl Process {
             stop: stop.clone(),
             clock: Arc::clone(&clock),
         };
-        let world = World {
+        let world = Env {
             transport: boxed(Wire::new(core, &life)),
             connector: dial(driver),
             clock,

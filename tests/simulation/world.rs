@@ -13,7 +13,7 @@ use std::{
 
 use csi_provisioner::{
     app,
-    app::{Host, World},
+    app::{Env, Host},
     csi::Connector,
     flags::Flags,
     kube::connection::transport::boxed,
@@ -243,8 +243,8 @@ impl Simulation {
         process
     }
 
-    fn world(&self, host: &str, driver: Connector, number: u64, process: &Process) -> World {
-        World {
+    fn world(&self, host: &str, driver: Connector, number: u64, process: &Process) -> Env {
+        Env {
             transport: boxed(self.api.service(self.user.clone())),
             connector: driver,
             clock: process.clock.clone(),

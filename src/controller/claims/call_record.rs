@@ -19,9 +19,9 @@ use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
 use self::status::Standpoint;
-pub use self::status::{FINALIZER, Mark, RECORD};
+pub use self::status::{FINALIZER, RECORD, RecordStatus};
 use super::{
-    index::{ClaimIndex, Standing},
+    index::{ClaimIndex, RecordView},
     state::Demand,
 };
 pub use crate::controller::model::record::Record;
@@ -30,7 +30,7 @@ use crate::{
         events::{ClaimEvents, claim_key},
         model::record::Recorder,
         ownership::Identity,
-        provisioner::Order,
+        provisioner::ProvisionRequest,
     },
     kube::{
         ApiError, Client, Edit, Edited, Name,
@@ -86,7 +86,7 @@ const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
 /// Decides what is due for the mark of a claim that stands so. `overdue`: it has been deleted for
 /// longer than it is kept. `current`: its mark records the request that is open.
-fn due(mode: Mode, standing: &Standing, overdue: bool, current: bool) -> Due {
+fn due(mode: Mode, standing: &RecordView, overdue: bool, current: bool) -> Due {
     let wanted = standing.demand == Demand::Wanted;
     let marked = standing.mark.is_some();
     // An open call keeps what it copies, and so the namespace of that, as a mark does.
@@ -100,11 +100,13 @@ fn due(mode: Mode, standing: &Standing, overdue: bool, current: bool) -> Due {
         };
     }
     match &standing.mark {
-        None | Some(Mark::Elsewhere(_)) => Due::Nothing,
+        None | Some(RecordStatus::Elsewhere(_)) => Due::Nothing,
         // What somebody else wrote is cleared away with the claim.
-        Some(Mark::Void(_)) if !standing.is_known && !is_over(&standing.claim) => Due::Nothing,
+        Some(RecordStatus::Void(_)) if !standing.is_known && !is_over(&standing.claim) => {
+            Due::Nothing
+        }
         // Until it is bound the claim may be asked for again.
-        Some(Mark::Closed) if wanted && mode == Mode::Always => Due::Nothing,
+        Some(RecordStatus::Closed) if wanted && mode == Mode::Always => Due::Nothing,
         Some(_) if wanted && mode == Mode::Always => {
             if standing.is_served {
                 Due::Nothing
@@ -159,7 +161,7 @@ pub struct CallRecords {
 }
 
 /// Gives the digest of an order's request ([`digest`](crate::controller::model::record::digest)).
-pub type Digest = Box<dyn Fn(&Order) -> String + Send + Sync>;
+pub type Digest = Box<dyn Fn(&ProvisionRequest) -> String + Send + Sync>;
 
 /// A claim is not marked.
 #[derive(Debug, thiserror::Error)]
@@ -189,7 +191,7 @@ impl CallRecords {
     ///
     /// # Errors
     /// It may not be asked for: who chose `always` wants no call that nobody would remember.
-    pub async fn before_call(&self, uid: &str, order: &Order) -> Result<(), Unmarked> {
+    pub async fn before_call(&self, uid: &str, order: &ProvisionRequest) -> Result<(), Unmarked> {
         if self.settings.mode != Mode::Always || !self.book.is_wanted(uid) {
             return Ok(());
         }
@@ -208,7 +210,7 @@ impl CallRecords {
 
     /// Marks the claim because its call will outlast the process: the claim does not come again, so
     /// what the API server refuses is tried again at once.
-    pub async fn protect_at_last(&self, uid: &str, order: &Order) {
+    pub async fn protect_at_last(&self, uid: &str, order: &ProvisionRequest) {
         for _ in 1..LAST_TRIES {
             if self.protect(uid, order).await {
                 return;
@@ -220,7 +222,7 @@ impl CallRecords {
 
     /// Marks the claim because something of it will outlast this moment. A failure is told, and
     /// made up for when the claim comes next; false where another try may succeed.
-    pub async fn protect(&self, uid: &str, order: &Order) -> bool {
+    pub async fn protect(&self, uid: &str, order: &ProvisionRequest) -> bool {
         let owed = self.settings.mode != Mode::Off && self.book.is_wanted(uid);
         if !owed {
             return true;
@@ -263,15 +265,15 @@ impl CallRecords {
         }
     }
 
-    fn is_current(&self, standing: &Standing) -> bool {
+    fn is_current(&self, standing: &RecordView) -> bool {
         match (&standing.mark, &standing.order) {
-            (Some(Mark::Open(mark)), Some(order)) => *mark == self.record(order),
+            (Some(RecordStatus::Open(mark)), Some(order)) => *mark == self.record(order),
             _ => false,
         }
     }
 
     /// Whether the claim has been deleted for longer than it is kept.
-    pub fn is_overdue(&self, standing: &Standing) -> bool {
+    pub fn is_overdue(&self, standing: &RecordView) -> bool {
         let deleted = standing.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
         is_overdue(deleted, standing.seen_deleted, self.clock.wall(), self.settings.timeout)
     }
@@ -283,17 +285,17 @@ impl CallRecords {
     }
 
     /// The digest of the order's request.
-    pub fn digest(&self, order: &Order) -> String {
+    pub fn digest(&self, order: &ProvisionRequest) -> String {
         (self.digest)(order)
     }
 
-    fn record(&self, order: &Order) -> Record {
+    fn record(&self, order: &ProvisionRequest) -> Record {
         let recorder =
             Recorder { driver: &self.identity.driver, node: self.identity.node.as_deref() };
         Record::of(order, recorder, self.digest(order))
     }
 
-    async fn put_on(&self, uid: &str, order: &Order) -> Result<(), Unmarked> {
+    async fn put_on(&self, uid: &str, order: &ProvisionRequest) -> Result<(), Unmarked> {
         let record = self.record(order);
         if self.book.is_recorded(uid, &record) {
             return Ok(());
@@ -315,7 +317,7 @@ impl CallRecords {
         match status::read(&live) {
             _ if is_over(&live) => Err(Unmarked::Unwanted),
             Some(written) if written == record => {
-                self.book.marked(uid, Some(Mark::Open(record)));
+                self.book.marked(uid, Some(RecordStatus::Open(record)));
                 Ok(())
             }
             Some(other) if standpoint.is_of_other_node(&other) => {
@@ -347,7 +349,7 @@ impl CallRecords {
         let closed = self.edit(uid, claim, |object| status::close(object, standpoint)).await;
         match closed {
             Ok(_) => {
-                self.book.marked(uid, Some(Mark::Closed));
+                self.book.marked(uid, Some(RecordStatus::Closed));
                 true
             }
             Err(error) => {
@@ -395,7 +397,7 @@ impl CallRecords {
     }
 
     /// Lets a deleted claim go although its call is open.
-    async fn give_up(&self, uid: &str, standing: &Standing) -> bool {
+    async fn give_up(&self, uid: &str, standing: &RecordView) -> bool {
         let adopted = self.book.adopted(uid);
         let standpoint = self.standpoint(adopted.as_deref());
         let take_off = |object: &mut Value| status::take_off_own(object, standpoint);
@@ -466,7 +468,7 @@ impl CallRecords {
     }
 
     /// The call of a deleted claim is closed by errors alone.
-    pub fn suspect_closed_by_errors(&self, uid: &str, order: &Order) {
+    pub fn suspect_closed_by_errors(&self, uid: &str, order: &ProvisionRequest) {
         let volume = order.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
@@ -475,7 +477,7 @@ impl CallRecords {
     }
 
     /// The selected node is given back while a call for it may still make a volume there.
-    pub fn suspect_node_given_back(&self, uid: &str, order: &Order) {
+    pub fn suspect_node_given_back(&self, uid: &str, order: &ProvisionRequest) {
         let volume = order.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
@@ -484,7 +486,7 @@ impl CallRecords {
     }
 
     /// The claim has a volume that this process has not saved, and how its own call ended is not known.
-    pub fn suspect_superseded(&self, uid: &str, order: &Order) {
+    pub fn suspect_superseded(&self, uid: &str, order: &ProvisionRequest) {
         let volume = order.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
@@ -494,7 +496,7 @@ impl CallRecords {
 
     /// What was recorded cannot be asked for any more, and was waited for for long enough: the claim is
     /// asked for as a new one is.
-    pub fn give_up_record(&self, uid: &str, order: &Order) {
+    pub fn give_up_record(&self, uid: &str, order: &ProvisionRequest) {
         let volume = order.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"

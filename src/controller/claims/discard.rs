@@ -14,9 +14,9 @@ use super::sync::ClaimWorker;
 use crate::{
     controller::{
         events::claim_key,
-        limiter::Look,
+        limiter::Attempt,
         model::unusable_volume::UnusableVolume,
-        provisioner::{Congestion, Failure, Order, Provisioner},
+        provisioner::{Congestion, Failure, ProvisionRequest, Provisioner},
     },
     kube::{
         ApiError, Client, Name, Scope,
@@ -37,11 +37,13 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) async fn discard(
         &self,
         uid: &str,
-        order: &Order,
+        order: &ProvisionRequest,
         leftover: &UnusableVolume,
-        look: &mut Look,
+        look: &mut Attempt,
     ) -> Action {
-        let Some(permit) = look.permit(order.class.name(), false) else { return Action::Wait };
+        let Some(permit) = look.permit(order.class.name(), false) else {
+            return Action::AwaitChange;
+        };
         let (objection, looked) = match self.objection(uid, order, leftover).await {
             Ok(found) => found,
             Err(error) => return self.not_discarded(order, leftover, &Failure::new(error)),
@@ -71,7 +73,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn objection(
         &self,
         uid: &str,
-        order: &Order,
+        order: &ProvisionRequest,
         leftover: &UnusableVolume,
     ) -> Result<(Option<String>, Duration), ApiError> {
         let looked = self.live.now();
@@ -96,7 +98,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Neither gone nor known to be somebody's: tried again before anything else.
-    fn not_discarded(&self, order: &Order, leftover: &UnusableVolume, why: &Failure) -> Action {
+    fn not_discarded(
+        &self,
+        order: &ProvisionRequest,
+        leftover: &UnusableVolume,
+        why: &Failure,
+    ) -> Action {
         let told = Failure::new(format!("{}: {why}", leftover.orphaned));
         self.tell_failure(order, &told);
         Action::Retry
@@ -105,7 +112,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn suspect(
         &self,
         uid: &str,
-        order: &Order,
+        order: &ProvisionRequest,
         leftover: &UnusableVolume,
         objection: &str,
     ) -> Action {
@@ -126,7 +133,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 async fn objection(
     client: &Client,
     uid: &str,
-    order: &Order,
+    order: &ProvisionRequest,
     stands_for_it: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
     match objection_by_name(client, uid, order).await? {
@@ -139,7 +146,7 @@ async fn objection(
 async fn objection_by_name(
     client: &Client,
     uid: &str,
-    order: &Order,
+    order: &ProvisionRequest,
 ) -> Result<Option<String>, ApiError> {
     // Where there is no name, or none that an object can bear, none has it.
     if let Ok(name) = &order.volume_name
@@ -196,9 +203,9 @@ mod tests {
     use super::*;
     use crate::kube::testing::{Answer, Server, client};
 
-    fn order() -> Order {
+    fn order() -> ProvisionRequest {
         let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u"}});
-        Order {
+        ProvisionRequest {
             claim: Arc::new(serde_json::from_value(claim).unwrap()),
             class: Arc::default(),
             volume_name: Ok("pvc-u".into()),
@@ -279,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_no_object_can_bear_protects_nothing() {
         let server = server(None, None, &["a"]);
-        let order = Order { volume_name: Ok("a/b-u".into()), ..order() };
+        let order = ProvisionRequest { volume_name: Ok("a/b-u".into()), ..order() };
         assert_eq!(objection(&client(&server), "u", &order, |_| false).await.unwrap(), None);
     }
 

@@ -5,7 +5,7 @@
 //! by whoever did it.
 
 use super::{
-    super::provisioner::Provisioner, call_record::Record, index::Glance, sync::ClaimWorker,
+    super::provisioner::Provisioner, call_record::Record, index::ClaimSnapshot, sync::ClaimWorker,
 };
 use crate::{
     kube::{
@@ -43,15 +43,15 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) async fn elsewhere(
         self: &std::sync::Arc<Self>,
         uid: &str,
-        glance: &Glance,
+        snapshot: &ClaimSnapshot,
         record: &Record,
     ) -> Action {
         let Some(standing) = self.book.standing(uid) else { return Action::Done };
-        let is_terminating = glance.claim.is_terminating();
+        let is_terminating = snapshot.claim.is_terminating();
         let wait = self.provisioner.wait_among_peers(uid);
         // Only the selected node's process may follow a live claim; a deleted one any may let go.
         if is_terminating && !wait.is_zero() {
-            return Action::RetryAfter(wait);
+            return Action::RequeueAfter(wait);
         }
         let node = record.node_shown();
         let overdue = self.open_calls.is_overdue(&standing);
@@ -69,11 +69,11 @@ impl<P: Provisioner> ClaimWorker<P> {
                 let why = format!(
                     "a CreateVolume that was made for the claim on node {node:?} may still run: it is followed to its end there"
                 );
-                self.blocked(uid, &glance.claim, &why);
+                self.blocked(uid, &snapshot.claim, &why);
                 Action::Retry
             }
             Step::LetGo => {
-                let claim = &glance.claim;
+                let claim = &snapshot.claim;
                 let let_go = self
                     .open_calls
                     .give_up_for_node(uid, claim, volume, record, node_is_gone)
@@ -82,7 +82,7 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
             Step::Adopt => {
                 self.book.adopt(uid, node);
-                self.open_calls.suspect_node(uid, &glance.claim, volume);
+                self.open_calls.suspect_node(uid, &snapshot.claim, volume);
                 Action::Retry
             }
         }

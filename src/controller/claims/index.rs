@@ -25,11 +25,13 @@ use self::{
     stood::{ClaimSet, Stood},
 };
 use super::{
-    call_record::{Mark, Record},
+    call_record::{Record, RecordStatus},
     state::{ClaimState, Demand},
 };
 use crate::{
-    controller::{model::unusable_volume::UnusableVolume, ownership::Identity, provisioner::Order},
+    controller::{
+        model::unusable_volume::UnusableVolume, ownership::Identity, provisioner::ProvisionRequest,
+    },
     kube::{
         informer::{InformerEvent, cache::Cache},
         objects::{Claim, View as _},
@@ -124,7 +126,7 @@ struct Names {
 
 /// What must be read live before a claim's first call (safety rule 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Doubt {
+pub enum Verification {
     /// Nothing: the claim was born under our eyes.
     #[default]
     None,
@@ -139,7 +141,7 @@ pub enum Doubt {
 
 /// One claim as a worker finds it.
 #[derive(Debug, Clone)]
-pub struct Glance {
+pub struct ClaimSnapshot {
     /// The claim as last seen.
     pub claim: Arc<Claim>,
     /// Whether anybody still wants its volume.
@@ -147,11 +149,11 @@ pub struct Glance {
     /// Whether the driver may be asked for it now.
     pub may_call: bool,
     /// What must be read live first.
-    pub doubt: Doubt,
+    pub verification: Verification,
     /// How often it was put in doubt before.
     pub doubted: u32,
     /// The request of the call that this process has open.
-    pub order: Option<Order>,
+    pub order: Option<ProvisionRequest>,
     /// Whether a changed class and another node count though that is open (safety rule 3).
     pub loosened: bool,
     /// The record of a call that an earlier process left open and this one has not asked for yet.
@@ -167,7 +169,7 @@ pub struct Glance {
 /// How a claim stands with regard to its mark ([`super::call_record`]).
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools)] // independent facts, not the states of one thing
-pub struct Standing {
+pub struct RecordView {
     /// The claim as last seen.
     pub claim: Arc<Claim>,
     /// Whether a call is open, or what it made is neither saved nor removed.
@@ -175,7 +177,7 @@ pub struct Standing {
     /// Whether it is not known what came of that call, or whether its volume is still there.
     pub unknown: bool,
     /// What its mark means.
-    pub mark: Option<Mark>,
+    pub mark: Option<RecordStatus>,
     /// Whether a mark on it is known: this process has put one on it, or follows the one it found.
     pub is_known: bool,
     /// Whether it has its PersistentVolume.
@@ -183,7 +185,7 @@ pub struct Standing {
     /// Whether anybody still wants its volume.
     pub demand: Demand,
     /// The request of the open call, where it is known.
-    pub order: Option<Order>,
+    pub order: Option<ProvisionRequest>,
     /// The name of its volume.
     pub volume_name: String,
     /// How long ago it was first seen to be deleted.
@@ -210,10 +212,10 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         (inner.working, inner.listed) = (true, Listed::NotYet);
         inner.shown_meanwhile = Some(ClaimSet::default());
-        let doubt = inner.doubt();
+        let verification = inner.verification();
         for entry in inner.entries.values_mut() {
-            entry.doubt = Doubt::None;
-            entry.doubts(doubt);
+            entry.verification = Verification::None;
+            entry.requires(verification);
             // A deleted claim is kept for as long as this process has worked, too.
             entry.deleted = entry.deleted.map(|_| Instant::now());
             entry.take_up_record();
@@ -223,10 +225,10 @@ impl ClaimIndex {
     /// A list of all claims that was asked for since the term began shows this one, beside the watch: who
     /// is not known yet is taken in. Whom the watch has shown meanwhile it may have shown to go. Names the
     /// claims to look at now.
-    pub fn stands(&self, sighting: InformerEvent<Claim>) -> Vec<String> {
+    pub fn stands(&self, event: InformerEvent<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        match sighting {
-            InformerEvent::Listed(claim) if !inner.is_known(claim.uid()) => {
+        match event {
+            InformerEvent::InitApply(claim) if !inner.is_known(claim.uid()) => {
                 self.seen(&mut inner, claim, true)
             }
             InformerEvent::Unreadable { uid, .. } => {
@@ -252,9 +254,12 @@ impl ClaimIndex {
         let mut inner = self.0.inner.lock();
         let Listed::Claims(version) = inner.listed else { return Vec::new() };
         inner.listed = Listed::Both(version);
-        let waited = inner.entries.iter_mut().filter(|(_, entry)| entry.doubt == Doubt::Unlisted);
+        let waited = inner
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| entry.verification == Verification::Unlisted);
         let waited = waited.map(|(uid, entry)| {
-            entry.doubt = Doubt::VolumeAndClaim;
+            entry.verification = Verification::VolumeAndClaim;
             uid.clone()
         });
         waited.collect()
@@ -263,7 +268,8 @@ impl ClaimIndex {
     /// The claims that wait for the list of all PersistentVolumes.
     pub fn unlisted(&self) -> Vec<String> {
         let inner = self.0.inner.lock();
-        let waiting = inner.entries.iter().filter(|(_, entry)| entry.doubt == Doubt::Unlisted);
+        let waiting =
+            inner.entries.iter().filter(|(_, entry)| entry.verification == Verification::Unlisted);
         waiting.map(|(uid, _)| uid.clone()).collect()
     }
 
@@ -276,14 +282,14 @@ impl ClaimIndex {
     }
 
     /// One claim, as a worker needs it; none when nothing is known of it.
-    pub fn glance(&self, uid: &str) -> Option<Glance> {
+    pub fn snapshot(&self, uid: &str) -> Option<ClaimSnapshot> {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid)?;
-        Some(Glance {
+        Some(ClaimSnapshot {
             claim: Arc::clone(&entry.claim),
             demand: entry.demand(),
             may_call: entry.state.may_call(),
-            doubt: entry.doubt(),
+            verification: entry.verification(),
             doubted: entry.doubted,
             order: entry.order.as_deref().cloned(),
             loosened: entry.state.is_loosened(),
@@ -301,10 +307,10 @@ impl ClaimIndex {
     }
 
     /// How the claim stands with regard to its mark; none when nothing is known of it.
-    pub fn standing(&self, uid: &str) -> Option<Standing> {
+    pub fn standing(&self, uid: &str) -> Option<RecordView> {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid)?;
-        Some(Standing {
+        Some(RecordView {
             claim: Arc::clone(&entry.claim),
             open: entry.state.is_open(),
             unknown: entry.state.is_unknown(),
@@ -335,7 +341,7 @@ impl ClaimIndex {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid).filter(|entry| !entry.mark_is_doubtful);
         let mark = entry.and_then(|entry| entry.mark.as_deref());
-        matches!(mark, Some(Mark::Open(mark)) if mark == record)
+        matches!(mark, Some(RecordStatus::Open(mark)) if mark == record)
     }
 
     /// The claim's mark was to be changed or taken off, and the API server may have done so although it
@@ -345,7 +351,7 @@ impl ClaimIndex {
     }
 
     /// The claim's mark was written, or taken off.
-    pub fn marked(&self, uid: &str, mark: Option<Mark>) {
+    pub fn marked(&self, uid: &str, mark: Option<RecordStatus>) {
         self.change(uid, |entry| {
             entry.mark = mark.map(Box::new);
             entry.mark_is_doubtful = false;
@@ -426,13 +432,13 @@ impl ClaimIndex {
     }
 
     /// The audit queues this claim, and nothing else has.
-    pub fn audited(&self, uid: &str) {
-        self.change(uid, |entry| entry.audited = true);
+    pub fn resynced(&self, uid: &str) {
+        self.change(uid, |entry| entry.resynced = true);
     }
 
     /// Whether the claim comes from the audit alone; asked once, when it is taken from its queue.
-    pub fn take_audited(&self, uid: &str) -> bool {
-        self.change(uid, |entry| std::mem::take(&mut entry.audited)).unwrap_or(false)
+    pub fn take_resynced(&self, uid: &str) -> bool {
+        self.change(uid, |entry| std::mem::take(&mut entry.resynced)).unwrap_or(false)
     }
 
     /// Whether the claim is gone for good: deleted, or bound to something.
@@ -489,10 +495,10 @@ impl Inner {
 
     /// What is in doubt about a claim that was not born under our eyes. Where PersistentVolumes of ours
     /// bear other names than look-ups try, or none was seen that says so, it may have one of any name.
-    fn doubt(&self) -> Doubt {
+    fn verification(&self) -> Verification {
         let is_listed = matches!(self.listed, Listed::Both(_));
         let are_usual = self.names.usual && !self.names.others;
-        if is_listed || are_usual { Doubt::VolumeAndClaim } else { Doubt::Unlisted }
+        if is_listed || are_usual { Verification::VolumeAndClaim } else { Verification::Unlisted }
     }
 
     fn is_known(&self, uid: &str) -> bool {
@@ -505,12 +511,12 @@ impl Inner {
 
     /// Takes in a claim that was not known. `is_born`: under our eyes.
     fn enter(&mut self, uid: &str, volume_name: Option<String>, is_born: bool) {
-        let doubt = if is_born { Doubt::None } else { self.doubt() };
+        let verification = if is_born { Verification::None } else { self.verification() };
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
         let since = Some(Instant::now());
-        let entry = Entry { volume_name, doubt, since, ..Entry::default() };
+        let entry = Entry { volume_name, verification, since, ..Entry::default() };
         self.entries.insert(uid.to_owned(), entry);
     }
 

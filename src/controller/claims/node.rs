@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     super::{
         ownership::SELECTED_NODE,
-        provisioner::{Order, Provisioner},
+        provisioner::{ProvisionRequest, Provisioner},
     },
     call_record::status,
     sync::ClaimWorker,
@@ -23,7 +23,7 @@ use crate::{
 
 impl<P: Provisioner> ClaimWorker<P> {
     /// Takes the selected node off the claim, so that the scheduler chooses again.
-    pub(crate) async fn give_node_back(&self, order: &Order) -> Action {
+    pub(crate) async fn give_node_back(&self, order: &ProvisionRequest) -> Action {
         let claim = &order.claim;
         let refused = order.selected_node.as_deref();
         if claim.annotation(SELECTED_NODE).is_none() {

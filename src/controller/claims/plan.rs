@@ -10,10 +10,10 @@ use std::sync::Arc;
 use super::{
     super::{
         ownership::{Identity, SELECTED_NODE},
-        provisioner::Order,
+        provisioner::ProvisionRequest,
     },
     call_record::Record,
-    index::{Doubt, Glance},
+    index::{ClaimSnapshot, Verification},
     state::Demand,
 };
 use crate::{
@@ -38,7 +38,7 @@ pub(crate) enum Plan {
     /// Ask the provisioner.
     Provision(Ask),
     /// Remove what the last call for this order left.
-    Discard(Box<Order>, Box<UnusableVolume>),
+    Discard(Box<ProvisionRequest>, Box<UnusableVolume>),
     /// The volume with this handle may be left, and nobody wants it.
     Suspect(String),
     /// Its record is of a class that another provisioner serves: it does not count.
@@ -53,7 +53,7 @@ pub(crate) enum Ask {
     /// For the claim as it is, with this class.
     New(Arc<StorageClass>),
     /// For what this process has asked for before, and whose end is not known.
-    Again(Box<Order>),
+    Again(Box<ProvisionRequest>),
     /// For what an earlier process has recorded, with this class.
     Recorded(Arc<StorageClass>, Box<Record>),
 }
@@ -62,55 +62,55 @@ pub(crate) enum Ask {
 /// the class that the record was made with.
 pub(crate) fn plan(
     identity: &Identity,
-    glance: &Glance,
+    snapshot: &ClaimSnapshot,
     class: Option<Arc<StorageClass>>,
     fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
 ) -> Plan {
-    if let (Some(order), Some(leftover)) = (&glance.order, &glance.leftover) {
+    if let (Some(order), Some(leftover)) = (&snapshot.order, &snapshot.leftover) {
         return Plan::Discard(Box::new(order.clone()), leftover.clone());
     }
-    if let (Some(handle), Demand::Withdrawn) = (&glance.bared, glance.demand) {
+    if let (Some(handle), Demand::Withdrawn) = (&snapshot.bared, snapshot.demand) {
         return Plan::Suspect(handle.clone());
     }
     // Whatever is known of its volume, what keeps a deleted claim is looked at.
-    if let (true, Some(record)) = (glance.claim.is_terminating(), &glance.elsewhere) {
+    if let (true, Some(record)) = (snapshot.claim.is_terminating(), &snapshot.elsewhere) {
         return Plan::Elsewhere(record.clone());
     }
     // Once all PersistentVolumes are listed it comes back.
-    if !glance.may_call || glance.doubt == Doubt::Unlisted {
+    if !snapshot.may_call || snapshot.verification == Verification::Unlisted {
         return Plan::Drop;
     }
-    if let Some(order) = &glance.order {
-        return again(identity, glance, order, class);
+    if let Some(order) = &snapshot.order {
+        return again(identity, snapshot, order, class);
     }
-    if let Some(record) = &glance.recorded {
-        return recorded(identity, &glance.claim, record, class, fits);
+    if let Some(record) = &snapshot.recorded {
+        return recorded(identity, &snapshot.claim, record, class, fits);
     }
-    if let Some(record) = followed_elsewhere(glance) {
+    if let Some(record) = followed_elsewhere(snapshot) {
         return Plan::Elsewhere(record.clone());
     }
-    if glance.demand == Demand::Withdrawn || !identity.owns_claim(&glance.claim) {
+    if snapshot.demand == Demand::Withdrawn || !identity.owns_claim(&snapshot.claim) {
         return Plan::Drop;
     }
-    new(identity, &glance.claim, class)
+    new(identity, &snapshot.claim, class)
 }
 
 /// What this process has open is asked for again, whatever has become of claim and class; only after
 /// enough refusals the claim's new node and a changed class count (safety rule 3).
 fn again(
     identity: &Identity,
-    glance: &Glance,
-    order: &Order,
+    snapshot: &ClaimSnapshot,
+    order: &ProvisionRequest,
     class: Option<Arc<StorageClass>>,
 ) -> Plan {
     let again = || Plan::Provision(Ask::Again(Box::new(order.clone())));
-    if !glance.loosened || glance.demand == Demand::Withdrawn {
+    if !snapshot.loosened || snapshot.demand == Demand::Withdrawn {
         return again();
     }
-    match new(identity, &glance.claim, class) {
+    match new(identity, &snapshot.claim, class) {
         Plan::Provision(Ask::New(class)) => {
             let same_node =
-                ownership::selected_node(&glance.claim) == order.selected_node.as_deref();
+                ownership::selected_node(&snapshot.claim) == order.selected_node.as_deref();
             let same = same_node && class.uid() == order.class.uid();
             if same { again() } else { Plan::Provision(Ask::New(class)) }
         }
@@ -153,9 +153,9 @@ fn recorded(
 
 /// The record that the process of another node follows. One that names no node is followed by
 /// whichever is selected.
-fn followed_elsewhere(glance: &Glance) -> Option<&Record> {
-    let record = glance.elsewhere.as_ref()?;
-    (glance.demand == Demand::Wanted && record.node.is_some()).then_some(record)
+fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
+    let record = snapshot.elsewhere.as_ref()?;
+    (snapshot.demand == Demand::Wanted && record.node.is_some()).then_some(record)
 }
 
 /// A claim for which nothing is open.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::{
     super::{
         events::EVENT_LASTS,
-        provisioner::{Congestion, Failure, Order, Outcome, Provisioner},
+        provisioner::{Congestion, Failure, Outcome, ProvisionRequest, Provisioner},
     },
     plan::Plan,
     sync::ClaimWorker,
@@ -52,8 +52,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// The claim waits for something that keeps all claims waiting.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
-        if let Some(glance) = self.book.glance(uid).filter(|_| self.book.is_wanted(uid)) {
-            self.tell_blocked(&glance.claim, why, Duration::ZERO);
+        if let Some(snapshot) = self.book.snapshot(uid).filter(|_| self.book.is_wanted(uid)) {
+            self.tell_blocked(&snapshot.claim, why, Duration::ZERO);
         }
     }
 
@@ -64,18 +64,18 @@ impl<P: Provisioner> ClaimWorker<P> {
             return;
         }
         let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
-        self.tasks.passing("telling of a claim that waits", async move {
+        self.tasks.spawn("telling of a claim that waits", async move {
             sleep(PATIENCE).await;
-            let Some(mut glance) = worker.book.glance(&uid) else { return };
-            let plan = worker.plan(&uid, &mut glance);
+            let Some(mut snapshot) = worker.book.snapshot(&uid) else { return };
+            let plan = worker.plan(&uid, &mut snapshot);
             if matches!(plan, Plan::Blocked { why: still, .. } if still == why) {
-                worker.tell_blocked(&glance.claim, &why, PATIENCE);
+                worker.tell_blocked(&snapshot.claim, &why, PATIENCE);
             }
         });
     }
 
     /// Tells the claim's user and the metrics what came of an attempt.
-    pub(crate) fn tell(&self, order: &Order, outcome: &Outcome) {
+    pub(crate) fn tell(&self, order: &ProvisionRequest, outcome: &Outcome) {
         if is_failed_attempt(outcome) {
             self.count_failure(&order.claim);
         }
@@ -99,20 +99,20 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Tells the claim's user and the metrics of a failed attempt.
-    pub(in super::super) fn tell_failure(&self, order: &Order, failure: &Failure) {
+    pub(in super::super) fn tell_failure(&self, order: &ProvisionRequest, failure: &Failure) {
         self.warn(order, failure);
         self.count_failure(&order.claim);
     }
 
     /// Tells the claim's user why it has no volume yet.
-    pub(crate) fn warn(&self, order: &Order, failure: &Failure) {
+    pub(crate) fn warn(&self, order: &ProvisionRequest, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
         self.events.failed(&order.claim, &failure.to_string());
     }
 
     /// Tells that the end of an open call is still unknown, in a way that was warned of before:
     /// once, and again when the way changes.
-    pub(crate) fn tell_still_open(&self, order: &Order, failure: &Failure) {
+    pub(crate) fn tell_still_open(&self, order: &ProvisionRequest, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
         // The driver's words may be others each time, and are no news then.
         if self.book.tells(order.claim.uid(), failure.kind(), STILL_OPEN) {
@@ -126,8 +126,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// Something was due for a claim that no queue held until the audit found it.
-    pub(crate) fn count_audit(&self, audited: bool) {
-        if audited {
+    pub(crate) fn count_resync(&self, resynced: bool) {
+        if resynced {
             self.metrics.audit_found(Audited::Claims);
         }
     }

@@ -22,7 +22,7 @@ use crate::{
         events::{ClaimEvents, claim_key},
         model::unusable_volume::{Credentials, UnusableVolume},
         ownership::{PROVISIONED_BY, class_of_claim},
-        provisioner::{Failure, Made, Order},
+        provisioner::{Failure, ProvisionRequest, ProvisionedVolume},
         volumes::finalizer,
     },
     kube::{
@@ -95,13 +95,13 @@ struct Setback {
 impl Unsaved {
     /// What `order` ended in: what was `made`, completed by what the controller adds to it.
     pub fn new(
-        order: Order,
-        made: Made,
+        order: ProvisionRequest,
+        made: ProvisionedVolume,
         source: &'static str,
         started: Instant,
         existence: Existence,
     ) -> Self {
-        let Made { volume, handle, credentials } = made;
+        let ProvisionedVolume { volume, handle, credentials } = made;
         let volume = complete(volume, &order);
         let setback = Setback::default();
         Self {
@@ -139,7 +139,7 @@ impl Unsaved {
 }
 
 /// Adds what is the controller's: whose volume it is, of which class, made by whom, protected.
-fn complete(mut volume: PersistentVolume, order: &Order) -> PersistentVolume {
+fn complete(mut volume: PersistentVolume, order: &ProvisionRequest) -> PersistentVolume {
     let claim = &order.claim;
     let spec = volume.spec.get_or_insert_default();
     spec.claim_ref = Some(ObjectReference {

@@ -15,7 +15,7 @@ use tracing::{Instrument as _, field};
 pub(crate) use super::reporting::{AT_REST, PATIENCE};
 use super::{
     call_record::{CallRecords, Record, Unmarked},
-    index::{ClaimIndex, Glance},
+    index::{ClaimIndex, ClaimSnapshot},
     plan::{Ask, Plan, plan},
     reporting::{SETTLING, source_label},
     save::{PvStore, Unsaved},
@@ -27,12 +27,12 @@ use crate::{
         dependencies::index::DependencyIndex,
         events::{ClaimEvents, PANICKED, claim_key},
         item::Item,
-        limiter::{Look, Pace, Permit},
+        limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
         model::topology::Pinned,
         ownership,
         ownership::Identity,
-        provisioner::{NotSent, Order, Outcome, Provisioner, Turn},
+        provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::{
         Client,
@@ -75,9 +75,9 @@ pub struct ClaimWorker<P> {
     /// One actor a volume.
     pub exclusive: KeyedMutex,
     /// How many CreateVolume calls there may be.
-    pub creates: Pace,
+    pub creates: ConcurrencyLimiter,
     /// How many DeleteVolume calls there may be, those for released volumes included.
-    pub deletes: Pace,
+    pub deletes: ConcurrencyLimiter,
     /// Jitter.
     pub random: Arc<dyn Random>,
     /// Tells in time.
@@ -88,8 +88,8 @@ pub struct ClaimWorker<P> {
 
 /// One look at a claim, which may end in a call of either kind.
 struct Looks {
-    create: Look,
-    delete: Look,
+    create: Attempt,
+    delete: Attempt,
 }
 
 /// How long to wait before asking for the `polls`th time in a row how an open call ended: grows
@@ -106,21 +106,21 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Action {
         let [create, delete] =
-            [&self.creates, &self.deletes].map(|pace| pace.look(Item::claim(uid)));
+            [&self.creates, &self.deletes].map(|limiter| limiter.look(Item::claim(uid)));
         let Some(key) = self.book.key(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(&key).await;
-        let audited = self.book.take_audited(uid);
+        let resynced = self.book.take_resynced(uid);
         // Looked at under the key: what another actor has just done is seen.
-        let Some(glance) = self.book.glance(uid) else { return self.forget(uid) };
+        let Some(snapshot) = self.book.snapshot(uid) else { return self.forget(uid) };
         let span = tracing::info_span!(
             "claim",
-            claim = %claim_key(&glance.claim),
+            claim = %claim_key(&snapshot.claim),
             uid,
             pv = key,
             code = field::Empty
         );
         let work = async {
-            let verdict = self.step(uid, glance, audited, Looks { create, delete }).await;
+            let verdict = self.step(uid, snapshot, resynced, Looks { create, delete }).await;
             self.report_unfollowed(uid);
             self.report_superseded(uid);
             if verdict == Action::Done {
@@ -149,46 +149,46 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn step(
         self: &Arc<Self>,
         uid: &str,
-        mut glance: Glance,
-        audited: bool,
+        mut snapshot: ClaimSnapshot,
+        resynced: bool,
         mut looks: Looks,
     ) -> Action {
-        match self.plan(uid, &mut glance) {
+        match self.plan(uid, &mut snapshot) {
             Plan::Drop => {
                 self.provisioner.forget(uid);
                 Action::Done
             }
             Plan::Blocked { why, is_failure } => {
-                self.blocked(uid, &glance.claim, &why);
+                self.blocked(uid, &snapshot.claim, &why);
                 if !is_failure {
-                    return Action::RetryAfter(AT_REST);
+                    return Action::RequeueAfter(AT_REST);
                 }
-                self.count_failure(&glance.claim);
+                self.count_failure(&snapshot.claim);
                 self.retry_lasting(uid, &why)
             }
             Plan::Provision(ask) => {
-                let repeats = glance.order.is_some() || glance.recorded.is_some();
-                let order = self.order(uid, &glance.claim, ask);
+                let repeats = snapshot.order.is_some() || snapshot.recorded.is_some();
+                let order = self.order(uid, &snapshot.claim, ask);
                 // An open call is for whoever made it, so nobody is asked whose turn it is.
                 if !repeats && let Some(verdict) = self.leave(&order).await {
                     return verdict;
                 }
-                self.count_audit(audited);
+                self.count_resync(resynced);
                 // The wait for it holds nothing: the claim comes again when it is its turn.
                 let Some(permit) = looks.create.permit(order.class.name(), repeats) else {
-                    return Action::Wait;
+                    return Action::AwaitChange;
                 };
-                self.take(uid, glance, order, permit, &mut looks.delete).await
+                self.take(uid, snapshot, order, permit, &mut looks.delete).await
             }
             Plan::Discard(order, leftover) => {
-                self.count_audit(audited);
+                self.count_resync(resynced);
                 self.discard(uid, &order, &leftover, &mut looks.delete).await
             }
             Plan::Suspect(handle) => {
-                self.store.suspect_bared(uid, &glance.claim, &handle);
+                self.store.suspect_bared(uid, &snapshot.claim, &handle);
                 Action::Done
             }
-            Plan::Elsewhere(record) => self.elsewhere(uid, &glance, &record).await,
+            Plan::Elsewhere(record) => self.elsewhere(uid, &snapshot, &record).await,
             // `plan` has planned anew.
             Plan::Void => Action::Retry,
         }
@@ -196,11 +196,11 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Where others may provision for the claim as well, and it is not our turn: what becomes of it
     /// here.
-    async fn leave(&self, order: &Order) -> Option<Action> {
+    async fn leave(&self, order: &ProvisionRequest) -> Option<Action> {
         match self.provisioner.turn(order).await {
             Turn::Ours => None,
             Turn::Others => Some(Action::Done),
-            Turn::Later(wait) => Some(Action::RetryAfter(wait)),
+            Turn::Later(wait) => Some(Action::RequeueAfter(wait)),
             Turn::Unable => Some(Action::Retry),
             Turn::Failed(why) => {
                 self.events.provisioning(&order.claim);
@@ -217,17 +217,17 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// What to do now. A record whose class is another provisioner's does not count any longer.
-    pub(super) fn plan(&self, uid: &str, glance: &mut Glance) -> Plan {
-        let class = self.classes.get(ownership::class_of_claim(&glance.claim));
+    pub(super) fn plan(&self, uid: &str, snapshot: &mut ClaimSnapshot) -> Plan {
+        let class = self.classes.get(ownership::class_of_claim(&snapshot.claim));
         let fits = |record: &Record, class: &Arc<StorageClass>| {
-            let order = self.order(uid, &glance.claim, Ask::New(Arc::clone(class)));
+            let order = self.order(uid, &snapshot.claim, Ask::New(Arc::clone(class)));
             record.is_of_class(&order, &self.open_calls.digest(&order))
         };
-        match plan(&self.identity, glance, class.clone(), fits) {
+        match plan(&self.identity, snapshot, class.clone(), fits) {
             Plan::Void => {
                 self.book.record_is_void(uid);
-                glance.recorded = None;
-                plan(&self.identity, glance, class, |_, _| false)
+                snapshot.recorded = None;
+                plan(&self.identity, snapshot, class, |_, _| false)
             }
             planned => planned,
         }
@@ -253,12 +253,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn take(
         self: &Arc<Self>,
         uid: &str,
-        glance: Glance,
-        order: Order,
+        snapshot: ClaimSnapshot,
+        order: ProvisionRequest,
         permit: Permit,
-        delete: &mut Look,
+        delete: &mut Attempt,
     ) -> Action {
-        match self.settle_doubt(uid, &glance, &order).await {
+        match self.settle_doubt(uid, &snapshot, &order).await {
             Ok(()) => {
                 self.report_unfollowed(uid);
                 self.provision(uid, order, permit, delete).await
@@ -268,14 +268,14 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The order to ask for.
-    fn order(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> Order {
+    fn order(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
         let withdrawn = self.book.is_leaving(uid);
         let (class, record) = match ask {
-            Ask::Again(order) => return Order { withdrawn, ..*order },
+            Ask::Again(order) => return ProvisionRequest { withdrawn, ..*order },
             Ask::New(class) => (class, Record::default()),
             Ask::Recorded(class, record) => (class, *record),
         };
-        let mut order = Order {
+        let mut order = ProvisionRequest {
             claim: Arc::clone(claim),
             class,
             volume_name: self.provisioner.volume_name(claim.uid()),
@@ -296,9 +296,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn provision(
         self: &Arc<Self>,
         uid: &str,
-        mut order: Order,
+        mut order: ProvisionRequest,
         permit: Permit,
-        delete: &mut Look,
+        delete: &mut Attempt,
     ) -> Action {
         if !permit.repeats() {
             self.events.provisioning(&order.claim);
@@ -346,7 +346,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 
     /// The attempt ended before its call.
-    async fn not_asked(&self, uid: &str, order: &Order, why: &NotSent) -> Action {
+    async fn not_asked(&self, uid: &str, order: &ProvisionRequest, why: &NotSent) -> Action {
         self.give_up_unrepeatable(uid, order, why);
         let (next, polls) = self.book.not_asked(uid, why);
         self.waits.wait(&Item::claim(uid), why.awaited());
@@ -374,12 +374,12 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// [`SETTLING`], as the original goes on to do, and then only to renew its event.
     fn retry_lasting(&self, uid: &str, why: &str) -> Action {
         let settled = self.book.waits_for(uid, why) >= SETTLING;
-        if settled { Action::RetryAfter(AT_REST) } else { Action::Retry }
+        if settled { Action::RequeueAfter(AT_REST) } else { Action::Retry }
     }
 
     /// What an earlier process recorded, and cannot be asked for now, is waited for as long as a deleted
     /// claim is kept.
-    fn give_up_unrepeatable(&self, uid: &str, order: &Order, why: &NotSent) {
+    fn give_up_unrepeatable(&self, uid: &str, order: &ProvisionRequest, why: &NotSent) {
         let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
         if !is_stuck || !self.book.is_recorded_alone(uid) {
             return;
@@ -394,8 +394,10 @@ impl<P: Provisioner> ClaimWorker<P> {
     fn come_back(&self, next: Next, polls: u32) -> Action {
         match next {
             Next::Retry => Action::Retry,
-            Next::Poll => Action::RetryAfter(poll_delay(polls, self.random.unit(), self.retry_max)),
-            Next::Rest => Action::RetryAfter(self.retry_max),
+            Next::Poll => {
+                Action::RequeueAfter(poll_delay(polls, self.random.unit(), self.retry_max))
+            }
+            Next::Rest => Action::RequeueAfter(self.retry_max),
             Next::Drop | Next::Save | Next::Discard | Next::GiveNodeBack | Next::ClosedByErrors => {
                 Action::Done
             }
@@ -404,7 +406,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// Asks the provisioner. Where the process's end comes first, the call is recorded before it
     /// is cut.
-    async fn ask(&self, uid: &str, order: &Order, request: P::Request) -> Outcome {
+    async fn ask(&self, uid: &str, order: &ProvisionRequest, request: P::Request) -> Outcome {
         let call = self.provisioner.create(order, request);
         tokio::pin!(call);
         tokio::select! {
@@ -420,9 +422,9 @@ impl<P: Provisioner> ClaimWorker<P> {
     async fn discard_made(
         &self,
         uid: &str,
-        order: &Order,
+        order: &ProvisionRequest,
         outcome: &Outcome,
-        look: &mut Look,
+        look: &mut Attempt,
     ) -> Action {
         match outcome {
             Outcome::Unusable(leftover) => self.discard(uid, order, leftover, look).await,
@@ -430,7 +432,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn save(&self, order: Order, outcome: Outcome, started: Instant) -> Action {
+    async fn save(&self, order: ProvisionRequest, outcome: Outcome, started: Instant) -> Action {
         if let Outcome::Provisioned(made) = outcome {
             let source = source_label(&order.claim);
             let existence = self.book.existence(order.claim.uid());
@@ -446,8 +448,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.metrics.panicked(Panicked::Claims);
         self.book.interrupted(uid);
         self.store.queue.add(uid.to_owned());
-        if let Some(glance) = self.book.glance(uid) {
-            self.events.failed(&glance.claim, PANICKED);
+        if let Some(snapshot) = self.book.snapshot(uid) {
+            self.events.failed(&snapshot.claim, PANICKED);
         }
     }
 }
@@ -455,7 +457,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 /// Defects on purpose.
 #[cfg(feature = "mutations")]
 mod seeded {
-    use super::{Order, Record};
+    use super::{ProvisionRequest, Record};
     use crate::{
         controller::{
             claims::call_record::RECORD,
@@ -466,7 +468,7 @@ mod seeded {
     };
 
     /// Believes what a record must not say.
-    pub(crate) fn believe(order: &mut Order, record: &Record) {
+    pub(crate) fn believe(order: &mut ProvisionRequest, record: &Record) {
         if is_on(Mutation::RecordedNameBelieved) && !record.volume.is_empty() {
             order.volume_name = Ok(record.volume.clone());
         }
@@ -475,7 +477,7 @@ mod seeded {
         }
     }
 
-    fn source(order: &Order) -> Option<Source> {
+    fn source(order: &ProvisionRequest) -> Option<Source> {
         let text = order.claim.annotation(RECORD)?;
         let written: serde_json::Value = serde_json::from_str(text).ok()?;
         let source = written.get("source")?;
@@ -497,7 +499,7 @@ mod seeded {
 /// Defects on purpose: none in a shipped build.
 #[cfg(not(feature = "mutations"))]
 mod seeded {
-    pub(crate) const fn believe(_: &mut super::Order, _: &super::Record) {}
+    pub(crate) const fn believe(_: &mut super::ProvisionRequest, _: &super::Record) {}
 }
 
 #[cfg(test)]

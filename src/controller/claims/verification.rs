@@ -7,13 +7,13 @@
 use std::time::Duration;
 
 use super::{
-    index::{Doubt, Glance},
+    index::{ClaimSnapshot, Verification},
     sync::{AT_REST, ClaimWorker, PATIENCE},
 };
 use crate::{
     controller::{
         ownership,
-        provisioner::{Order, Provisioner},
+        provisioner::{ProvisionRequest, Provisioner},
     },
     kube::{
         ApiError, Name,
@@ -27,33 +27,33 @@ impl<P: Provisioner> ClaimWorker<P> {
     pub(crate) async fn settle_doubt(
         &self,
         uid: &str,
-        glance: &Glance,
-        order: &Order,
+        snapshot: &ClaimSnapshot,
+        order: &ProvisionRequest,
     ) -> Result<(), Action> {
-        if glance.doubt == Doubt::None {
+        if snapshot.verification == Verification::None {
             return Ok(());
         }
-        match self.look_up(uid, glance, order).await {
-            Ok(LookUp::Clear) => {
-                self.book.looked_up(glance);
+        match self.verify(uid, snapshot, order).await {
+            Ok(Found::Clear) => {
+                self.book.looked_up(snapshot);
                 Ok(())
             }
-            Ok(LookUp::HasVolume(volume)) => {
-                let stands = self.book.volume_found(glance, &volume);
+            Ok(Found::HasVolume(volume)) => {
+                let stands = self.book.volume_found(snapshot, &volume);
                 Err(if stands { Action::Done } else { Action::Retry })
             }
-            Ok(LookUp::WasSaved) => {
+            Ok(Found::WasSaved) => {
                 self.book.was_saved(uid);
                 Err(Action::Done)
             }
             // The event that says so comes.
-            Ok(LookUp::Moot) => Err(Action::Done),
-            Ok(LookUp::Recorded) => Err(Action::Retry),
-            Ok(LookUp::NameTaken { name, owner }) => {
+            Ok(Found::Moot) => Err(Action::Done),
+            Ok(Found::Recorded) => Err(Action::Retry),
+            Ok(Found::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
                 self.tell_blocked(&order.claim, &why, Duration::ZERO);
                 // The end of that PersistentVolume wakes the claim.
-                Err(Action::RetryAfter(AT_REST))
+                Err(Action::RequeueAfter(AT_REST))
             }
             Err(error) => {
                 let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
@@ -66,46 +66,57 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn look_up(&self, uid: &str, glance: &Glance, order: &Order) -> Result<LookUp, ApiError> {
+    async fn verify(
+        &self,
+        uid: &str,
+        snapshot: &ClaimSnapshot,
+        order: &ProvisionRequest,
+    ) -> Result<Found, ApiError> {
         let named = self.look_up_by_names(uid, order).await?;
-        if matches!(named, LookUp::HasVolume(_)) || glance.doubt < Doubt::VolumeAndClaim {
+        if matches!(named, Found::HasVolume(_))
+            || snapshot.verification < Verification::VolumeAndClaim
+        {
             return Ok(named);
         }
         let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
-        let is_open = glance.order.is_some() || glance.recorded.is_some();
+        let is_open = snapshot.order.is_some() || snapshot.recorded.is_some();
         if is_open
-            && glance.bared.is_none()
+            && snapshot.bared.is_none()
             && live.as_ref().is_some_and(|it| is_bound_as_asked(it, order))
         {
-            return Ok(LookUp::WasSaved);
+            return Ok(Found::WasSaved);
         }
-        if glance.order.is_some() && glance.bared.is_none() {
+        if snapshot.order.is_some() && snapshot.bared.is_none() {
             // An open call is followed to its end even when nobody wants its volume any more.
             return Ok(named);
         }
-        let is_recorded = glance.recorded.is_some() && self.book.adopted(uid).is_none();
-        let may_exist = is_recorded || glance.bared.is_some();
+        let is_recorded = snapshot.recorded.is_some() && self.book.adopted(uid).is_none();
+        let may_exist = is_recorded || snapshot.bared.is_some();
         let Some(live) = live.filter(|live| still_asks(live, order, may_exist)) else {
-            return Ok(LookUp::Moot);
+            return Ok(Found::Moot);
         };
-        let is_new = glance.recorded.is_none() && self.book.record_found(&live);
-        Ok(if is_new { LookUp::Recorded } else { named })
+        let is_new = snapshot.recorded.is_none() && self.book.record_found(&live);
+        Ok(if is_new { Found::Recorded } else { named })
     }
 
     /// A PersistentVolume for the claim under its own name or the usual one.
-    async fn look_up_by_names(&self, uid: &str, order: &Order) -> Result<LookUp, ApiError> {
+    async fn look_up_by_names(
+        &self,
+        uid: &str,
+        order: &ProvisionRequest,
+    ) -> Result<Found, ApiError> {
         let named = match &order.volume_name {
             Ok(name) => judge(self.find(name).await?, uid),
-            Err(_) => LookUp::Clear,
+            Err(_) => Found::Clear,
         };
         let usual = format!("pvc-{uid}");
-        if matches!(named, LookUp::HasVolume(_)) || order.volume_name.as_ref() == Ok(&usual) {
+        if matches!(named, Found::HasVolume(_)) || order.volume_name.as_ref() == Ok(&usual) {
             return Ok(named);
         }
         // Only the name that will be used can be in the way: a stranger's is no matter here.
         Ok(match judge(self.find(&usual).await?, uid) {
-            LookUp::HasVolume(volume) if self.book.is_served_by(uid, &volume) => {
-                LookUp::HasVolume(volume)
+            Found::HasVolume(volume) if self.book.is_served_by(uid, &volume) => {
+                Found::HasVolume(volume)
             }
             _ => named,
         })
@@ -118,7 +129,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    async fn live_claim(&self, order: &Order) -> Result<Option<Claim>, ApiError> {
+    async fn live_claim(&self, order: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
         let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
         match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(None),
@@ -129,19 +140,19 @@ impl<P: Provisioner> ClaimWorker<P> {
 
 /// Whether the claim, read live, is unbound, not deleted and for this node. Where the volume may exist
 /// already, it only has to be unbound: that volume is followed to its end where it was asked for.
-fn still_asks(live: &Claim, order: &Order, may_exist: bool) -> bool {
+fn still_asks(live: &Claim, order: &ProvisionRequest, may_exist: bool) -> bool {
     let same_node = ownership::selected_node(live) == order.selected_node.as_deref();
     live.is_unbound() && (may_exist || same_node && !live.is_terminating())
 }
 
 /// Whether the claim, read live, is bound to the very volume that was asked for.
-fn is_bound_as_asked(live: &Claim, order: &Order) -> bool {
+fn is_bound_as_asked(live: &Claim, order: &ProvisionRequest) -> bool {
     !live.is_unbound() && live.spec.volume_name.as_ref() == order.volume_name.as_ref().ok()
 }
 
 /// What a live look-up showed.
 #[derive(Debug)]
-enum LookUp {
+enum Found {
     /// Nothing is in the way.
     Clear,
     /// The claim has its PersistentVolume: this one.
@@ -162,14 +173,14 @@ enum LookUp {
 }
 
 /// What a PersistentVolume under the claim's name means for the claim.
-fn judge(found: Option<Volume>, uid: &str) -> LookUp {
-    let Some(volume) = found else { return LookUp::Clear };
+fn judge(found: Option<Volume>, uid: &str) -> Found {
+    let Some(volume) = found else { return Found::Clear };
     let owner = match &volume.spec.claim_ref {
-        Some(claim) if claim.uid == uid => return LookUp::HasVolume(Box::new(volume)),
+        Some(claim) if claim.uid == uid => return Found::HasVolume(Box::new(volume)),
         Some(claim) => format!("the claim {}/{}", claim.namespace, claim.name),
         None => "no claim".to_owned(),
     };
-    LookUp::NameTaken { name: volume.name().to_owned(), owner }
+    Found::NameTaken { name: volume.name().to_owned(), owner }
 }
 
 #[cfg(test)]
@@ -186,7 +197,7 @@ mod tests {
             serde_json::from_value(json!({"spec": {"claimRef": claim}})).unwrap()
         };
         let judged = |found| match judge(found, "u") {
-            LookUp::NameTaken { owner, .. } => owner,
+            Found::NameTaken { owner, .. } => owner,
             other => format!("{other:?}").chars().take_while(|c| c.is_alphabetic()).collect(),
         };
         assert_eq!(judged(None), "Clear");
@@ -206,7 +217,7 @@ mod tests {
         let mut going = selected("n");
         going["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let class = json!({"metadata": {}, "provisioner": "d"});
-        let order = Order {
+        let order = ProvisionRequest {
             claim: Arc::new(live(selected("n"), json!({}))),
             class: Arc::new(serde_json::from_value(class).unwrap()),
             volume_name: Ok("pvc-u".into()),

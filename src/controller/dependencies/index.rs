@@ -167,8 +167,8 @@ impl DependencyIndex {
     }
 
     /// All that wait for what a watch has just shown to be there, new or changed.
-    pub fn of_shown<V: View>(&self, sighting: &InformerEvent<V>) -> Vec<Item> {
-        let (InformerEvent::Listed(object) | InformerEvent::Applied(object)) = sighting else {
+    pub fn of_shown<V: View>(&self, event: &InformerEvent<V>) -> Vec<Item> {
+        let (InformerEvent::InitApply(object) | InformerEvent::Apply(object)) = event else {
             return Vec::new();
         };
         // Of a hundred thousand that go past mostly nobody waits for any.

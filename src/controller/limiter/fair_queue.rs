@@ -17,7 +17,7 @@ use crate::{
 
 /// The calls of one kind, shared among classes.
 #[derive(Debug)]
-pub(super) struct Shares {
+pub(super) struct FairQueue {
     /// How many calls may run at once, whatever their class.
     total: usize,
     /// How many run or are reserved.
@@ -62,7 +62,7 @@ impl Ticket {
 
 /// How a class stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct ClassLoad {
     /// The class.
     pub(super) class: Arc<str>,
     /// How many calls may run at once.
@@ -71,7 +71,7 @@ pub(super) struct Standing {
     pub(super) waiting: usize,
 }
 
-impl Shares {
+impl FairQueue {
     /// `total` calls at once.
     pub(super) fn new(total: usize) -> Self {
         let (classes, places) = Default::default();
@@ -142,8 +142,8 @@ impl Shares {
     }
 
     /// How each class stands.
-    pub(super) fn standings(&self) -> Vec<Standing> {
-        let standing = |(name, class): (&Arc<str>, &Class)| Standing {
+    pub(super) fn loads(&self) -> Vec<ClassLoad> {
+        let standing = |(name, class): (&Arc<str>, &Class)| ClassLoad {
             class: Arc::clone(name),
             limit: class.limit.limit(),
             waiting: class.line.len(),

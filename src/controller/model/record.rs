@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::topology::{Pinned, Recorded, Requirement};
 use crate::{
-    controller::provisioner::{Order, Provisioner},
+    controller::provisioner::{ProvisionRequest, Provisioner},
     kube::objects::View as _,
 };
 
@@ -53,7 +53,7 @@ pub struct Recorder<'a> {
 
 impl Record {
     /// The record of `order`, with the digest of its request.
-    pub fn of(order: &Order, by: Recorder<'_>, digest: String) -> Self {
+    pub fn of(order: &ProvisionRequest, by: Recorder<'_>, digest: String) -> Self {
         let topology = order.topology.as_deref().map(|pinned| match pinned {
             Pinned::Asked(asked) => Requirement::record(asked.as_ref()),
             Pinned::Recorded(recorded) => recorded.clone(),
@@ -97,7 +97,7 @@ impl Record {
 
     /// Whether the class of `order` is the one that the recorded call was made with, or was made again
     /// just as that was.
-    pub fn is_of_class(&self, order: &Order, digest: &str) -> bool {
+    pub fn is_of_class(&self, order: &ProvisionRequest, digest: &str) -> bool {
         let says_nothing = self.class_uid.is_empty() && self.digest.is_empty();
         says_nothing || self.class_uid == order.class.uid() || self.digest == digest
     }
@@ -128,7 +128,7 @@ pub fn shown(text: &str) -> &str {
 /// A digest of what makes the order's request what it is: the class's provisioner, parameters and
 /// mount options, the names of the secrets as they resolve, size and modes. Flags that shape a request
 /// are not in it: nobody could give them back.
-pub fn digest(provisioner: &impl Provisioner, order: &Order) -> String {
+pub fn digest(provisioner: &impl Provisioner, order: &ProvisionRequest) -> String {
     let (claim, class) = (&*order.claim, &*order.class);
     let mut digest = Fnv::new();
     digest.text(&class.provisioner);
@@ -184,10 +184,10 @@ mod tests {
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
     const RECORDER: Recorder<'static> = Recorder { driver: "d", node: None };
 
-    fn order() -> Order {
+    fn order() -> ProvisionRequest {
         let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": UID}, "spec": {"storageClassName": "fast"}});
         let class = json!({"metadata": {"name": "fast", "uid": "class-1"}, "provisioner": "d", "parameters": {"pool": "hdd"}});
-        Order {
+        ProvisionRequest {
             claim: Arc::new(serde_json::from_value(claim).unwrap()),
             class: Arc::new(serde_json::from_value(class).unwrap()),
             volume_name: Ok(format!("pvc-{UID}")),
@@ -262,7 +262,8 @@ mod tests {
         };
         for (asked, in_full) in [(zones(3), true), (None, true), (zones(2000), false)] {
             let topology = Some(Arc::new(Pinned::Asked(asked.clone())));
-            let record = Record::of(&Order { topology, ..order() }, RECORDER, String::new());
+            let record =
+                Record::of(&ProvisionRequest { topology, ..order() }, RECORDER, String::new());
             let read = Record::decode(&record.encode().unwrap()).unwrap();
             assert_eq!(read, record);
             let recorded = *read.topology.unwrap();

@@ -8,31 +8,31 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use crate::controller::packed_set::Marks;
+use crate::controller::packed_set::PackedSet;
 
 /// The driver's PersistentVolumes by handle.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
-    known: Marks<Mark>,
+    known: PackedSet<RecordStatus>,
     /// What the list under way has shown so far.
     listing: Option<Listing>,
 }
 
 #[derive(Debug, Default)]
 struct Listing {
-    shown: Marks<Mark>,
+    shown: PackedSet<RecordStatus>,
     /// Whether it holds an object that can't be read, and so does not tell what has vanished.
     is_partial: bool,
 }
 
 /// What is kept of a PersistentVolume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Mark {
+struct RecordStatus {
     handle: u32,
     owner: u32,
 }
 
-impl Mark {
+impl RecordStatus {
     fn new(key: &str, uid: &str) -> Self {
         Self { handle: hash(key), owner: hash(uid) }
     }
@@ -50,7 +50,7 @@ impl Handles {
     /// A PersistentVolume of the driver goes past, of this UID, whose handle `key` tells apart.
     pub(crate) fn seen(&mut self, key: &str, uid: &str) {
         let marks = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.shown);
-        marks.insert(Mark::new(key, uid));
+        marks.insert(RecordStatus::new(key, uid));
     }
 
     /// A PersistentVolume goes past that can't be read.
@@ -62,7 +62,7 @@ impl Handles {
 
     /// A PersistentVolume of the driver is gone.
     pub(crate) fn deleted(&mut self, key: &str, uid: &str) {
-        let mark = Mark::new(key, uid);
+        let mark = RecordStatus::new(key, uid);
         self.known.remove(mark);
         if let Some(listing) = &mut self.listing {
             listing.shown.remove(mark);
@@ -82,8 +82,9 @@ impl Handles {
 
     /// Whether another PersistentVolume than that of this UID may have such a handle.
     pub(crate) fn may_share(&self, key: &str, uid: &str) -> bool {
-        let own = Mark::new(key, uid);
-        let same = Mark { owner: u32::MIN, ..own }..=Mark { owner: u32::MAX, ..own };
+        let own = RecordStatus::new(key, uid);
+        let same =
+            RecordStatus { owner: u32::MIN, ..own }..=RecordStatus { owner: u32::MAX, ..own };
         let listing = self.listing.as_ref().map(|listing| &listing.shown);
         let mut marks = std::iter::once(&self.known).chain(listing);
         marks.any(|marks| marks.range(same.clone()).any(|mark| mark != own))

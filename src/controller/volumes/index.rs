@@ -111,7 +111,7 @@ pub struct Wake {
 
 /// One volume as a worker finds it.
 #[derive(Debug, Clone)]
-pub struct Glance {
+pub struct VolumeState {
     /// The volume as last seen.
     pub volume: Arc<Volume>,
     /// When the watch showed that view, where nobody has looked at it since.
@@ -122,7 +122,7 @@ pub struct Glance {
     pub begun: bool,
 }
 
-impl Glance {
+impl VolumeState {
     /// Whether the view has just arrived; how old it is that does not say.
     pub fn is_news(&self) -> bool {
         self.sighted.is_some_and(|at| at.elapsed() < NEWS)
@@ -144,9 +144,9 @@ impl VolumeIndex {
     }
 
     /// Takes in what the volume watch shows.
-    pub fn observe(&self, sighting: InformerEvent<Volume>) -> Wake {
-        match sighting {
-            InformerEvent::Restarted => {
+    pub fn observe(&self, event: InformerEvent<Volume>) -> Wake {
+        match event {
+            InformerEvent::Init => {
                 self.0.claims.volumes_restarted();
                 let mut inner = self.0.inner.lock();
                 inner.volumes.restarted();
@@ -154,9 +154,9 @@ impl VolumeIndex {
                 inner.handles.restarted();
                 Wake::default()
             }
-            InformerEvent::Listed(volume) => self.seen(volume, None),
-            InformerEvent::Applied(volume) => self.seen(volume, Some(Instant::now())),
-            InformerEvent::Deleted(volume) => self.gone(&volume),
+            InformerEvent::InitApply(volume) => self.seen(volume, None),
+            InformerEvent::Apply(volume) => self.seen(volume, Some(Instant::now())),
+            InformerEvent::Delete(volume) => self.gone(&volume),
             InformerEvent::Unreadable { name, uid, .. } => {
                 self.0.claims.unreadable_volume_passes(&name);
                 let mut inner = self.0.inner.lock();
@@ -165,7 +165,7 @@ impl VolumeIndex {
                 inner.handles.unreadable();
                 Wake::default()
             }
-            InformerEvent::Complete => {
+            InformerEvent::InitDone => {
                 let mut inner = self.0.inner.lock();
                 let vanished = inner.volumes.complete();
                 drop(inner.deletions.complete());
@@ -232,13 +232,13 @@ impl VolumeIndex {
     }
 
     /// One volume, as a worker needs it; none when nothing is due for it. The view is news once.
-    pub fn glance(&self, name: &str) -> Option<Glance> {
+    pub fn snapshot(&self, name: &str) -> Option<VolumeState> {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
         let sighted = inner.sighted.remove(name);
         let known = inner.deletions.get(volume.uid()).cloned();
         let begun = known.is_some();
-        Some(Glance { volume, sighted, deletion: known.unwrap_or_default(), begun })
+        Some(VolumeState { volume, sighted, deletion: known.unwrap_or_default(), begun })
     }
 
     /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`

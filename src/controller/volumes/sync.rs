@@ -13,7 +13,7 @@ use tracing::{Instrument as _, field};
 use super::{
     finalizer,
     finalizer::{Due, due},
-    index::{Deletion, Glance, VolumeIndex},
+    index::{Deletion, VolumeIndex, VolumeState},
 };
 use crate::{
     controller::{
@@ -21,7 +21,7 @@ use crate::{
         dependencies::index::DependencyIndex,
         events::{PANICKED, VolumeEvents},
         item::Item,
-        limiter::{Look, Pace, Permit},
+        limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
         ownership::class_of_volume,
         provisioner::{Congestion, Failure, NotDeleted, Provisioner},
@@ -64,7 +64,7 @@ pub struct VolumeWorker<P> {
     /// One actor a volume.
     pub exclusive: KeyedMutex,
     /// How many DeleteVolume calls there may be.
-    pub pace: Pace,
+    pub limiter: ConcurrencyLimiter,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
     /// How old what was read is.
@@ -84,36 +84,36 @@ impl From<ApiError> for NotDeleted {
 impl<P: Provisioner> VolumeWorker<P> {
     /// Brings one volume a step further.
     pub async fn sync(&self, name: &str) -> Action {
-        let look = self.pace.look(Item::volume(name));
+        let look = self.limiter.look(Item::volume(name));
         let _held = self.exclusive.hold(&key(name)).await;
         // Looked at under the key: what another actor has just done is seen.
-        let Some(glance) = self.book.glance(name) else {
+        let Some(snapshot) = self.book.snapshot(name) else {
             self.waits.forget(&Item::volume(name));
             return Action::Done;
         };
-        let claim = glance.volume.spec.claim_ref.as_ref();
+        let claim = snapshot.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        let verdict = self.step(glance, look).instrument(span).await;
+        let verdict = self.step(snapshot, look).instrument(span).await;
         if verdict == Action::Done {
             self.waits.forget(&Item::volume(name));
         }
         verdict
     }
 
-    async fn step(&self, glance: Glance, look: Look) -> Action {
-        let volume = Arc::clone(&glance.volume);
-        tracing::debug!(due = ?due(&volume), deletion = ?glance.deletion, "looking at the volume");
+    async fn step(&self, snapshot: VolumeState, look: Attempt) -> Action {
+        let volume = Arc::clone(&snapshot.volume);
+        tracing::debug!(due = ?due(&volume), deletion = ?snapshot.deletion, "looking at the volume");
         match due(&volume) {
             Due::Nothing => Action::Done,
             Due::Protect => self.protect(&volume).await,
             // Whoever reaches the volume comes first.
-            Due::Unprotect if glance.is_news() && !self.provisioner.should_delete(&volume) => {
-                Action::RetryAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
+            Due::Unprotect if snapshot.is_news() && !self.provisioner.should_delete(&volume) => {
+                Action::RequeueAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
             }
             Due::Unprotect => self.unprotect(&volume).await,
             Due::LetGo => self.let_go(&volume).await,
-            Due::Delete => self.delete(glance, look).await,
+            Due::Delete => self.delete(snapshot, look).await,
         }
     }
 
@@ -122,21 +122,23 @@ impl<P: Provisioner> VolumeWorker<P> {
         self.live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, glance: Glance, mut look: Look) -> Action {
-        if glance.deletion == Deletion::Removed || !self.provisioner.should_delete(&glance.volume) {
+    async fn delete(&self, snapshot: VolumeState, mut look: Attempt) -> Action {
+        if snapshot.deletion == Deletion::Removed
+            || !self.provisioner.should_delete(&snapshot.volume)
+        {
             return Action::Done;
         }
         let mut permit = None;
-        if glance.deletion.is_ahead() {
-            permit = look.permit(class_of_volume(&glance.volume), glance.begun);
+        if snapshot.deletion.is_ahead() {
+            permit = look.permit(class_of_volume(&snapshot.volume), snapshot.begun);
             if permit.is_none() {
-                return Action::Wait;
+                return Action::AwaitChange;
             }
         }
         let started = Instant::now();
-        let deleted = self.try_delete(&glance, permit).await;
+        let deleted = self.try_delete(&snapshot, permit).await;
         if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
-            self.book.is_detached(&glance.volume);
+            self.book.is_detached(&snapshot.volume);
         }
         match deleted {
             Ok(Some(volume)) => {
@@ -146,8 +148,8 @@ impl<P: Provisioner> VolumeWorker<P> {
                 Action::Done
             }
             Ok(None) => Action::Done,
-            Err(NotDeleted::Attached { node }) => self.wait_for_detach(&glance, &node),
-            Err(NotDeleted::Failed(why)) => self.failed(&glance.volume, &why),
+            Err(NotDeleted::Attached { node }) => self.wait_for_detach(&snapshot, &node),
+            Err(NotDeleted::Failed(why)) => self.failed(&snapshot.volume, &why),
         }
     }
 
@@ -155,22 +157,22 @@ impl<P: Provisioner> VolumeWorker<P> {
     /// Without a permit the driver has removed it already.
     async fn try_delete(
         &self,
-        glance: &Glance,
+        snapshot: &VolumeState,
         permit: Option<Permit>,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
         let removal = match permit {
             None => None,
             Some(permit) => {
-                self.book.deletion_begins(&glance.volume);
-                Some((permit, self.provisioner.prepare_delete(&glance.volume).await?))
+                self.book.deletion_begins(&snapshot.volume);
+                Some((permit, self.provisioner.prepare_delete(&snapshot.volume).await?))
             }
         };
         let volume = match removal {
-            None => Arc::clone(&glance.volume),
+            None => Arc::clone(&snapshot.volume),
             Some((permit, removal)) => {
-                self.check_handle(&glance.volume).await?;
+                self.check_handle(&snapshot.volume).await?;
                 // Whatever took its time comes before this look, and nothing after it.
-                let Some(volume) = self.due_now(&glance.volume).await? else { return Ok(None) };
+                let Some(volume) = self.due_now(&snapshot.volume).await? else { return Ok(None) };
                 self.delete_at_driver(&volume, permit, removal).await?;
                 volume
             }
@@ -271,15 +273,15 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     /// A detachment wakes the volume. What its user is told is counted as the original counts it.
-    fn wait_for_detach(&self, glance: &Glance, node: &str) -> Action {
+    fn wait_for_detach(&self, snapshot: &VolumeState, node: &str) -> Action {
         tracing::debug!(node, "waiting for detach");
-        let volume = &glance.volume;
-        if let Some(attached) = glance.deletion.tell_attached(node) {
+        let volume = &snapshot.volume;
+        if let Some(attached) = snapshot.deletion.tell_attached(node) {
             self.events.still_attached(volume, node);
             self.metrics.delete_failed(class_label(volume));
             self.book.deletion_reached(volume, attached);
         }
-        Action::RetryAfter(MISSED_DETACH)
+        Action::RequeueAfter(MISSED_DETACH)
     }
 
     /// Removes the PersistentVolume, whose volume is gone.
@@ -309,8 +311,8 @@ impl<P: Provisioner> VolumeWorker<P> {
     pub fn panicked(&self, name: &str, panic: &str) {
         tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug");
         self.metrics.panicked(Panicked::Volumes);
-        if let Some(glance) = self.book.glance(name) {
-            self.events.failed_delete(&glance.volume, PANICKED);
+        if let Some(snapshot) = self.book.snapshot(name) {
+            self.events.failed_delete(&snapshot.volume, PANICKED);
         }
     }
 

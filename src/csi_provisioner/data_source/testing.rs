@@ -6,7 +6,7 @@ use super::{Copyable, NotUsed, Source, identify, resolve};
 use crate::{
     controller::{
         dependencies::index::Dependency,
-        provisioner::{Failure, Order},
+        provisioner::{Failure, ProvisionRequest},
     },
     csi_provisioner::{
         Settings,
@@ -47,7 +47,7 @@ pub(super) async fn find(server: &Server, spec: &Value) -> Result<Source, Failur
 pub(super) async fn find_for(
     server: &Server,
     settings: &Settings,
-    order: &Order,
+    order: &ProvisionRequest,
 ) -> Result<Source, Failure> {
     let client = client(server);
     let named: Copyable = match identify(&client, settings, order).await {

@@ -99,9 +99,9 @@ fn the_driver_is_told_the_handle_as_what_it_is_of() {
 
 /// An order for a claim that names a snapshot of another namespace, and whose call is open where it
 /// was asked with `source`.
-fn open(source: Option<Source>, withdrawn: bool) -> Order {
+fn open(source: Option<Source>, withdrawn: bool) -> ProvisionRequest {
     let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
-    Order { withdrawn, source, ..order(&spec, &json!({})) }
+    ProvisionRequest { withdrawn, source, ..order(&spec, &json!({})) }
 }
 
 /// A cluster with a grant where `granted`, and with the snapshot, of this UID, where there is one.

@@ -10,7 +10,12 @@ use crate::{
 };
 
 /// The PersistentVolume, as JSON, for an order and what the driver answered to it.
-fn built(settings: &Settings, order: &Order, answer: &Volume, secrets: SecretReferences) -> Value {
+fn built(
+    settings: &Settings,
+    order: &ProvisionRequest,
+    answer: &Volume,
+    secrets: SecretReferences,
+) -> Value {
     let prepared = Prepared { secrets, ..draft(settings, order, None).map_err(refusal).unwrap() };
     serde_json::to_value(build(settings, order, &prepared, answer, None)).unwrap()
 }

@@ -30,8 +30,8 @@ fn topology(server: &Server, known: &[Known<'_>]) -> Topology {
     Topology::new(nodes(DRIVER, known), client(server), settings)
 }
 
-fn on(node: &str) -> Order {
-    Order { selected_node: Some(node.into()), ..order(&json!({}), &json!({})) }
+fn on(node: &str) -> ProvisionRequest {
+    ProvisionRequest { selected_node: Some(node.into()), ..order(&json!({}), &json!({})) }
 }
 
 fn zones(terms: &[proto::Topology]) -> Vec<&str> {
@@ -78,7 +78,7 @@ async fn a_record_counts_as_far_as_the_same_would_be_asked_for_now() {
     };
     let allowing = |zones: &Value, topology| {
         let allowed = json!([{"matchLabelExpressions": [{"key": "zone", "values": zones}]}]);
-        Order { topology, ..order(&json!({}), &json!({"allowedTopologies": allowed})) }
+        ProvisionRequest { topology, ..order(&json!({}), &json!({"allowedTopologies": allowed})) }
     };
     let gone = "an earlier CreateVolume for this claim may still run, and the place that it preferred is not one where the volume could be asked for now";
     for (allowed, recorded, expected) in [
@@ -93,7 +93,7 @@ async fn a_record_counts_as_far_as_the_same_would_be_asked_for_now() {
         assert_eq!(told, expected, "{recorded:?}");
     }
     let here = Topology { settings: TopologySettings::default(), ..topology };
-    let mut anywhere = Order { topology: pin(None), ..order(&json!({}), &json!({})) };
+    let mut anywhere = ProvisionRequest { topology: pin(None), ..order(&json!({}), &json!({})) };
     assert_eq!(here.decide(&mut anywhere).await.unwrap(), None);
 }
 
@@ -103,12 +103,12 @@ fn many() -> Vec<String> {
 }
 
 /// The order after a restart: as its record says.
-fn restarted(asked: &Order) -> Order {
+fn restarted(asked: &ProvisionRequest) -> ProvisionRequest {
     let record = Record::of(asked, Recorder { driver: DRIVER, node: None }, String::new());
     let record = Record::decode(&record.encode().unwrap()).unwrap();
     let recorded = *record.topology.unwrap();
     assert!(matches!(recorded, Recorded::Preferred { .. }));
-    Order { topology: Some(Arc::new(Pinned::Recorded(recorded))), ..asked.clone() }
+    ProvisionRequest { topology: Some(Arc::new(Pinned::Recorded(recorded))), ..asked.clone() }
 }
 
 #[tokio::test(start_paused = true)]

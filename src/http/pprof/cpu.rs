@@ -12,7 +12,7 @@ use pprof::{Error as PprofError, ProfilerGuard, Report};
 use tokio::sync::Semaphore;
 
 use super::format::Profile;
-use crate::runtime::aside;
+use crate::runtime::spawn_blocking;
 
 /// Samples a second of CPU time, as in Go.
 const FREQUENCY: i32 = 100;
@@ -64,9 +64,9 @@ impl Sampler {
 
 async fn sample(time: Duration) -> Result<Vec<u8>, Error> {
     // Setting up and finding the functions' names takes a while: the work goes on meanwhile.
-    let guard = aside(start).await.map_err(Error::Failed)??;
+    let guard = spawn_blocking(start).await.map_err(Error::Failed)??;
     tokio::time::sleep(time).await;
-    let report = aside(move || guard.report().build().map(|report| encode(&report)));
+    let report = spawn_blocking(move || guard.report().build().map(|report| encode(&report)));
     Ok(report.await.map_err(Error::Failed)??)
 }
 

@@ -119,7 +119,7 @@ fn profiles() -> (Profiles, Tasks) {
 async fn goroutines_are_tasks_by_name() {
     let (profiles, tasks) = profiles();
     for name in ["watch", "watch", "leases"] {
-        tasks.passing(name, std::future::pending());
+        tasks.spawn(name, std::future::pending());
     }
     let read = read(&profiles, "goroutine", "").await;
     assert_eq!(read.kinds(), [("goroutine", "count")]);
@@ -203,7 +203,7 @@ async fn a_cpu_profile_shows_who_used_the_cpu_and_for_how_long() {
     let (profiles, tasks) = profiles();
     let end = End::default();
     let busy = Arc::clone(&end.0);
-    tasks.passing("busy", async move {
+    tasks.spawn("busy", async move {
         spin_for_the_profile(&busy);
     });
     let (first, second) = tokio::join!(

@@ -27,12 +27,12 @@ pub struct Right<'a> {
 pub struct Rules {
     /// Some part of the server could not tell its rules: what is not listed may be granted still.
     pub incomplete: bool,
-    resource_rules: Vec<Rule>,
+    resource_rules: Vec<Layer>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Rule {
+struct Layer {
     verbs: Vec<String>,
     api_groups: Vec<String>,
     resources: Vec<String>,
@@ -58,7 +58,7 @@ impl Rules {
     }
 }
 
-impl Rule {
+impl Layer {
     fn grants(&self, right: Right<'_>) -> bool {
         let has = |list: &[String], it: &str| list.iter().any(|one| one == "*" || one == it);
         // Names keep nobody from what is created or listed, since they are not known yet.

@@ -99,7 +99,7 @@ impl<V: View> CoalescedReads<V> {
 
     fn forget_in_time(&self, object: Object, number: u64) {
         let reads = Arc::clone(&self.reads);
-        self.tasks.passing("forgetting what was read", async move {
+        self.tasks.spawn("forgetting what was read", async move {
             sleep(SHARED_FOR).await;
             forget(&reads, &object, number);
         });

@@ -121,14 +121,14 @@ mod tests {
                 &json!({"resources": [
                     resource("widgets/status", "Widget", true),
                     resource("widgets", "Widget", true),
-                    resource("worlds", "World", false),
+                    resource("worlds", "Env", false),
                 ]}),
             )
         });
         let client = client(&server);
         for (kind, expected) in [
             ("Widget", Some(("widgets", true))),
-            ("World", Some(("worlds", false))),
+            ("Env", Some(("worlds", false))),
             ("widget", None),
         ] {
             let found = client.find_kind("example.com", "v1", kind).await.unwrap();

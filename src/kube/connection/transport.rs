@@ -41,7 +41,7 @@ use kube::{
     client::{Body, ConfigExt as _},
     config::AuthInfo,
 };
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
+use tower::{BoxError, Service as TowerService, ServiceBuilder, ServiceExt as _};
 
 use super::{config::ConfigError, credentials, proxy};
 use crate::kube::stack::{file_token::FileToken, layer};
@@ -75,10 +75,10 @@ const HEADER_LINES: usize = 12;
 
 /// A request on its way through the rules; its URL has a path and a query only. Its body is in one
 /// piece, so that it can be sent again.
-pub(crate) type Asked = http::Request<Bytes>;
+pub(crate) type Request = http::Request<Bytes>;
 
 /// A request as it leaves.
-pub type Request = http::Request<Body>;
+pub type KubeRequest = http::Request<Body>;
 
 /// The body of an answer. A watch's goes on for minutes.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -91,22 +91,22 @@ pub type Outcome = Result<Response, BoxError>;
 
 /// A way from requests to their answers. It is always ready; whoever must wait waits in the
 /// request's own future.
-pub(crate) trait Way: Send + Sync + 'static {
+pub(crate) trait Service: Send + Sync + 'static {
     /// Sends a request, which is lent: it may be sent again, with what rules have put on it.
-    fn send(&self, request: &mut Asked) -> impl Future<Output = Outcome> + Send;
+    fn send(&self, request: &mut Request) -> impl Future<Output = Outcome> + Send;
 }
 
 /// Carries requests to the API server. Clones share its connections, and cost next to nothing.
 #[derive(Clone)]
-pub struct Transport(Arc<dyn AnyWay>);
+pub struct Transport(Arc<dyn AnyService>);
 
 /// A way of whatever type.
-trait AnyWay: Send + Sync {
-    fn send_boxed<'a>(&'a self, request: &'a mut Asked) -> BoxFuture<'a, Outcome>;
+trait AnyService: Send + Sync {
+    fn send_boxed<'a>(&'a self, request: &'a mut Request) -> BoxFuture<'a, Outcome>;
 }
 
-impl<W: Way> AnyWay for W {
-    fn send_boxed<'a>(&'a self, request: &'a mut Asked) -> BoxFuture<'a, Outcome> {
+impl<W: Service> AnyService for W {
+    fn send_boxed<'a>(&'a self, request: &'a mut Request) -> BoxFuture<'a, Outcome> {
         self.send(request).boxed()
     }
 }
@@ -114,13 +114,13 @@ impl<W: Way> AnyWay for W {
 impl Transport {
     /// A transport that goes this way. Each request costs one allocation here, however many rules
     /// the way consists of.
-    pub(crate) fn new(way: impl Way) -> Self {
+    pub(crate) fn new(way: impl Service) -> Self {
         Self(Arc::new(way))
     }
 }
 
-impl Way for Transport {
-    async fn send(&self, request: &mut Asked) -> Outcome {
+impl Service for Transport {
+    async fn send(&self, request: &mut Request) -> Outcome {
         self.0.send_boxed(request).await
     }
 }
@@ -132,7 +132,7 @@ impl fmt::Debug for Transport {
 }
 
 /// For kube's client.
-impl Service<Request> for Transport {
+impl TowerService<KubeRequest> for Transport {
     type Response = Response;
     type Error = BoxError;
     type Future = BoxFuture<'static, Outcome>;
@@ -141,12 +141,12 @@ impl Service<Request> for Transport {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, request: KubeRequest) -> Self::Future {
         let way = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await?;
-            way.send(&mut Asked::from_parts(parts, body)).await
+            way.send(&mut Request::from_parts(parts, body)).await
         })
     }
 }
@@ -208,7 +208,7 @@ fn with_port(server: Uri) -> Uri {
 /// The transport whose connections `connector` makes.
 fn over<C>(connector: C, config: &kube::Config) -> Result<Transport, ConfigError>
 where
-    C: Service<Uri> + Clone + Send + Sync + 'static,
+    C: TowerService<Uri> + Clone + Send + Sync + 'static,
     C::Response: Connection + Read + Write + Send + Unpin + 'static,
     C::Future: Send + 'static,
     C::Error: Into<BoxError>,
@@ -242,7 +242,7 @@ struct Clients<C> {
     over_new: Client<C, Body>,
 }
 
-impl<C> Service<Request> for Clients<C>
+impl<C> TowerService<KubeRequest> for Clients<C>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
@@ -254,7 +254,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, request: KubeRequest) -> Self::Future {
         match request.extensions().get::<OverNew>() {
             Some(OverNew) => self.over_new.request(request),
             None => self.usual.request(request),
@@ -274,7 +274,7 @@ fn host(server: &Uri) -> Option<HeaderValue> {
 }
 
 /// Puts `host` on requests, as hyper would, but without making the text for each anew.
-fn naming(host: Option<HeaderValue>) -> impl Fn(Request) -> Request + Clone {
+fn naming(host: Option<HeaderValue>) -> impl Fn(KubeRequest) -> KubeRequest + Clone {
     move |mut request| {
         if let Some(host) = &host {
             request.headers_mut().entry(HOST).or_insert_with(|| host.clone());
@@ -298,7 +298,7 @@ fn file_token(credentials: &AuthInfo) -> Result<Option<FileToken>, ConfigError> 
 /// Makes a transport of any service that answers requests: the tests' own API servers.
 pub fn boxed<S, B>(service: S) -> Transport
 where
-    S: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S: TowerService<KubeRequest, Response = http::Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -314,15 +314,15 @@ struct Wire<S> {
     service: S,
 }
 
-impl<S, B> Way for Wire<S>
+impl<S, B> Service for Wire<S>
 where
-    S: Service<Request, Response = http::Response<B>> + Clone + Send + Sync + 'static,
+    S: TowerService<KubeRequest, Response = http::Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     S::Error: Into<BoxError>,
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    async fn send(&self, request: &mut Asked) -> Outcome {
+    async fn send(&self, request: &mut Request) -> Outcome {
         let request = leaving(request, &self.server)?;
         let response = self.service.clone().oneshot(request).await.map_err(Into::into)?;
         Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
@@ -330,8 +330,8 @@ where
 }
 
 /// The request as it leaves for `server`.
-fn leaving(request: &Asked, server: &Uri) -> Result<Request, http::Error> {
-    let mut leaving = Request::new(request.body().clone().into());
+fn leaving(request: &Request, server: &Uri) -> Result<KubeRequest, http::Error> {
+    let mut leaving = KubeRequest::new(request.body().clone().into());
     leaving.method_mut().clone_from(request.method());
     *leaving.uri_mut() = below(server, request.uri())?;
     let lines = request.headers().iter().map(|(name, value)| (name.clone(), value.clone()));
@@ -482,7 +482,7 @@ mod tests {
     }
 
     /// What comes of a request within a moment, its answer read to the end; `None`: no answer.
-    async fn ask(service: &Transport, request: Asked) -> Option<http::StatusCode> {
+    async fn ask(service: &Transport, request: Request) -> Option<http::StatusCode> {
         let answered = async {
             let response = send(service, request).await.unwrap();
             let status = response.status();

@@ -100,7 +100,7 @@ impl Recorder {
             metrics: metrics.api.clone(),
         });
         let writer = Arc::clone(&shared);
-        tasks.vital("events", async move { writer.write_for_ever(&sink).await });
+        tasks.spawn_critical("events", async move { writer.write_for_ever(&sink).await });
         Self(shared)
     }
 

@@ -36,14 +36,14 @@ pub enum Extent {
 
 impl Extent {
     /// What this sighting adds up to.
-    pub fn of<V>(sighting: &InformerEvent<V>) -> Self {
-        match sighting {
+    pub fn of<V>(event: &InformerEvent<V>) -> Self {
+        match event {
             // A list may begin and then be refused.
-            InformerEvent::Restarted => Self::Nothing,
-            InformerEvent::Complete => Self::Everything,
-            InformerEvent::Listed(_)
-            | InformerEvent::Applied(_)
-            | InformerEvent::Deleted(_)
+            InformerEvent::Init => Self::Nothing,
+            InformerEvent::InitDone => Self::Everything,
+            InformerEvent::InitApply(_)
+            | InformerEvent::Apply(_)
+            | InformerEvent::Delete(_)
             | InformerEvent::Unreadable { .. } => Self::Something,
         }
     }
@@ -101,14 +101,14 @@ mod tests {
         let list = FirstList::default();
         let volume = Volume::default;
         let mut reached = Vec::new();
-        for sighting in [
-            InformerEvent::Restarted,
-            InformerEvent::Listed(volume()),
-            InformerEvent::Complete,
-            InformerEvent::Restarted,
-            InformerEvent::Listed(volume()),
+        for event in [
+            InformerEvent::Init,
+            InformerEvent::InitApply(volume()),
+            InformerEvent::InitDone,
+            InformerEvent::Init,
+            InformerEvent::InitApply(volume()),
         ] {
-            list.reached(Extent::of(&sighting));
+            list.reached(Extent::of(&event));
             let [begun, whole] = [list.begun().boxed(), list.whole().boxed()]
                 .map(|waits| waits.now_or_never().is_some());
             assert_eq!(whole, list.is_whole());

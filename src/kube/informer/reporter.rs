@@ -21,14 +21,14 @@ const MAX_TOLD: usize = 1024;
 
 /// Tells of one reflector's troubles.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct Reporter {
     kind: Kind,
     metrics: ApiMetrics,
     forbidden: bool,
     unreadable: BTreeSet<Box<str>>,
 }
 
-impl Teller {
+impl Reporter {
     /// Tells of objects that `V` reads.
     pub(super) fn new<V: View>(metrics: &Metrics) -> Self {
         Self {

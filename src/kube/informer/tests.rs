@@ -21,7 +21,7 @@ type Shown = Arc<Mutex<Vec<(u64, String)>>>;
 
 /// How a list is read.
 #[derive(Clone, Copy)]
-enum Way {
+enum Service {
     /// By kube's watcher.
     Plain,
     /// While it comes, in pages.
@@ -30,7 +30,7 @@ enum Way {
     AtOnce,
 }
 
-impl Way {
+impl Service {
     async fn run<V: View>(self, reflector: Informer<V>, observer: impl EventHandler<V>) {
         match self {
             Self::Plain => reflector.run(observer).await,
@@ -49,11 +49,11 @@ async fn reflect(
     seconds: u64,
     script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
 ) -> Run {
-    reflect_with(Way::Plain, seconds, script).await
+    reflect_with(Service::Plain, seconds, script).await
 }
 
 async fn reflect_with(
-    way: Way,
+    way: Service,
     seconds: u64,
     script: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
 ) -> Run {
@@ -69,14 +69,14 @@ async fn reflect_with(
 }
 
 async fn reflect_on(client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
-    reflect_as(Way::Plain, client, seconds, shown, metrics).await;
+    reflect_as(Service::Plain, client, seconds, shown, metrics).await;
 }
 
-async fn reflect_as(way: Way, client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
+async fn reflect_as(way: Service, client: &Client, seconds: u64, shown: &Shown, metrics: &Metrics) {
     let settings = way.settings();
     let reflector = Informer::<Claim>::new(client, Scope::all(), settings, random(), metrics);
     let (shown, start) = (Arc::clone(shown), Instant::now());
-    let observer = move |sighting| shown.lock().push((start.elapsed().as_secs(), word(&sighting)));
+    let observer = move |event| shown.lock().push((start.elapsed().as_secs(), word(&event)));
     let ended =
         tokio::time::timeout(Duration::from_secs(seconds), way.run(reflector, observer)).await;
     assert!(ended.is_err(), "a reflector never returns");
@@ -100,13 +100,13 @@ impl Run {
     }
 }
 
-fn word(sighting: &InformerEvent<Claim>) -> String {
-    match sighting {
-        InformerEvent::Restarted => "restarted".to_owned(),
-        InformerEvent::Complete => "complete".to_owned(),
-        InformerEvent::Listed(claim) => format!("listed {}", claim.name()),
-        InformerEvent::Applied(claim) => format!("applied {}", claim.name()),
-        InformerEvent::Deleted(claim) => format!("deleted {}", claim.name()),
+fn word(event: &InformerEvent<Claim>) -> String {
+    match event {
+        InformerEvent::Init => "restarted".to_owned(),
+        InformerEvent::InitDone => "complete".to_owned(),
+        InformerEvent::InitApply(claim) => format!("listed {}", claim.name()),
+        InformerEvent::Apply(claim) => format!("applied {}", claim.name()),
+        InformerEvent::Delete(claim) => format!("deleted {}", claim.name()),
         InformerEvent::Unreadable { namespace, name, uid } => {
             format!("unreadable {namespace}/{name} {uid}")
         }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::time::sleep;
 
-use super::{Outcome, Rule, target::Verb};
-use crate::kube::connection::transport::{Asked, OverNew, Way};
+use super::{Layer, Outcome, target::Verb};
+use crate::kube::connection::transport::{OverNew, Request, Service};
 
 /// How often a request is sent at most. Of several servers behind one address some may be dead.
 const SENDINGS: usize = 4;
@@ -20,8 +20,8 @@ const SENDINGS: usize = 4;
 /// Asks again after each such time without an answer.
 pub(crate) struct Anew(pub(crate) Duration);
 
-impl Rule for Anew {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for Anew {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if Verb::of(request) == Verb::Watch {
             return next.send(request).await;
         }
@@ -46,7 +46,7 @@ impl Rule for Anew {
     }
 }
 
-async fn send(mut request: Asked, next: &impl Way) -> Outcome {
+async fn send(mut request: Request, next: &impl Service) -> Outcome {
     next.send(&mut request).await
 }
 

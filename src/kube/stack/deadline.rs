@@ -16,17 +16,17 @@ use http_body_util::BodyExt as _;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::BoxError;
 
-use super::{Outcome, Rule, target::Verb};
+use super::{Layer, Outcome, target::Verb};
 use crate::kube::{
-    connection::transport::{Asked, ResponseBody, Way},
+    connection::transport::{Request, ResponseBody, Service},
     error::DeadlineExceeded,
 };
 
 /// Fails what takes longer than this.
 pub(crate) struct Deadline(pub(crate) Duration);
 
-impl Rule for Deadline {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for Deadline {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let limit = self.0;
         let watches = Verb::of(request) == Verb::Watch;
         let mut end = pin!(sleep(limit));

@@ -16,8 +16,8 @@ use http::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Outcome, Rule};
-use crate::kube::connection::transport::{Asked, Way};
+use super::{Layer, Outcome};
+use crate::kube::connection::transport::{Request, Service};
 
 /// So old a token is read anew: a kubelet exchanges it long before it runs out.
 const PERIOD: Duration = Duration::from_secs(50);
@@ -107,8 +107,8 @@ fn header(text: &str) -> Result<HeaderValue, TokenError> {
     Ok(header)
 }
 
-impl Rule for FileToken {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for FileToken {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let token = self.token();
         request.headers_mut().insert(AUTHORIZATION, token.clone());
         let response = next.send(request).await?;

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use http::StatusCode;
 use tokio::sync::Notify;
 
-use super::{Outcome, Rule};
-use crate::kube::connection::transport::{Asked, Way};
+use super::{Layer, Outcome};
+use crate::kube::connection::transport::{Request, Service};
 
 /// Tells of answers 403.
 pub(crate) struct Forbidden(pub(crate) Arc<Notify>);
 
-impl Rule for Forbidden {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for Forbidden {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let outcome = next.send(request).await;
         if outcome.as_ref().is_ok_and(|answer| answer.status() == StatusCode::FORBIDDEN) {
             self.0.notify_one();

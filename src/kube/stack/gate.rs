@@ -7,9 +7,9 @@
 
 use std::{pin::pin, time::Duration};
 
-use super::{Outcome, Rule, target::Verb};
+use super::{Layer, Outcome, target::Verb};
 use crate::{
-    kube::connection::transport::{Asked, Way},
+    kube::connection::transport::{Request, Service},
     runtime::Gate,
 };
 
@@ -20,8 +20,8 @@ pub(crate) struct SentAt(pub(crate) Duration);
 /// Asks the gate before each write.
 pub(crate) struct Gated(pub(crate) Gate);
 
-impl Rule for Gated {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for Gated {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if Verb::of(request).writes() {
             // Pinned here, for what waits for the gate to shut would hold its room twice.
             return self.0.through(pin!(next.send(request))).await?;

@@ -18,8 +18,8 @@ use http_body_util::BodyExt as _;
 use tokio::sync::{AcquireError, Mutex, OwnedSemaphorePermit, Semaphore};
 use tower::BoxError;
 
-use super::{Outcome, Rule, target::Verb};
-use crate::kube::connection::transport::{Asked, ResponseBody, Way};
+use super::{Layer, Outcome, target::Verb};
+use crate::kube::connection::transport::{Request, ResponseBody, Service};
 
 /// Lets so many writes through at once.
 pub(crate) struct InFlight {
@@ -48,8 +48,8 @@ impl InFlight {
     }
 }
 
-impl Rule for InFlight {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for InFlight {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let verb = Verb::of(request);
         if !verb.writes() {
             return next.send(request).await;

@@ -5,27 +5,27 @@
 //! as it can. Other requests pass. Leaves what a lane as a whole may send to `throttle`.
 
 use super::{
-    Outcome, Rule,
+    Layer, Outcome,
     target::Verb,
     throttle::{RateLimit, Throttle},
 };
-use crate::kube::connection::transport::{Asked, Way};
+use crate::kube::connection::transport::{Request, Service};
 
 /// Enough for errors and fall-backs at the start not to wait here.
 const PACE: RateLimit = RateLimit { qps: 1.0, burst: 5 };
 
 /// Makes the watches of one watcher wait for one another.
-pub(crate) struct Pace(Throttle);
+pub(crate) struct Rate(Throttle);
 
-impl Pace {
+impl Rate {
     /// The pace of a new watcher.
     pub(crate) fn new() -> Self {
         Self(Throttle::new(PACE, None))
     }
 }
 
-impl Rule for Pace {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for Rate {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if Verb::of(request) == Verb::Watch {
             self.0.wait().await;
         }

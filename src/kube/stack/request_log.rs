@@ -18,20 +18,20 @@ use tower::BoxError;
 use tracing::{Level, Span};
 
 use super::{
-    Outcome, Rule,
+    Layer, Outcome,
     stripped::{MAX_READ, stripped},
     target::{Target, Verb},
 };
 use crate::{
-    kube::connection::transport::{Asked, Response, ResponseBody, Way},
+    kube::connection::transport::{Request, Response, ResponseBody, Service},
     logging::{BODIES, REQUESTS},
 };
 
 /// Logs requests and answers.
 pub(crate) struct RequestLog;
 
-impl Rule for RequestLog {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for RequestLog {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if tracing::enabled!(target: REQUESTS, Level::TRACE) {
             // Boxed, for what is hardly ever wanted should not make every request larger.
             return logged(request, next).boxed().await;
@@ -40,7 +40,7 @@ impl Rule for RequestLog {
     }
 }
 
-async fn logged(request: &mut Asked, next: &impl Way) -> Outcome {
+async fn logged(request: &mut Request, next: &impl Service) -> Outcome {
     let bodies = tracing::enabled!(target: BODIES, Level::TRACE);
     let Target { verb, resource, .. } = Target::of(request);
     let about = About {

@@ -6,17 +6,17 @@
 
 use http::StatusCode;
 
-use super::{Outcome, Rule, target::Target};
+use super::{Layer, Outcome, target::Target};
 use crate::{
-    kube::connection::transport::{Asked, Response, Way},
+    kube::connection::transport::{Request, Response, Service},
     metrics::ApiMetrics,
 };
 
 /// Counts requests.
 pub(crate) struct RequestMetrics(pub(crate) ApiMetrics);
 
-impl Rule for RequestMetrics {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for RequestMetrics {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         let mut count = Count { metrics: &self.0, request, code: None };
         let outcome = next.send(count.request).await;
         count.answered(&outcome);
@@ -27,7 +27,7 @@ impl Rule for RequestMetrics {
 /// One request that is counted when it is over, however it ends.
 struct Count<'a> {
     metrics: &'a ApiMetrics,
-    request: &'a mut Asked,
+    request: &'a mut Request,
     code: Option<StatusCode>,
 }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use http::{StatusCode, header};
 
-use super::{Outcome, Rule};
+use super::{Layer, Outcome};
 use crate::{
-    kube::connection::transport::{Asked, Response, Way, read},
+    kube::connection::transport::{Request, Response, Service, read},
     metrics::{ApiMetrics, WaitReason},
 };
 
@@ -28,8 +28,8 @@ const MAX_DRAINED: usize = 2048;
 /// Repeats requests when the server asks for it.
 pub(crate) struct RetryAfter(pub(crate) ApiMetrics);
 
-impl Rule for RetryAfter {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for RetryAfter {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         for _ in 0..MAX_RETRIES {
             let response = next.send(request).await?;
             let Some(wait) = wait(&response) else { return Ok(response) };

@@ -10,9 +10,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Outcome, Rule, target::Verb};
+use super::{Layer, Outcome, target::Verb};
 use crate::{
-    kube::connection::transport::{Asked, Way},
+    kube::connection::transport::{Request, Service},
     metrics::{ApiMetrics, WaitReason},
 };
 
@@ -77,8 +77,8 @@ impl Drop for Reservation<'_> {
     }
 }
 
-impl Rule for Throttle {
-    async fn apply(&self, request: &mut Asked, next: &impl Way) -> Outcome {
+impl Layer for Throttle {
+    async fn apply(&self, request: &mut Request, next: &impl Service) -> Outcome {
         if Verb::of(request) != Verb::Watch {
             self.wait().await;
         }

@@ -5,8 +5,8 @@
 
 use http::{HeaderValue, header};
 
-use super::{Outcome, Rule};
-use crate::kube::connection::transport::{Asked, Way};
+use super::{Layer, Outcome};
+use crate::kube::connection::transport::{Request, Service};
 
 /// The program and its version.
 const PROGRAM: &str = concat!("csi-provisioner/v", env!("CARGO_PKG_VERSION"));
@@ -39,8 +39,12 @@ impl Default for UserAgent {
     }
 }
 
-impl Rule for UserAgent {
-    fn apply(&self, request: &mut Asked, next: &impl Way) -> impl Future<Output = Outcome> + Send {
+impl Layer for UserAgent {
+    fn apply(
+        &self,
+        request: &mut Request,
+        next: &impl Service,
+    ) -> impl Future<Output = Outcome> + Send {
         request.headers_mut().insert(header::USER_AGENT, self.0.clone());
         next.send(request)
     }

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{ElectionSettings, LeaseError, Leases, Surroundings};
+use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
 use crate::{
     leader::{Health, Identity, Sight},
     metrics::Metrics,
@@ -247,8 +247,8 @@ pub(super) fn settings(host: &str, pod_uid: Option<&str>) -> ElectionSettings {
     }
 }
 
-pub(super) fn surroundings(clock: Arc<dyn Clock>, seed: u64) -> Surroundings {
-    Surroundings {
+pub(super) fn deps(clock: Arc<dyn Clock>, seed: u64) -> ElectionDeps {
+    ElectionDeps {
         gate: Gate::shut(clock.clone()),
         health: Health::new(clock.clone()),
         clock,

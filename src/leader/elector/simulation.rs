@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    fake::{Drifting, Road, Store, Way, settings, surroundings},
+    fake::{Drifting, Road, Store, Way, deps, settings},
     *,
 };
 use crate::runtime::{Generator, Tasks, TokioSpawner};
@@ -66,7 +66,7 @@ struct Process {
     hand: Hand,
 }
 
-struct World {
+struct Env {
     random: Arc<Generator>,
     store: Arc<Mutex<Store>>,
     tasks: Tasks,
@@ -74,7 +74,7 @@ struct World {
     starts: u64,
 }
 
-impl World {
+impl Env {
     fn new(seed: u64) -> Self {
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let random = Arc::new(Generator::from_seed(seed));
@@ -97,7 +97,7 @@ impl World {
         let rate = 0.9 + 0.2 * self.random.unit();
         let clock =
             Arc::new(Drifting::new(rate, self.random.below(100_000).cast_signed() - 50_000));
-        let around = surroundings(clock, self.random.bits());
+        let around = deps(clock, self.random.bits());
         let (road, hand, gate) = (Road::to(&self.store), Hand::default(), around.gate.clone());
         let settings = settings("host", Some(&format!("pod{pod}")));
         let elections = {
@@ -109,7 +109,7 @@ impl World {
                 }
             }
         };
-        self.tasks.passing("process", hand.clone().holds(elections));
+        self.tasks.spawn("process", hand.clone().holds(elections));
         Process { pod, road, gate, hand }
     }
 
@@ -164,7 +164,7 @@ impl World {
 
 /// Runs one seed; says how often leadership changed.
 async fn run(seed: u64) -> usize {
-    let mut world = World::new(seed);
+    let mut world = Env::new(seed);
     let (mut last, mut changes) = (None, 0);
     for step in 0..12_000 {
         // Storms of a minute, with a minute to recover in between.

@@ -2,7 +2,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    fake::{Drifting, Road, Store, Way, settings, surroundings},
+    fake::{Drifting, Road, Store, Way, deps, settings},
     *,
 };
 use crate::runtime::{Tasks, TokioSpawner};
@@ -10,7 +10,7 @@ use crate::runtime::{Tasks, TokioSpawner};
 /// A candidate at work.
 struct Candidate {
     road: Road,
-    around: Surroundings,
+    around: ElectionDeps,
     stop: CancellationToken,
     changes: Arc<parking_lot::Mutex<Vec<String>>>,
     ended: tokio::sync::oneshot::Receiver<Ended>,
@@ -22,7 +22,7 @@ fn store() -> Arc<parking_lot::Mutex<Store>> {
 
 fn start(store: &Arc<parking_lot::Mutex<Store>>, settings: ElectionSettings) -> Candidate {
     let road = Road::to(store);
-    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let stop = CancellationToken::new();
     let changes = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let (tell, ended) = tokio::sync::oneshot::channel();
@@ -35,7 +35,7 @@ fn start(store: &Arc<parking_lot::Mutex<Store>>, settings: ElectionSettings) -> 
         move |change| told.lock().push(change.message()),
         stop.clone(),
     );
-    tasks.passing("candidate", async move {
+    tasks.spawn("candidate", async move {
         let _ = tell.send(election.await);
     });
     Candidate { road, around, stop, changes, ended }
@@ -133,7 +133,7 @@ async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal
 async fn a_gate_that_nobody_tends_shuts_a_renew_deadline_after_the_write_was_sent() {
     let road = Road::to(&store());
     *road.latency.lock() = Duration::from_secs(2);
-    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let stop = CancellationToken::new();
     let election = lead(road, settings("one", None), around.clone(), |_| {}, stop);
     let start = Instant::now();
@@ -354,7 +354,7 @@ async fn a_standby_whose_watch_went_silent_looks_as_early_as_without_one() {
 async fn time_spent_suspended_ends_a_term() {
     let store = store();
     let clock = Arc::new(Drifting::new(1.0, 0));
-    let around = surroundings(clock.clone(), 1);
+    let around = deps(clock.clone(), 1);
     let lost = lead(
         Road::to(&store),
         settings("one", None),
@@ -450,7 +450,7 @@ async fn a_take_over_that_a_stop_cut_short_is_given_back() {
 /// Leaves a Lease as a killed process does.
 async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Store>> {
     let store = store();
-    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let election =
         lead(Road::to(&store), settings(host, pod_uid), around, |_| {}, CancellationToken::new());
     assert!(timeout(Duration::from_secs(7), election).await.is_err());
@@ -488,7 +488,7 @@ async fn a_failed_renewal_is_counted_as_slow_path() {
     let store = store();
     let road = Road::to(&store);
     let metrics = crate::metrics::Metrics::new().unwrap();
-    let mut around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let mut around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
     around.metrics = metrics.leader.clone();
     let election = lead(road, settings("one", None), around, |_| {}, CancellationToken::new());
     let touch = async {
@@ -507,7 +507,7 @@ async fn taking_up_its_own_lease_after_a_restart_is_counted_as_slow_path() {
     let slow_paths = async |pod_uid| {
         let store = killed("host", Some("uid")).await;
         let metrics = crate::metrics::Metrics::new().unwrap();
-        let mut around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+        let mut around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
         around.metrics = metrics.leader.clone();
         let again = settings("host", Some(pod_uid));
         let election = lead(Road::to(&store), again, around, |_| {}, CancellationToken::new());
@@ -522,7 +522,7 @@ async fn taking_up_its_own_lease_after_a_restart_is_counted_as_slow_path() {
 #[tokio::test(start_paused = true)]
 async fn a_stuck_election_is_unhealthy_only_while_it_believes_to_lead() {
     let store = store();
-    let around = surroundings(Arc::new(Drifting::new(1.0, 0)), 1);
+    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let health = around.health.clone();
     assert!(health.check().is_ok());
     let mut election = Box::pin(lead(

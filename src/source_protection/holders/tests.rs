@@ -53,7 +53,7 @@ fn worn(origin: Origin) -> Worn {
 }
 
 fn pending(uid: &str, source: &NamedSource) -> InformerEvent<Claim> {
-    InformerEvent::Applied(claim(uid, source, "Pending"))
+    InformerEvent::Apply(claim(uid, source, "Pending"))
 }
 
 fn names(sources: BTreeSet<NamedSource>) -> Vec<String> {
@@ -88,7 +88,7 @@ fn a_snapshot_is_freed_by_the_last_restore_that_ends() {
 fn a_deleted_claim_holds_its_source_until_it_is_closed() {
     let mut holders = restoring(Origin::Ours, false);
     let s = snapshot("s");
-    assert!(holders.observe(&InformerEvent::Deleted(claim("a", &s, "Pending"))).is_empty());
+    assert!(holders.observe(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
     assert_eq!(holders.due(&s), Due::Keep);
     assert!(!holders.is_orphan(&s), "nor does the sweep take it");
     assert_eq!(names(holders.closed("a")), ["s"]);
@@ -103,7 +103,7 @@ fn a_finalizer_that_was_there_before_is_left_to_whoever_names_the_snapshot() {
         holders.observe(&pending("b", &s));
         assert!(holders.closed("a").is_empty());
         assert_eq!(holders.due(&s), Due::Keep, "b may have been asked for by another process");
-        let bound = InformerEvent::Applied(claim("b", &s, "Bound"));
+        let bound = InformerEvent::Apply(claim("b", &s, "Bound"));
         assert_eq!(names(holders.observe(&bound)), ["s"], "and is told when it needs it no longer");
         assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()));
     }
@@ -152,7 +152,7 @@ fn the_sweep_takes_what_nobody_needs() {
     let s = snapshot("s");
     let sees = |claim: Claim| {
         let mut holders = Holders::new(false);
-        holders.observe(&InformerEvent::Listed(claim));
+        holders.observe(&InformerEvent::InitApply(claim));
         holders
     };
     assert!(Holders::new(false).is_orphan(&s));
@@ -188,22 +188,22 @@ fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() 
     holders.observe(&pending("a", &origin()));
     holders.begin("a", &origin());
     holders.worn(&origin(), worn(Origin::Ours));
-    let cloned = InformerEvent::Applied(claim("a", &origin(), "Bound"));
+    let cloned = InformerEvent::Apply(claim("a", &origin(), "Bound"));
     assert!(holders.closed("a").is_empty() && holders.observe(&cloned).is_empty());
     assert_eq!(holders.due(&origin()), Due::Nothing, "it stands");
 
-    let leaves = InformerEvent::Applied(source_claim("o", true, true));
+    let leaves = InformerEvent::Apply(source_claim("o", true, true));
     assert_eq!(names(holders.observe(&leaves)), ["origin"]);
     assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
     assert!(holders.observe(&leaves).is_empty(), "told once");
-    holders.observe(&InformerEvent::Applied(source_claim("o", true, false)));
+    holders.observe(&InformerEvent::Apply(source_claim("o", true, false)));
     assert_eq!(holders.due(&origin()), Due::Nothing, "it wears it no longer");
 }
 
 #[test]
 fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Applied(source_claim("o", true, true)));
+    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
     holders.observe(&pending("served", &origin()));
     holders.closed("served");
     assert_eq!(
@@ -212,7 +212,7 @@ fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
         "also one that has its volume, until it is bound"
     );
     holders.begin("deleted", &origin());
-    let gone = InformerEvent::Deleted(claim("served", &origin(), "Pending"));
+    let gone = InformerEvent::Delete(claim("served", &origin(), "Pending"));
     assert!(holders.observe(&gone).is_empty());
     assert_eq!(holders.due(&origin()), Due::Keep, "a clone of a claim that is gone still runs");
     assert_eq!(names(holders.closed("deleted")), ["origin"]);
@@ -222,29 +222,29 @@ fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
 #[test]
 fn what_a_list_does_not_show_any_more_holds_nothing() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Applied(source_claim("o", true, true)));
+    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
     for uid in ["a", "b"] {
         holders.observe(&pending(uid, &origin()));
     }
-    holders.observe(&InformerEvent::Restarted);
-    holders.observe(&InformerEvent::Listed(source_claim("o", true, true)));
+    holders.observe(&InformerEvent::Init);
+    holders.observe(&InformerEvent::InitApply(source_claim("o", true, true)));
     let unreadable =
         InformerEvent::Unreadable { namespace: "ns".into(), name: "b".into(), uid: "b".into() };
     holders.observe(&unreadable);
-    assert!(holders.observe(&InformerEvent::Complete).is_empty());
+    assert!(holders.observe(&InformerEvent::InitDone).is_empty());
     assert_eq!(holders.due(&origin()), Due::Keep, "b may still be pending");
-    holders.observe(&InformerEvent::Restarted);
-    holders.observe(&InformerEvent::Listed(source_claim("o", true, true)));
-    assert_eq!(names(holders.observe(&InformerEvent::Complete)), ["origin"]);
+    holders.observe(&InformerEvent::Init);
+    holders.observe(&InformerEvent::InitApply(source_claim("o", true, true)));
+    assert_eq!(names(holders.observe(&InformerEvent::InitDone)), ["origin"]);
 }
 
 #[test]
 fn a_namesake_of_a_source_is_another_one() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Applied(source_claim("o1", true, true)));
-    holders.observe(&InformerEvent::Restarted);
-    holders.observe(&InformerEvent::Listed(source_claim("o2", true, true)));
-    holders.observe(&InformerEvent::Complete);
+    holders.observe(&InformerEvent::Apply(source_claim("o1", true, true)));
+    holders.observe(&InformerEvent::Init);
+    holders.observe(&InformerEvent::InitApply(source_claim("o2", true, true)));
+    holders.observe(&InformerEvent::InitDone);
     assert_eq!(holders.due(&origin()), Due::TakeOff("o2".into()));
 }
 
@@ -252,25 +252,25 @@ fn a_namesake_of_a_source_is_another_one() {
 #[test]
 fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Applied(source_claim("o", true, true)));
+    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
     assert!(holders.observe(&pending("own", &origin())).is_empty());
     for (namespace, uid) in [("x", "x1"), ("x", "x2"), ("y", "y1")] {
-        holders.observe(&InformerEvent::Applied(foreign(namespace, uid, &origin())));
+        holders.observe(&InformerEvent::Apply(foreign(namespace, uid, &origin())));
     }
     assert_eq!(holders.due(&origin()), Due::Keep, "a claim of its namespace names it");
     assert_eq!(holders.claims_of(&origin()), 4);
-    let bound = InformerEvent::Applied(claim("own", &origin(), "Bound"));
+    let bound = InformerEvent::Apply(claim("own", &origin(), "Bound"));
     assert_eq!(names(holders.observe(&bound)), ["origin"]);
     let due = |namespaces| Due::TakeOffUnlessGranted("o".into(), spaces(namespaces));
     assert_eq!(holders.due(&origin()), due(&["x", "y"]));
     for uid in ["x1", "y1"] {
-        holders.observe(&InformerEvent::Deleted(claim(uid, &origin(), "Pending")));
+        holders.observe(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
     }
     assert_eq!(holders.due(&origin()), due(&["x"]));
     holders.begin("x2", &origin());
     assert_eq!(holders.due(&origin()), Due::Keep, "a clone is being made");
     holders.closed("x2");
-    holders.observe(&InformerEvent::Deleted(claim("x2", &origin(), "Pending")));
+    holders.observe(&InformerEvent::Delete(claim("x2", &origin(), "Pending")));
     assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
 }
 
@@ -282,13 +282,13 @@ fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_guarded()
         (Origin::Found, Due::TakeOffUnlessGranted("s1".into(), spaces(&["x"]))),
     ] {
         let mut holders = restoring(origin, false);
-        holders.observe(&InformerEvent::Applied(foreign("x", "b", &s)));
+        holders.observe(&InformerEvent::Apply(foreign("x", "b", &s)));
         holders.closed("a");
         assert_eq!(holders.due(&s), due);
         assert!(holders.is_orphan(&s), "the sweep judges the grants");
     }
     let mut holders = restoring(Origin::Found, false);
-    holders.observe(&InformerEvent::Applied(foreign("x", "b", &s)));
+    holders.observe(&InformerEvent::Apply(foreign("x", "b", &s)));
     assert!(!holders.is_orphan(&s), "a restore is under way");
     holders.closed("a");
     holders.closed("b");
@@ -303,7 +303,7 @@ fn overdue(source: &NamedSource, uid: &str) -> BTreeMap<NamedSource, String> {
 #[test]
 fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_open() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Applied(source_claim("o", true, true)));
+    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
     holders.observe(&pending("a", &origin()));
     holders.begin("a", &origin());
     let look = |holders: &mut Holders| {
@@ -319,7 +319,7 @@ fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_op
     assert_eq!(names(holders.set_overdue(SourceKind::Claim, BTreeMap::new())), [""; 0]);
     assert_eq!(holders.due(&origin()), Due::Keep);
     assert_eq!(look(&mut holders), ["origin"]);
-    holders.observe(&InformerEvent::Deleted(claim("a", &origin(), "Pending")));
+    holders.observe(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
     assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()), "nothing is to be reported");
 }
 
@@ -355,14 +355,14 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
         assert_eq!(holders.due(&s), Due::Keep, "it is open again");
         assert_eq!(holders.call_ended("a"), Some(s.clone()));
         assert_eq!(holders.call_ended("a"), None, "told once");
-        holders.observe(&InformerEvent::Deleted(claim("a", &s, "Pending")));
+        holders.observe(&InformerEvent::Delete(claim("a", &s, "Pending")));
         assert_eq!(holders.due(&s), Due::Keep, "that it is closed is told later");
         assert!(!holders.is_orphan(&s));
         assert_eq!(names(holders.closed("a")), ["s"]);
     }
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Applied(source_claim("o", true, true)));
-    holders.observe(&InformerEvent::Applied(foreign("x", "a", &origin())));
+    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
+    holders.observe(&InformerEvent::Apply(foreign("x", "a", &origin())));
     holders.begin("a", &origin());
     assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
     assert_eq!(holders.due(&origin()), Due::TakeOffUnlessGranted("o".into(), spaces(&["x"])));
@@ -373,7 +373,7 @@ fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
 fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     let mut holders = Holders::new(false);
     holders.observe(&pending("a", &origin()));
-    holders.observe(&InformerEvent::Applied(source_claim("o2", true, true)));
+    holders.observe(&InformerEvent::Apply(source_claim("o2", true, true)));
     holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o1"));
     assert_eq!(holders.due(&origin()), Due::Keep);
     let mut holders = restoring(Origin::Found, false);
@@ -430,10 +430,10 @@ proptest! {
         for deed in deeds {
             let touched = match deed {
                 Deed::Shown(uid, from, phase) => {
-                    holders.observe(&InformerEvent::Applied(claim(&uid.to_string(), &source(from), phase)))
+                    holders.observe(&InformerEvent::Apply(claim(&uid.to_string(), &source(from), phase)))
                 }
                 Deed::Foreign(uid, from) => {
-                    holders.observe(&InformerEvent::Applied(foreign("x", &uid.to_string(), &source(from))))
+                    holders.observe(&InformerEvent::Apply(foreign("x", &uid.to_string(), &source(from))))
                 }
                 Deed::Overdue(from) => {
                     let from = source(from);
@@ -444,7 +444,7 @@ proptest! {
                     holders.call_ended(&uid.to_string()).into_iter().collect()
                 }
                 Deed::Gone(uid) => {
-                    holders.observe(&InformerEvent::Deleted(claim(&uid.to_string(), &source(0), "Pending")))
+                    holders.observe(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")))
                 }
                 Deed::Begin(uid, from) => {
                     holders.begin(&uid.to_string(), &source(from));
@@ -478,7 +478,7 @@ proptest! {
         }
         for uid in 0..4_u8 {
             holders.closed(&uid.to_string());
-            holders.observe(&InformerEvent::Deleted(claim(&uid.to_string(), &source(0), "Pending")));
+            holders.observe(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")));
         }
         (0..3).map(source).for_each(|source| holders.taken_off(&source));
         prop_assert!(holders.claims.is_empty() && holders.naming.is_empty());

@@ -71,7 +71,7 @@ async fn what_nobody_needs_is_freed_and_nothing_else() {
     let server = server(snapshots, vec![claim("k", "known"), claim("n", "unseen")]);
     let protection = protection(&server, SETTINGS);
     let known: Claim = serde_json::from_value(claim("k", "known")).unwrap();
-    protection.observe(&InformerEvent::Listed(known));
+    protection.observe(&InformerEvent::InitApply(known));
     let begun =
         NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "begun".into() };
     protection.take("of a claim that is gone", &begun, "begun").await.unwrap();

@@ -26,7 +26,7 @@ pub const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
 
 /// What the mark on a claim means to this process. Another driver's is left alone and means nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mark {
+pub enum RecordStatus {
     /// The finalizer stands without a record: nothing is open.
     Closed,
     /// A call is open, and the record follows from the claim and our flags.
@@ -48,7 +48,11 @@ pub struct Standpoint<'a> {
 
 /// What the mark on the claim means; `None`: there is none, or none of ours. `volume` is the name
 /// that the claim's volume gets.
-pub fn judge(claim: &Claim, standpoint: Standpoint<'_>, volume: Option<&str>) -> Option<Mark> {
+pub fn judge(
+    claim: &Claim,
+    standpoint: Standpoint<'_>,
+    volume: Option<&str>,
+) -> Option<RecordStatus> {
     if !claim.has_finalizer(FINALIZER) {
         return None;
     }
@@ -70,10 +74,10 @@ pub fn judge(claim: &Claim, standpoint: Standpoint<'_>, volume: Option<&str>) ->
         None => is_ours,
     };
     if !is_here {
-        return Some(Mark::Elsewhere(record));
+        return Some(RecordStatus::Elsewhere(record));
     }
     if text.is_empty() {
-        return Some(Mark::Closed);
+        return Some(RecordStatus::Closed);
     }
     // What a node has asked for it follows whichever node is selected by now.
     let is_for_us = is_ours || record.node.is_some() && identity.is_for_driver(claim);
@@ -81,11 +85,11 @@ pub fn judge(claim: &Claim, standpoint: Standpoint<'_>, volume: Option<&str>) ->
         volume == Some(&record.volume) || mutations::is_on(Mutation::RecordedNameBelieved);
     let is_unbound = claim.is_unbound() || mutations::is_on(Mutation::RecordOnBoundClaim);
     if !(is_unbound && is_for_us && is_named) {
-        return Some(Mark::Void(record));
+        return Some(RecordStatus::Void(record));
     }
     // Where the gone node has asked for its volume, nobody can ask now.
     let topology = record.topology.clone().filter(|_| !was_adopted);
-    Some(Mark::Open(Record { topology, ..record }))
+    Some(RecordStatus::Open(Record { topology, ..record }))
 }
 
 /// The record of a claim that carries our finalizer, an empty one where it lacks.
@@ -273,10 +277,10 @@ mod tests {
         change(&mut object);
         match judge(&view(&object), here(&identity(node)), Some("pvc-u")) {
             None => '-',
-            Some(Mark::Closed) => 'C',
-            Some(Mark::Open(_)) => 'O',
-            Some(Mark::Void(_)) => 'V',
-            Some(Mark::Elsewhere(_)) => 'E',
+            Some(RecordStatus::Closed) => 'C',
+            Some(RecordStatus::Open(_)) => 'O',
+            Some(RecordStatus::Void(_)) => 'V',
+            Some(RecordStatus::Elsewhere(_)) => 'E',
         }
     }
 
@@ -347,7 +351,8 @@ mod tests {
             r#"{"driver":"d","volume":"pvc-u","node":"n2","topology":{"terms":[]}}"#});
         let own = identity(Some("n1"));
         let adopting = Standpoint { identity: &own, adopted: Some("n2") };
-        let Some(Mark::Open(record)) = judge(&view(&object), adopting, Some("pvc-u")) else {
+        let Some(RecordStatus::Open(record)) = judge(&view(&object), adopting, Some("pvc-u"))
+        else {
             panic!("it is followed here");
         };
         assert_eq!(record.topology, None, "the gone node's place cannot be asked for");

@@ -2,8 +2,8 @@ use super::*;
 use crate::controller::model::source::{Source, SourceKind};
 use Demand::{Wanted, Withdrawn};
 
-fn standing(open: bool, mark: Option<Mark>, demand: Demand) -> Standing {
-    Standing {
+fn standing(open: bool, mark: Option<RecordStatus>, demand: Demand) -> RecordView {
+    RecordView {
         claim: Arc::default(),
         open,
         unknown: open,
@@ -17,8 +17,8 @@ fn standing(open: bool, mark: Option<Mark>, demand: Demand) -> Standing {
     }
 }
 
-fn order() -> Order {
-    Order {
+fn order() -> ProvisionRequest {
+    ProvisionRequest {
         claim: Arc::default(),
         class: Arc::default(),
         volume_name: Ok("v".into()),
@@ -29,8 +29,8 @@ fn order() -> Order {
     }
 }
 
-fn opened() -> Mark {
-    Mark::Open(Record::default())
+fn opened() -> RecordStatus {
+    RecordStatus::Open(Record::default())
 }
 
 /// Every mode and every way in which a claim can stand.
@@ -43,16 +43,16 @@ fn what_is_due_for_a_mark_is_what_the_table_says() {
         (true, None, Withdrawn, false, [Nothing, Nothing, Nothing]),
         (true, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
         (true, Some(opened()), Wanted, false, [Nothing, Nothing, Nothing]),
-        (true, Some(Mark::Closed), Wanted, false, [PutOn, PutOn, Nothing]),
+        (true, Some(RecordStatus::Closed), Wanted, false, [PutOn, PutOn, Nothing]),
         (true, Some(opened()), Withdrawn, false, [Nothing, Nothing, Nothing]),
         (true, Some(opened()), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
         (false, None, Wanted, false, [Nothing, Nothing, Nothing]),
         (false, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
         (false, Some(opened()), Wanted, false, [TakeOff, Close, TakeOff]),
-        (false, Some(Mark::Closed), Wanted, false, [TakeOff, Nothing, TakeOff]),
+        (false, Some(RecordStatus::Closed), Wanted, false, [TakeOff, Nothing, TakeOff]),
         (false, Some(opened()), Withdrawn, false, [TakeOff, TakeOff, TakeOff]),
-        (false, Some(Mark::Closed), Withdrawn, true, [TakeOff, TakeOff, TakeOff]),
-        (false, Some(Mark::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
+        (false, Some(RecordStatus::Closed), Withdrawn, true, [TakeOff, TakeOff, TakeOff]),
+        (false, Some(RecordStatus::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
     ];
     for (open, mark, demand, overdue, expected) in table {
         let current = mark == Some(opened());
@@ -70,15 +70,15 @@ fn another_request_is_recorded_in_its_turn() {
     {
         let standing = standing(true, Some(opened()), Wanted);
         assert_eq!(due(mode, &standing, false, false), expected, "{mode:?}");
-        let recorded = Standing { order: None, ..standing };
+        let recorded = RecordView { order: None, ..standing };
         assert_eq!(due(mode, &recorded, false, false), Due::Nothing, "not asked for yet");
     }
 }
 
 #[test]
 fn with_always_a_claim_stays_marked_until_it_is_bound() {
-    for mark in [Mark::Closed, Mark::Open(Record::default())] {
-        let served = Standing { is_served: true, ..standing(false, Some(mark.clone()), Wanted) };
+    for mark in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
+        let served = RecordView { is_served: true, ..standing(false, Some(mark.clone()), Wanted) };
         assert_eq!(due(Mode::Always, &served, false, false), Due::Nothing);
         let bound = standing(false, Some(mark), Withdrawn);
         assert_eq!(due(Mode::Always, &bound, false, false), Due::TakeOff);
@@ -87,16 +87,16 @@ fn with_always_a_claim_stays_marked_until_it_is_bound() {
 
 #[test]
 fn a_void_record_is_cleared_away_once_nobody_provisions_for_the_claim() {
-    let void = || Some(Mark::Void(Record::default()));
+    let void = || Some(RecordStatus::Void(Record::default()));
     let bound = || {
         let mut claim = Claim::default();
         claim.spec.volume_name = Some("pv".into());
         Arc::new(claim)
     };
     for mode in [Mode::Auto, Mode::Always, Mode::Off] {
-        let live = Standing { is_known: false, ..standing(false, void(), Wanted) };
+        let live = RecordView { is_known: false, ..standing(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
-        let over = Standing { claim: bound(), demand: Withdrawn, ..live };
+        let over = RecordView { claim: bound(), demand: Withdrawn, ..live };
         assert_eq!(due(mode, &over, false, false), Due::TakeOff, "{mode:?}");
     }
 }
@@ -110,7 +110,7 @@ fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
         uid: "u".into(),
         handle: "h".into(),
     };
-    let order = Order { source: Some(source), ..order() };
+    let order = ProvisionRequest { source: Some(source), ..order() };
     for (open, unknown, overdue, expected) in [
         (true, true, true, Due::GiveUp),
         (true, true, false, Due::Nothing),
@@ -119,7 +119,7 @@ fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
         (false, false, true, Due::Nothing),
     ] {
         let order = Some(order.clone());
-        let standing = Standing { unknown, order, ..standing(open, None, Withdrawn) };
+        let standing = RecordView { unknown, order, ..standing(open, None, Withdrawn) };
         for mode in [Mode::Auto, Mode::Always, Mode::Off] {
             let got = due(mode, &standing, overdue, false);
             assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");

@@ -5,19 +5,19 @@
 
 use tokio::time::Instant;
 
-use super::{ClaimIndex, Doubt, Glance, entry::Entry};
+use super::{ClaimIndex, ClaimSnapshot, Verification, entry::Entry};
 use crate::{
     controller::{
         claims::state::{ClaimState, Demand, Next},
         model::unusable_volume::UnusableVolume,
-        provisioner::{NotSent, Order, Outcome},
+        provisioner::{NotSent, Outcome, ProvisionRequest},
     },
     kube::objects::View as _,
 };
 
 impl ClaimIndex {
     /// A call for `order` starts; false when it may not, or no longer.
-    pub fn called(&self, uid: &str, order: &Order) -> bool {
+    pub fn called(&self, uid: &str, order: &ProvisionRequest) -> bool {
         let called = |entry: &mut Entry| {
             let may_call = entry.may_call();
             if may_call {
@@ -76,7 +76,7 @@ impl ClaimIndex {
     /// PersistentVolume: the claim asks anew, once that is looked up.
     pub fn bared(&self, uid: &str, handle: &str) {
         self.change(uid, |entry| {
-            entry.doubts(Doubt::VolumeAndClaim);
+            entry.requires(Verification::VolumeAndClaim);
             entry.advance(|state| state.bared(handle));
         });
     }
@@ -113,16 +113,16 @@ impl ClaimIndex {
     /// The claim's selected node was given back: what is known of the claim is in doubt.
     pub fn node_given_back(&self, uid: &str) {
         self.change(uid, |entry| {
-            entry.doubt = Doubt::None;
-            entry.doubts(Doubt::VolumeAndClaim);
+            entry.verification = Verification::None;
+            entry.requires(Verification::VolumeAndClaim);
         });
     }
 
     /// What was in doubt about the claim at this glance is settled; what is in doubt since is not.
-    pub fn looked_up(&self, glance: &Glance) {
-        self.change(glance.claim.uid(), |entry| {
-            if entry.doubt <= glance.doubt && entry.doubted == glance.doubted {
-                entry.doubt = Doubt::None;
+    pub fn looked_up(&self, snapshot: &ClaimSnapshot) {
+        self.change(snapshot.claim.uid(), |entry| {
+            if entry.verification <= snapshot.verification && entry.doubted == snapshot.doubted {
+                entry.verification = Verification::None;
             }
         });
     }

@@ -4,16 +4,16 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::time::{Duration, Instant};
 
-use super::{Doubt, Existence};
+use super::{Existence, Verification};
 use crate::{
     controller::{
         claims::{
-            call_record::{Mark, Record},
+            call_record::{Record, RecordStatus},
             state::{ClaimState, Demand, Next},
         },
         events::EVENT_LASTS,
         ownership::PROVISIONED_BY,
-        provisioner::Order,
+        provisioner::ProvisionRequest,
     },
     kube::objects::{Claim, View as _, Volume},
     mutations,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// Whether the claim is still of interest.
     pub(super) interest: Interest,
     /// The mark of an open call that it carries; boxed, as most carry none.
-    pub(super) mark: Option<Box<Mark>>,
+    pub(super) mark: Option<Box<RecordStatus>>,
     /// Whether a mark that is seen on it is known: this process has put one on it, or tried to, or has
     /// taken up the record of another's call.
     pub(super) mark_is_known: bool,
@@ -51,14 +51,14 @@ pub(super) struct Entry {
     /// The name of its PersistentVolume.
     pub(super) volume_name: Option<String>,
     /// What is to be read live, beside what its name asks for.
-    pub(super) doubt: Doubt,
+    pub(super) verification: Verification,
     /// How often something has put it in doubt: what was looked up before tells nothing of that.
     pub(super) doubted: u32,
     /// What was asked for, while a call is open: it is asked for again (safety rule 4). Boxed
     /// like the mark.
-    pub(super) order: Option<Box<Order>>,
+    pub(super) order: Option<Box<ProvisionRequest>>,
     /// What was asked for in a call that another volume of the claim's has closed: to be reported.
-    pub(super) superseded: Option<Box<Order>>,
+    pub(super) superseded: Option<Box<ProvisionRequest>>,
     /// How often in a row the open call was asked after.
     pub(super) polls: u32,
     /// Of which kinds of unknown end its user was warned since then.
@@ -73,7 +73,7 @@ pub(super) struct Entry {
     /// When the claim was first seen.
     pub(super) since: Option<Instant>,
     /// Whether the audit queued it when nothing else had.
-    pub(super) audited: bool,
+    pub(super) resynced: bool,
 }
 
 /// What becomes of a claim when its PersistentVolume is gone.
@@ -142,15 +142,19 @@ impl Entry {
     /// What must be read live before the next call. A name that does not hold the whole UID may be
     /// another claim's as well, which may have got its volume since the last attempt: it is looked
     /// up before each, but not before it is asked how an open call ended.
-    pub(super) fn doubt(&self) -> Doubt {
+    pub(super) fn verification(&self) -> Verification {
         let whole = self.volume_name.as_ref().is_some_and(|name| name.contains(self.claim.uid()));
         let is_first = matches!(self.state, ClaimState::Waiting | ClaimState::Recorded);
-        if is_first && !whole { self.doubt.max(Doubt::Volume) } else { self.doubt }
+        if is_first && !whole {
+            self.verification.max(Verification::Volume)
+        } else {
+            self.verification
+        }
     }
 
     /// Something has put this in doubt, of which no earlier look tells.
-    pub(super) fn doubts(&mut self, doubt: Doubt) {
-        self.doubt = self.doubt.max(doubt);
+    pub(super) fn requires(&mut self, verification: Verification) {
+        self.verification = self.verification.max(verification);
         self.doubted = self.doubted.wrapping_add(1);
     }
 
@@ -170,7 +174,7 @@ impl Entry {
     /// one ended.
     pub(super) fn may_call(&self) -> bool {
         let asked_for = self.demand() == Demand::Wanted || self.state.is_open();
-        self.state.may_call() && self.doubt == Doubt::None && asked_for
+        self.state.may_call() && self.verification == Verification::None && asked_for
     }
 
     /// Whether what the volume is made from is still needed: a call is open or will be made, or
@@ -185,14 +189,17 @@ impl Entry {
 
     /// Whether a call is open, here or by what its record says.
     pub(super) fn may_have_open_call(&self) -> bool {
-        let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_) | Mark::Elsewhere(_)));
+        let is_recorded = matches!(
+            self.mark.as_deref(),
+            Some(RecordStatus::Open(_) | RecordStatus::Elsewhere(_))
+        );
         self.state.is_open() || is_recorded
     }
 
     /// The record of an earlier process's call that this one is to follow.
     pub(super) fn recorded(&self) -> Option<Record> {
         match (&self.state, self.mark.as_deref()) {
-            (ClaimState::Recorded, Some(Mark::Open(record))) => Some(record.clone()),
+            (ClaimState::Recorded, Some(RecordStatus::Open(record))) => Some(record.clone()),
             _ => None,
         }
     }
@@ -200,7 +207,7 @@ impl Entry {
     /// The record of another node's call, while this process has none open itself.
     pub(super) fn elsewhere(&self) -> Option<Record> {
         match self.mark.as_deref() {
-            Some(Mark::Elsewhere(record)) if !self.state.is_open() => Some(record.clone()),
+            Some(RecordStatus::Elsewhere(record)) if !self.state.is_open() => Some(record.clone()),
             _ => None,
         }
     }
@@ -210,12 +217,12 @@ impl Entry {
     pub(super) fn take_up_record(&mut self) -> bool {
         let before = self.state.clone();
         match self.mark.as_deref() {
-            Some(Mark::Open(_)) if !self.mark_is_known => {
+            Some(RecordStatus::Open(_)) if !self.mark_is_known => {
                 self.mark_is_known = true;
-                self.doubts(Doubt::VolumeAndClaim);
+                self.requires(Verification::VolumeAndClaim);
                 self.advance(ClaimState::recorded);
             }
-            Some(Mark::Open(_)) => {}
+            Some(RecordStatus::Open(_)) => {}
             _ => {
                 self.advance(ClaimState::unrecorded);
                 // What was taken up, and is not followed after all, is told like any other.
@@ -235,7 +242,7 @@ impl Entry {
 
     /// The record does not count, and that is to be reported once.
     pub(super) fn take_unfollowed(&mut self) -> Option<Record> {
-        let Some(Mark::Void(record)) = self.mark.as_deref() else { return None };
+        let Some(RecordStatus::Void(record)) = self.mark.as_deref() else { return None };
         // What this process has put there it knows, and a volume that is saved closes the call.
         let is_news = !self.mark_is_known && !self.void_is_reported && !self.made_is_seen;
         self.void_is_reported |= is_news;
@@ -275,7 +282,7 @@ impl Entry {
     /// Whether the claim needs no other PersistentVolume than this, which is for it. One made by hand
     /// says nothing of the volume that an open call may have made.
     pub(super) fn is_served_by(&self, volume: &Volume) -> bool {
-        let is_recorded = matches!(self.mark.as_deref(), Some(Mark::Open(_)));
+        let is_recorded = matches!(self.mark.as_deref(), Some(RecordStatus::Open(_)));
         let may_be_open = self.state.awaits_answer() || is_recorded;
         self.is_made(volume) || !may_be_open
     }
@@ -289,7 +296,7 @@ impl Entry {
     /// Its PersistentVolume is gone: whether the claim is to be looked at for that.
     pub(super) fn volume_gone(&mut self) -> bool {
         if !mutations::is_on(Mutation::DoneForgotten) {
-            self.doubts(Doubt::VolumeAndClaim);
+            self.requires(Verification::VolumeAndClaim);
         }
         self.advance(ClaimState::volume_gone);
         std::mem::take(&mut self.once_gone) == OnceGone::Returns

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{
-    ClaimIndex, Doubt, Inner,
+    ClaimIndex, Inner, Verification,
     entry::{Entry, Interest},
 };
 use crate::{
     controller::{
-        claims::call_record::{Mark, status},
+        claims::call_record::{RecordStatus, status},
         ownership::Identity,
     },
     kube::{
@@ -25,20 +25,20 @@ use crate::{
 
 impl ClaimIndex {
     /// Takes in what the claim watch shows, and names the claims to look at now.
-    pub fn observe(&self, sighting: InformerEvent<Claim>) -> Vec<String> {
+    pub fn observe(&self, event: InformerEvent<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
-        match sighting {
-            InformerEvent::Restarted => {
+        match event {
+            InformerEvent::Init => {
                 inner.claims.restarted();
                 inner.stood.restarted();
                 Vec::new()
             }
-            InformerEvent::Listed(claim) => self.seen(&mut inner, claim, true),
-            InformerEvent::Applied(claim) => {
+            InformerEvent::InitApply(claim) => self.seen(&mut inner, claim, true),
+            InformerEvent::Apply(claim) => {
                 inner.is_shown(claim.uid());
                 self.seen(&mut inner, claim, false)
             }
-            InformerEvent::Deleted(claim) => {
+            InformerEvent::Delete(claim) => {
                 inner.is_shown(claim.uid());
                 inner.claims.deleted(claim.uid());
                 inner.stood.remove(claim.uid());
@@ -49,7 +49,7 @@ impl ClaimIndex {
                 inner.stood.insert(&uid);
                 Vec::new()
             }
-            InformerEvent::Complete => {
+            InformerEvent::InitDone => {
                 let vanished = inner.claims.complete();
                 inner.stood.complete();
                 vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
@@ -99,7 +99,7 @@ impl ClaimIndex {
         let working = inner.working;
         let shown = |entry: &mut Entry| {
             let is_followed = entry.is_shown(claim, interest, mark, working);
-            (is_news || is_followed) && entry.doubt != Doubt::Unlisted
+            (is_news || is_followed) && entry.verification != Verification::Unlisted
         };
         // What we write ourselves is no reason to ask a driver sooner than we would.
         let wakes = inner.change(&uid, shown).unwrap_or(false);
@@ -111,7 +111,10 @@ impl Entry {
     /// Whether the claim has changed in more than our own mark. Another node's may be what it waits
     /// for, and what does not count is reported.
     fn is_news(&self, new: &Claim) -> bool {
-        let anothers = matches!(self.mark.as_deref(), Some(Mark::Elsewhere(_) | Mark::Void(_)));
+        let anothers = matches!(
+            self.mark.as_deref(),
+            Some(RecordStatus::Elsewhere(_) | RecordStatus::Void(_))
+        );
         anothers && status::is_changed(&self.claim, new)
             || !status::is_all_that_differs(&self.claim, new)
     }
@@ -122,7 +125,7 @@ impl Entry {
         &mut self,
         claim: Arc<Claim>,
         interest: Interest,
-        mark: Option<Mark>,
+        mark: Option<RecordStatus>,
         working: bool,
     ) -> bool {
         if claim.is_terminating() {
@@ -131,14 +134,15 @@ impl Entry {
         if status::is_all_that_holds(&claim) {
             self.existence.end();
         }
-        if let Some(Mark::Elsewhere(_)) = self.mark.as_deref()
-            && !matches!(mark, Some(Mark::Elsewhere(_)))
+        if let Some(RecordStatus::Elsewhere(_)) = self.mark.as_deref()
+            && !matches!(mark, Some(RecordStatus::Elsewhere(_)))
         {
             // That node's call has ended, perhaps with a PersistentVolume that is not shown yet.
-            self.doubts(Doubt::VolumeAndClaim);
+            self.requires(Verification::VolumeAndClaim);
         }
-        let becomes_void =
-            matches!(mark, Some(Mark::Void(_))) && !self.void_is_reported && !self.mark_is_known;
+        let becomes_void = matches!(mark, Some(RecordStatus::Void(_)))
+            && !self.void_is_reported
+            && !self.mark_is_known;
         (self.claim, self.interest, self.mark) = (claim, interest, mark.map(Box::new));
         working && (self.take_up_record() || becomes_void)
     }
@@ -188,11 +192,11 @@ impl Inner {
 }
 
 /// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
-fn interest(identity: &Identity, claim: &Claim, mark: Option<&Mark>) -> Interest {
+fn interest(identity: &Identity, claim: &Claim, mark: Option<&RecordStatus>) -> Interest {
     match mark {
         _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
         // Its node's process follows it, as long as somebody wants its volume.
-        Some(Mark::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
+        Some(RecordStatus::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
         Some(_) => Interest::Marked,
         None => Interest::None,
     }

@@ -5,10 +5,10 @@
 
 use tokio::time::{Duration, Instant};
 
-use super::{ClaimIndex, Doubt, Shared, entry::Entry};
+use super::{ClaimIndex, Shared, Verification, entry::Entry};
 use crate::{
     controller::claims::{
-        call_record::{Mark, Record, status, status::Standpoint},
+        call_record::{Record, RecordStatus, status, status::Standpoint},
         state::ClaimState,
     },
     kube::objects::{Claim, View as _},
@@ -20,12 +20,12 @@ impl ClaimIndex {
     pub fn record_found(&self, live: &Claim) -> bool {
         let found = |entry: &mut Entry| {
             let mark = self.0.mark(live, entry.adopted.as_deref());
-            let is_news = matches!(mark, Some(Mark::Open(_) | Mark::Void(_)));
+            let is_news = matches!(mark, Some(RecordStatus::Open(_) | RecordStatus::Void(_)));
             if !is_news || entry.mark_is_known {
                 return false;
             }
             entry.mark = mark.map(Box::new);
-            let is_open = matches!(entry.mark.as_deref(), Some(Mark::Open(_)));
+            let is_open = matches!(entry.mark.as_deref(), Some(RecordStatus::Open(_)));
             if is_open {
                 entry.take_up_record();
             }
@@ -48,7 +48,7 @@ impl ClaimIndex {
     pub fn record_is_void(&self, uid: &str) {
         self.change(uid, |entry| {
             entry.mark = entry.mark.take().map(|mark| match *mark {
-                Mark::Open(record) => Box::new(Mark::Void(record)),
+                RecordStatus::Open(record) => Box::new(RecordStatus::Void(record)),
                 _ => mark,
             });
             entry.mark_is_known = false;
@@ -87,7 +87,7 @@ impl ClaimIndex {
     /// The process of another node has a call open for the claim, or had one a moment ago: that may have
     /// left a PersistentVolume which no watch has shown yet.
     pub fn called_elsewhere(&self, uid: &str) {
-        self.change(uid, |entry| entry.doubts(Doubt::VolumeAndClaim));
+        self.change(uid, |entry| entry.requires(Verification::VolumeAndClaim));
     }
 
     /// The claim is let go, or may have been: whether that is still to be reported.
@@ -105,7 +105,7 @@ impl ClaimIndex {
 
 impl Shared {
     /// What the mark on the claim means; `adopted`: for whoever follows that node's call.
-    pub(super) fn mark(&self, claim: &Claim, adopted: Option<&str>) -> Option<Mark> {
+    pub(super) fn mark(&self, claim: &Claim, adopted: Option<&str>) -> Option<RecordStatus> {
         let standpoint = Standpoint { identity: &self.identity, adopted };
         status::judge(claim, standpoint, (self.volume_name)(claim.uid()).as_deref())
     }

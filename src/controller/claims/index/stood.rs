@@ -6,11 +6,11 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use crate::controller::packed_set::Marks;
+use crate::controller::packed_set::PackedSet;
 
 /// Claims by UID.
 #[derive(Debug, Default)]
-pub(super) struct ClaimSet(Marks<u64>);
+pub(super) struct ClaimSet(PackedSet<u64>);
 
 impl ClaimSet {
     pub(super) fn insert(&mut self, uid: &str) {

@@ -34,7 +34,7 @@ fn working() -> ClaimIndex {
 
 fn works(book: ClaimIndex) -> ClaimIndex {
     book.begin_term();
-    book.observe(InformerEvent::Complete);
+    book.observe(InformerEvent::InitDone);
     book.claims_listed(Some(0));
     list_volumes(&book);
     book.listed();
@@ -56,8 +56,8 @@ fn list_volumes(book: &ClaimIndex) -> Vec<String> {
 }
 
 /// What was in this doubt about the claim is settled.
-fn looked_up(book: &ClaimIndex, uid: &str, doubt: Doubt) {
-    book.looked_up(&Glance { doubt, ..book.glance(uid).unwrap() });
+fn looked_up(book: &ClaimIndex, uid: &str, verification: Verification) {
+    book.looked_up(&ClaimSnapshot { verification, ..book.snapshot(uid).unwrap() });
 }
 
 fn claim_with(uid: &str, change: impl FnOnce(&mut Value)) -> Claim {
@@ -85,8 +85,8 @@ fn volume(name: &str, claim_uid: &str) -> Volume {
     .unwrap()
 }
 
-fn order(uid: &str) -> Order {
-    Order {
+fn order(uid: &str) -> ProvisionRequest {
+    ProvisionRequest {
         claim: Arc::new(claim(uid)),
         class: Arc::default(),
         volume_name: Ok(format!("pvc-{uid}")),
@@ -101,33 +101,33 @@ fn order(uid: &str) -> Order {
 #[test]
 fn a_new_leader_looks_every_claim_up_until_both_kinds_are_listed_anew() {
     let book = book();
-    book.observe(InformerEvent::Complete);
-    book.observe(InformerEvent::Applied(claim("standby")));
+    book.observe(InformerEvent::InitDone);
+    book.observe(InformerEvent::Apply(claim("standby")));
     list_volumes(&book);
     book.volume_passes(&made_by_us("pvc-x", "x"));
     book.begin_term();
-    assert_eq!(book.observe(InformerEvent::Applied(claim("late"))), ["late"]);
-    let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(["standby", "late"].map(doubt), [Doubt::VolumeAndClaim; 2]);
-    looked_up(&book, "standby", Doubt::VolumeAndClaim);
+    assert_eq!(book.observe(InformerEvent::Apply(claim("late"))), ["late"]);
+    let verification = |uid| book.snapshot(uid).unwrap().verification;
+    assert_eq!(["standby", "late"].map(verification), [Verification::VolumeAndClaim; 2]);
+    looked_up(&book, "standby", Verification::VolumeAndClaim);
     assert!(book.called("standby", &order("standby")), "it need not wait for the lists");
-    assert_eq!(book.stands(InformerEvent::Listed(claim("unseen"))), ["unseen"]);
-    assert!(book.stands(InformerEvent::Listed(claim("late"))).is_empty(), "it is known");
-    book.observe(InformerEvent::Applied(claim("short")));
-    book.observe(InformerEvent::Deleted(claim("short")));
-    assert!(book.stands(InformerEvent::Listed(claim("short"))).is_empty());
-    assert!(book.glance("short").is_none(), "the watch has shown it to go");
+    assert_eq!(book.stands(InformerEvent::InitApply(claim("unseen"))), ["unseen"]);
+    assert!(book.stands(InformerEvent::InitApply(claim("late"))).is_empty(), "it is known");
+    book.observe(InformerEvent::Apply(claim("short")));
+    book.observe(InformerEvent::Delete(claim("short")));
+    assert!(book.stands(InformerEvent::InitApply(claim("short"))).is_empty());
+    assert!(book.snapshot("short").is_none(), "the watch has shown it to go");
     book.claims_listed(Some(7));
     assert!(book.listed().is_empty(), "nobody has waited");
     let in_version = |uid: &str, version: &str| {
         claim_with(uid, |claim| claim["metadata"]["resourceVersion"] = json!(version))
     };
-    book.observe(InformerEvent::Applied(in_version("old", "7")));
-    book.observe(InformerEvent::Applied(in_version("born", "8")));
-    assert_eq!(doubt("born"), Doubt::None);
+    book.observe(InformerEvent::Apply(in_version("old", "7")));
+    book.observe(InformerEvent::Apply(in_version("born", "8")));
+    assert_eq!(verification("born"), Verification::None);
     assert_eq!(
-        ["late", "unseen", "old"].map(doubt),
-        [Doubt::VolumeAndClaim; 3],
+        ["late", "unseen", "old"].map(verification),
+        [Verification::VolumeAndClaim; 3],
         "not under our eyes"
     );
 }
@@ -139,28 +139,28 @@ fn where_names_are_not_known_to_be_the_usual_ones_claims_wait_for_the_list() {
         [&[], &[made_by_us("tank-x", "x"), made_by_us("pvc-y", "y")], &[volume("pvc-z", "z")]];
     for volumes in seen {
         let book = book();
-        book.observe(InformerEvent::Applied(claim("u")));
+        book.observe(InformerEvent::Apply(claim("u")));
         for volume in volumes {
             book.volume_passes(volume);
         }
         book.begin_term();
-        assert_eq!(book.glance("u").unwrap().doubt, Doubt::Unlisted, "{volumes:?}");
+        assert_eq!(book.snapshot("u").unwrap().verification, Verification::Unlisted, "{volumes:?}");
         assert!(
-            book.observe(InformerEvent::Applied(claim("v"))).is_empty(),
+            book.observe(InformerEvent::Apply(claim("v"))).is_empty(),
             "nobody looks at it yet"
         );
         book.claims_listed(Some(9));
         let mut waited = book.listed();
         waited.sort();
         assert_eq!(waited, ["u", "v"]);
-        assert_eq!(book.glance("u").unwrap().doubt, Doubt::VolumeAndClaim);
+        assert_eq!(book.snapshot("u").unwrap().verification, Verification::VolumeAndClaim);
     }
 }
 
 /// A working book that knows the claim `u`, seen as it was born.
 fn with_claim() -> ClaimIndex {
     let book = working();
-    assert_eq!(book.observe(InformerEvent::Applied(claim("u"))), ["u"]);
+    assert_eq!(book.observe(InformerEvent::Apply(claim("u"))), ["u"]);
     book
 }
 
@@ -173,7 +173,7 @@ fn claims_of_others_and_bound_ones_are_not_kept() {
     let book = book();
     let foreign = claim_with("f", |claim| claim["metadata"]["annotations"] = json!({}));
     for dropped in [foreign, bound("b")] {
-        assert!(book.observe(InformerEvent::Listed(dropped)).is_empty());
+        assert!(book.observe(InformerEvent::InitApply(dropped)).is_empty());
     }
     assert!(book.is_empty());
 }
@@ -182,18 +182,18 @@ fn claims_of_others_and_bound_ones_are_not_kept() {
 fn a_claim_first_seen_in_a_list_is_looked_up_before_its_first_call() {
     let book = book();
     book.begin_term();
-    book.observe(InformerEvent::Listed(claim("listed")));
-    book.observe(InformerEvent::Complete);
+    book.observe(InformerEvent::InitApply(claim("listed")));
+    book.observe(InformerEvent::InitDone);
     book.claims_listed(Some(0));
-    book.observe(InformerEvent::Applied(claim("early")));
+    book.observe(InformerEvent::Apply(claim("early")));
     book.listed();
-    book.observe(InformerEvent::Applied(claim("born")));
-    let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(doubt("listed"), Doubt::VolumeAndClaim);
-    assert_eq!(doubt("early"), Doubt::VolumeAndClaim);
-    assert_eq!(doubt("born"), Doubt::None);
-    looked_up(&book, "listed", Doubt::VolumeAndClaim);
-    assert_eq!(doubt("listed"), Doubt::None);
+    book.observe(InformerEvent::Apply(claim("born")));
+    let verification = |uid| book.snapshot(uid).unwrap().verification;
+    assert_eq!(verification("listed"), Verification::VolumeAndClaim);
+    assert_eq!(verification("early"), Verification::VolumeAndClaim);
+    assert_eq!(verification("born"), Verification::None);
+    looked_up(&book, "listed", Verification::VolumeAndClaim);
+    assert_eq!(verification("listed"), Verification::None);
 }
 
 #[test]
@@ -201,23 +201,23 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
     let book = book();
     let unmarked =
         |uid: &str| claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}));
-    book.observe(InformerEvent::Restarted);
-    book.observe(InformerEvent::Listed(unmarked("listed")));
-    book.observe(InformerEvent::Listed(unmarked("gone")));
-    book.observe(InformerEvent::Complete);
-    book.observe(InformerEvent::Applied(unmarked("standby")));
+    book.observe(InformerEvent::Init);
+    book.observe(InformerEvent::InitApply(unmarked("listed")));
+    book.observe(InformerEvent::InitApply(unmarked("gone")));
+    book.observe(InformerEvent::InitDone);
+    book.observe(InformerEvent::Apply(unmarked("standby")));
     book.begin_term();
     book.claims_listed(Some(0));
-    book.observe(InformerEvent::Applied(unmarked("early")));
+    book.observe(InformerEvent::Apply(unmarked("early")));
     book.listed();
-    book.observe(InformerEvent::Applied(unmarked("born")));
+    book.observe(InformerEvent::Apply(unmarked("born")));
     for uid in ["listed", "standby", "early", "born"] {
-        book.observe(InformerEvent::Applied(claim(uid)));
+        book.observe(InformerEvent::Apply(claim(uid)));
     }
-    let doubt = |uid| book.glance(uid).unwrap().doubt;
-    assert_eq!(["listed", "standby", "early"].map(doubt), [Doubt::VolumeAndClaim; 3]);
-    assert_eq!(doubt("born"), Doubt::None);
-    book.observe(InformerEvent::Deleted(unmarked("gone")));
+    let verification = |uid| book.snapshot(uid).unwrap().verification;
+    assert_eq!(["listed", "standby", "early"].map(verification), [Verification::VolumeAndClaim; 3]);
+    assert_eq!(verification("born"), Verification::None);
+    book.observe(InformerEvent::Delete(unmarked("gone")));
     assert!(book.0.inner.lock().stood.is_empty(), "nothing is kept of who is ours or gone");
 }
 
@@ -226,12 +226,12 @@ fn a_claim_that_was_there_before_we_worked_is_looked_up_whenever_it_becomes_ours
 fn a_volume_that_passes_after_its_claim_was_listed_ends_it_whatever_its_name() {
     let book = book();
     book.begin_term();
-    book.observe(InformerEvent::Listed(claim("served")));
-    book.observe(InformerEvent::Listed(claim("free")));
+    book.observe(InformerEvent::InitApply(claim("served")));
+    book.observe(InformerEvent::InitApply(claim("free")));
     book.volumes_restarted();
     book.volume_passes(&volume("of-any-name", "served"));
     assert!(book.volumes_listed().is_empty());
-    let may_call = |uid| book.glance(uid).unwrap().may_call;
+    let may_call = |uid| book.snapshot(uid).unwrap().may_call;
     assert!(!may_call("served") && may_call("free"));
 }
 
@@ -240,8 +240,8 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let book = works(book);
-    book.observe(InformerEvent::Applied(claim("0a1b")));
-    assert_eq!(book.glance("0a1b").unwrap().doubt, Doubt::Volume);
+    book.observe(InformerEvent::Apply(claim("0a1b")));
+    assert_eq!(book.snapshot("0a1b").unwrap().verification, Verification::Volume);
 }
 
 #[tokio::test]
@@ -249,20 +249,20 @@ async fn a_name_without_the_whole_uid_is_looked_up_before_each_attempt_but_of_an
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let book = works(book);
-    book.observe(InformerEvent::Applied(claim("0a1b")));
-    let doubt = || book.glance("0a1b").unwrap().doubt;
+    book.observe(InformerEvent::Apply(claim("0a1b")));
+    let verification = || book.snapshot("0a1b").unwrap().verification;
     let attempt = |outcome: &Outcome| {
-        looked_up(&book, "0a1b", doubt());
+        looked_up(&book, "0a1b", verification());
         assert!(book.called("0a1b", &order("0a1b")));
         book.answered("0a1b", outcome);
     };
-    looked_up(&book, "0a1b", doubt());
+    looked_up(&book, "0a1b", verification());
     book.not_asked("0a1b", &NotSent::Failed(Failure::new("no secret")));
-    assert_eq!(doubt(), Doubt::Volume, "another claim may have got it since");
+    assert_eq!(verification(), Verification::Volume, "another claim may have got it since");
     attempt(&Outcome::Final(Failure::new("no")));
-    assert_eq!(doubt(), Doubt::Volume);
+    assert_eq!(verification(), Verification::Volume);
     attempt(&background());
-    assert_eq!(doubt(), Doubt::None, "its volume is what that call makes");
+    assert_eq!(verification(), Verification::None, "its volume is what that call makes");
 }
 
 #[tokio::test]
@@ -272,27 +272,25 @@ async fn a_bound_claim_is_let_go() {
     book.answered("u", &Outcome::Provisioned(Box::default()));
     assert!(book.is_saving("u"));
     book.saved("u");
-    assert!(!book.glance("u").unwrap().may_call);
-    assert!(book.observe(InformerEvent::Applied(bound("u"))).is_empty());
+    assert!(!book.snapshot("u").unwrap().may_call);
+    assert!(book.observe(InformerEvent::Apply(bound("u"))).is_empty());
     assert!(book.is_empty());
 }
 
 #[tokio::test]
 async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
     for news in [
-        InformerEvent::Deleted(claim("u")),
-        InformerEvent::Applied(bound("u")),
-        InformerEvent::Applied(claim_with("u", |claim| {
-            claim["metadata"]["annotations"] = json!({})
-        })),
+        InformerEvent::Delete(claim("u")),
+        InformerEvent::Apply(bound("u")),
+        InformerEvent::Apply(claim_with("u", |claim| claim["metadata"]["annotations"] = json!({}))),
     ] {
         let book = with_claim();
         assert!(book.called("u", &order("u")));
         assert_eq!(book.answered("u", &background()), (Next::Poll, 1));
         assert_eq!(book.observe(news.clone()), ["u"], "{news:?}");
-        let glance = book.glance("u").unwrap();
-        assert_eq!(glance.demand, Demand::Withdrawn);
-        assert!(glance.may_call && glance.order.is_some(), "it is asked for again, the same");
+        let snapshot = book.snapshot("u").unwrap();
+        assert_eq!(snapshot.demand, Demand::Withdrawn);
+        assert!(snapshot.may_call && snapshot.order.is_some(), "it is asked for again, the same");
         book.called("u", &order("u"));
         book.answered("u", &Outcome::Provisioned(Box::default()));
         book.saved("u");
@@ -303,24 +301,24 @@ async fn an_open_call_is_followed_whatever_becomes_of_the_claim() {
 #[tokio::test]
 async fn a_claim_that_vanished_between_two_lists_is_let_go_or_followed() {
     let book = with_claim();
-    book.observe(InformerEvent::Applied(claim("open")));
+    book.observe(InformerEvent::Apply(claim("open")));
     book.called("open", &order("open"));
     book.answered("open", &background());
-    book.observe(InformerEvent::Restarted);
-    assert_eq!(book.observe(InformerEvent::Complete), ["open"]);
+    book.observe(InformerEvent::Init);
+    assert_eq!(book.observe(InformerEvent::InitDone), ["open"]);
     assert_eq!(book.all(), ["open"]);
 }
 
 #[test]
 fn a_claim_that_cannot_be_read_for_once_has_not_vanished() {
     let book = with_claim();
-    book.observe(InformerEvent::Restarted);
+    book.observe(InformerEvent::Init);
     book.observe(InformerEvent::Unreadable {
         namespace: "ns".into(),
         name: "u".into(),
         uid: "u".into(),
     });
-    assert!(book.observe(InformerEvent::Complete).is_empty());
+    assert!(book.observe(InformerEvent::InitDone).is_empty());
     assert_eq!(book.all(), ["u"]);
 }
 
@@ -350,15 +348,15 @@ async fn polls_are_counted_in_a_row() {
 fn a_volume_for_the_claim_ends_it_whatever_its_name() {
     let book = with_claim();
     book.volume_passes(&volume("made-by-another", "u"));
-    assert!(!book.glance("u").unwrap().may_call);
+    assert!(!book.snapshot("u").unwrap().may_call);
 }
 
 #[test]
 fn a_strangers_volume_under_the_claims_name_is_looked_into() {
     let book = with_claim();
     book.volume_passes(&volume("pvc-u", "stranger"));
-    let glance = book.glance("u").unwrap();
-    assert_eq!((glance.may_call, glance.doubt), (true, Doubt::Volume));
+    let snapshot = book.snapshot("u").unwrap();
+    assert_eq!((snapshot.may_call, snapshot.verification), (true, Verification::Volume));
 }
 
 #[test]
@@ -366,8 +364,8 @@ fn when_its_volume_goes_a_claim_is_looked_into_before_it_gets_another() {
     let book = with_claim();
     book.volume_passes(&volume("pvc-u", "u"));
     assert_eq!(book.volume_gone(&volume("pvc-u", "u")), None, "nobody hurries");
-    let glance = book.glance("u").unwrap();
-    assert_eq!((glance.may_call, glance.doubt), (true, Doubt::VolumeAndClaim));
+    let snapshot = book.snapshot("u").unwrap();
+    assert_eq!((snapshot.may_call, snapshot.verification), (true, Verification::VolumeAndClaim));
     assert_eq!(
         book.volume_gone(&volume("pvc-u", "stranger")),
         Some("u".into()),
@@ -381,8 +379,10 @@ async fn a_dead_worker_leaves_the_call_open() {
     let book = with_claim();
     book.called("u", &order("u"));
     book.interrupted("u");
-    book.observe(InformerEvent::Deleted(claim("u")));
-    assert!(book.glance("u").is_some_and(|glance| glance.may_call && glance.order.is_some()));
+    book.observe(InformerEvent::Delete(claim("u")));
+    assert!(
+        book.snapshot("u").is_some_and(|snapshot| snapshot.may_call && snapshot.order.is_some())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -422,9 +422,9 @@ fn claims_are_found_by_their_class() {
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
-    book.observe(InformerEvent::Applied(claim("first")));
-    book.observe(InformerEvent::Applied(claim("second")));
-    book.observe(InformerEvent::Deleted(claim("first")));
+    book.observe(InformerEvent::Apply(claim("first")));
+    book.observe(InformerEvent::Apply(claim("second")));
+    book.observe(InformerEvent::Delete(claim("first")));
     assert_eq!(book.volume_gone(&volume("pvc-cut", "stranger")), Some("second".into()));
 }
 
@@ -433,7 +433,7 @@ async fn a_volume_seen_for_an_open_call_nobody_wants_lets_the_claim_go() {
     let book = with_claim();
     book.called("u", &order("u"));
     book.answered("u", &background());
-    book.observe(InformerEvent::Deleted(claim("u")));
+    book.observe(InformerEvent::Delete(claim("u")));
     book.volume_passes(&volume("pvc-u", "u"));
     assert!(book.is_empty(), "nothing is left open");
 }
@@ -445,8 +445,8 @@ async fn a_claim_that_gets_a_second_volume_is_not_asked_for_by_the_first_order()
     book.answered("u", &background());
     book.volume_passes(&volume("pvc-u", "u"));
     book.volume_gone(&volume("pvc-u", "u"));
-    let glance = book.glance("u").unwrap();
-    assert!(glance.may_call && glance.order.is_none(), "the open call was closed");
+    let snapshot = book.snapshot("u").unwrap();
+    assert!(snapshot.may_call && snapshot.order.is_none(), "the open call was closed");
 }
 
 #[tokio::test]
@@ -456,10 +456,14 @@ async fn no_call_starts_while_anything_is_in_doubt_or_for_a_claim_that_is_delete
     assert!(!book.called("u", &order("u")), "the name is taken since the plan was made");
     book.volume_passes(&volume("pvc-u", "u"));
     book.volume_gone(&volume("pvc-u", "u"));
-    looked_up(&book, "u", Doubt::Volume);
-    assert_eq!(book.glance("u").unwrap().doubt, Doubt::VolumeAndClaim, "in doubt since");
-    looked_up(&book, "u", Doubt::VolumeAndClaim);
-    book.observe(InformerEvent::Applied(claim_with("u", |claim| {
+    looked_up(&book, "u", Verification::Volume);
+    assert_eq!(
+        book.snapshot("u").unwrap().verification,
+        Verification::VolumeAndClaim,
+        "in verification since"
+    );
+    looked_up(&book, "u", Verification::VolumeAndClaim);
+    book.observe(InformerEvent::Apply(claim_with("u", |claim| {
         claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     })));
     assert!(!book.called("u", &order("u")), "deleted since the plan was made");
@@ -472,11 +476,11 @@ fn a_list_of_volumes_that_lacks_the_claims_own_brings_the_claim_back() {
     book.volumes_restarted();
     book.volume_passes(&volume("pvc-u", "u"));
     book.volumes_listed();
-    assert!(!book.glance("u").unwrap().may_call, "it is there");
+    assert!(!book.snapshot("u").unwrap().may_call, "it is there");
     book.volumes_restarted();
     book.volumes_listed();
-    let glance = book.glance("u").unwrap();
-    assert_eq!((glance.may_call, glance.doubt), (true, Doubt::VolumeAndClaim));
+    let snapshot = book.snapshot("u").unwrap();
+    assert_eq!((snapshot.may_call, snapshot.verification), (true, Verification::VolumeAndClaim));
 }
 
 #[test]
@@ -484,7 +488,7 @@ fn a_strangers_volume_that_goes_leaves_a_claim_with_a_volume_alone() {
     let book = with_claim();
     book.volume_passes(&volume("other-name", "u"));
     book.volume_gone(&volume("pvc-u", "stranger"));
-    assert!(!book.glance("u").unwrap().may_call);
+    assert!(!book.snapshot("u").unwrap().may_call);
 }
 
 #[tokio::test(start_paused = true)]
@@ -492,7 +496,7 @@ async fn the_census_counts_claims_by_where_they_stand_and_finds_the_oldest() {
     let book = with_claim();
     tokio::time::advance(Duration::from_secs(30)).await;
     for uid in ["v", "w"] {
-        book.observe(InformerEvent::Applied(claim(uid)));
+        book.observe(InformerEvent::Apply(claim(uid)));
     }
     assert!(book.called("v", &order("v")));
     let expected =
@@ -503,8 +507,8 @@ async fn the_census_counts_claims_by_where_they_stand_and_finds_the_oldest() {
 
     book.answered("v", &background());
     // Another watch event is no first sight.
-    book.observe(InformerEvent::Applied(claim("u")));
-    book.observe(InformerEvent::Applied(bound("u")));
+    book.observe(InformerEvent::Apply(claim("u")));
+    book.observe(InformerEvent::Apply(bound("u")));
     assert_eq!(book.census(), Census { waiting: 1, background: 1, ..Census::default() });
     book.volume_passes(&volume("pvc-v", "v"));
     assert_eq!(book.census(), Census { waiting: 1, ..Census::default() }, "done is out of work");
@@ -513,11 +517,11 @@ async fn the_census_counts_claims_by_where_they_stand_and_finds_the_oldest() {
 #[test]
 fn what_the_audit_queued_is_told_once() {
     let book = with_claim();
-    assert!(!book.take_audited("u"));
-    book.audited("u");
-    assert!(book.take_audited("u") && !book.take_audited("u"));
-    book.audited("nobody");
-    assert!(!book.take_audited("nobody"));
+    assert!(!book.take_resynced("u"));
+    book.resynced("u");
+    assert!(book.take_resynced("u") && !book.take_resynced("u"));
+    book.resynced("nobody");
+    assert!(!book.take_resynced("nobody"));
 }
 
 #[tokio::test]
@@ -531,8 +535,8 @@ async fn a_volume_made_by_hand_closes_no_open_call() {
             book.answered("u", &background());
         }
         book.volume_passes(&volume(name, "u"));
-        book.observe(InformerEvent::Applied(bound("u")));
-        assert_eq!(book.glance("u").is_some(), kept, "{state} {name}");
+        book.observe(InformerEvent::Apply(bound("u")));
+        assert_eq!(book.snapshot("u").is_some(), kept, "{state} {name}");
     }
 }
 
@@ -543,7 +547,7 @@ fn with_closings() -> (ClaimIndex, Arc<Mutex<Vec<String>>>) {
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let book = works(ClaimIndex::new(identity, name, move |uid| told.lock().push(uid.to_owned())));
-    book.observe(InformerEvent::Applied(claim("u")));
+    book.observe(InformerEvent::Apply(claim("u")));
     (book, closed)
 }
 
@@ -556,7 +560,7 @@ async fn the_end_of_the_need_for_a_source_is_told() {
         book.answered("u", &Outcome::Provisioned(Box::default()));
         book.saved("u");
     };
-    let gone = |book: &ClaimIndex| drop(book.observe(InformerEvent::Deleted(claim("u"))));
+    let gone = |book: &ClaimIndex| drop(book.observe(InformerEvent::Delete(claim("u"))));
     let refused = |book: &ClaimIndex| {
         book.answered("u", &Outcome::Final(Failure::new("no")));
     };
@@ -589,14 +593,14 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
         claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     });
     let ends: [&dyn Fn(&ClaimIndex); 4] = [
-        &|book| drop(book.observe(InformerEvent::Applied(terminating.clone()))),
-        &|book| drop(book.observe(InformerEvent::Applied(bound("u")))),
-        &|book| drop(book.observe(InformerEvent::Deleted(claim("u")))),
+        &|book| drop(book.observe(InformerEvent::Apply(terminating.clone()))),
+        &|book| drop(book.observe(InformerEvent::Apply(bound("u")))),
+        &|book| drop(book.observe(InformerEvent::Delete(claim("u")))),
         &|book| drop(book.volume_passes(&volume("pvc-u", "u"))),
     ];
     for end in ends {
         let (book, closed) = with_closings();
-        book.observe(InformerEvent::Applied(claim("u")));
+        book.observe(InformerEvent::Apply(claim("u")));
         assert!(closed.lock().is_empty());
         end(&book);
         assert_eq!(*closed.lock(), ["u"]);
@@ -614,9 +618,9 @@ fn a_marked_claim_needs_its_source_from_the_start_until_the_mark_is_taken_off() 
     let mut deleted = marked("u", DRIVER);
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    book.observe(InformerEvent::Listed(deleted.clone()));
+    book.observe(InformerEvent::InitApply(deleted.clone()));
     book.begin_term();
-    book.observe(InformerEvent::Applied(deleted));
+    book.observe(InformerEvent::Apply(deleted));
     assert!(closed.lock().is_empty());
     book.given_up("u");
     assert_eq!(*closed.lock(), ["u"]);

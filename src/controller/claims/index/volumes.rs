@@ -4,11 +4,13 @@
 //! driver, from its end, and from the lack of it in a whole list (safety rule 6).
 
 use super::{
-    ClaimIndex, Doubt, Glance,
+    ClaimIndex, ClaimSnapshot, Verification,
     entry::{Entry, OnceGone},
 };
 use crate::{
-    controller::{claims::state::ClaimState, ownership::PROVISIONED_BY, provisioner::Order},
+    controller::{
+        claims::state::ClaimState, ownership::PROVISIONED_BY, provisioner::ProvisionRequest,
+    },
     kube::objects::{View as _, Volume},
     mutations,
     mutations::Mutation,
@@ -39,7 +41,7 @@ impl ClaimIndex {
         // The name is taken by a stranger: found out live, with an event, before any call.
         let stranger = named.as_ref().filter(|uid| *uid != for_uid);
         if let Some(entry) = stranger.and_then(|uid| inner.entries.get_mut(uid)) {
-            entry.doubts(Doubt::Volume);
+            entry.requires(Verification::Volume);
         }
         closed.unwrap_or_default().then(|| for_uid.to_owned())
     }
@@ -61,7 +63,7 @@ impl ClaimIndex {
     pub fn unreadable_volume_passes(&self, name: &str) {
         let mut inner = self.0.inner.lock();
         if let Some(uid) = inner.by_volume.get(name).cloned() {
-            inner.change(&uid, |entry| entry.doubts(Doubt::Volume));
+            inner.change(&uid, |entry| entry.requires(Verification::Volume));
         }
     }
 
@@ -75,7 +77,7 @@ impl ClaimIndex {
             return returns.then(|| own.to_owned());
         }
         let uid = inner.by_volume.get(volume.name())?.clone();
-        inner.change(&uid, |entry| entry.doubts(Doubt::Volume)).map(|()| uid)
+        inner.change(&uid, |entry| entry.requires(Verification::Volume)).map(|()| uid)
     }
 
     /// The PersistentVolume is let go of, and its claim is looked at once it is gone.
@@ -118,16 +120,16 @@ impl ClaimIndex {
 
     /// A live read since this glance has found a PersistentVolume that serves the claim: false where
     /// that is in doubt again, as its end may have been seen meanwhile.
-    pub fn volume_found(&self, glance: &Glance, volume: &Volume) -> bool {
+    pub fn volume_found(&self, snapshot: &ClaimSnapshot, volume: &Volume) -> bool {
         let found = |entry: &mut Entry| {
-            let stands = entry.doubted == glance.doubted && entry.is_served_by(volume);
+            let stands = entry.doubted == snapshot.doubted && entry.is_served_by(volume);
             if stands {
-                entry.doubt = Doubt::None;
+                entry.verification = Verification::None;
                 entry.volume_seen(volume, self.is_local());
             }
             stands
         };
-        self.change(glance.claim.uid(), found).unwrap_or(true)
+        self.change(snapshot.claim.uid(), found).unwrap_or(true)
     }
 
     /// Whether each node has a driver and a process of its own.
@@ -136,7 +138,7 @@ impl ClaimIndex {
     }
 
     /// What was asked for in a call that a volume from elsewhere has closed, its end not known; once.
-    pub fn take_superseded(&self, uid: &str) -> Option<Order> {
+    pub fn take_superseded(&self, uid: &str) -> Option<ProvisionRequest> {
         self.change(uid, |entry| entry.superseded.take()).flatten().map(|order| *order)
     }
 

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn order() -> Order {
+fn order() -> ProvisionRequest {
     let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"},
                        "spec": {"storageClassName": "fast"}});
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "kubernetes.io/in-tree"});
-    Order {
+    ProvisionRequest {
         claim: Arc::new(serde_json::from_value(claim).unwrap()),
         class: Arc::new(serde_json::from_value(class).unwrap()),
         volume_name: Ok("pvc-u".into()),
@@ -52,7 +52,7 @@ fn a_saved_volume_names_claim_class_maker_and_protection() {
 fn judged(found: Option<Value>) -> String {
     let unsaved = Unsaved::new(
         order(),
-        Made { volume: made(), ..Made::default() },
+        ProvisionedVolume { volume: made(), ..ProvisionedVolume::default() },
         "",
         Instant::now(),
         Existence::default(),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::controller::provisioner::{Failure, Made};
+use crate::controller::provisioner::{Failure, ProvisionedVolume};
 use Demand::{Wanted, Withdrawn};
 
 fn failure() -> Failure {
@@ -88,7 +88,10 @@ async fn a_volume_is_saved_whoever_wants_it() {
     for demand in [Wanted, Withdrawn] {
         let volume = serde_json::json!({"spec": {"csi": {"driver": "d", "volumeHandle": "h"}}});
         let volume = serde_json::from_value(volume).unwrap();
-        let made = Outcome::Provisioned(Box::new(Made { volume, ..Made::default() }));
+        let made = Outcome::Provisioned(Box::new(ProvisionedVolume {
+            volume,
+            ..ProvisionedVolume::default()
+        }));
         let (state, next) = ClaimState::Waiting.called().answered(&made, demand, Instant::now());
         assert_eq!((state, next), (saving("h"), Next::Save));
     }

@@ -3,7 +3,9 @@ use serde_json::json;
 use super::*;
 use crate::{
     controller::{
-        claims::{index::Doubt, node::remove_node, reporting::is_failed_attempt, state::Demand},
+        claims::{
+            index::Verification, node::remove_node, reporting::is_failed_attempt, state::Demand,
+        },
         model::unusable_volume::UnusableVolume,
         ownership::SELECTED_NODE,
         provisioner::{Congestion, Failure},
@@ -32,12 +34,12 @@ fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
     Arc::new(serde_json::from_value(class).unwrap())
 }
 
-fn glance(claim: Arc<Claim>) -> Glance {
-    Glance {
+fn snapshot(claim: Arc<Claim>) -> ClaimSnapshot {
+    ClaimSnapshot {
         claim,
         demand: Demand::Wanted,
         may_call: true,
-        doubt: Doubt::None,
+        verification: Verification::None,
         doubted: 0,
         order: None,
         loosened: false,
@@ -49,12 +51,16 @@ fn glance(claim: Arc<Claim>) -> Glance {
 }
 
 /// What is planned: `provision`, `drop`, or the words its user reads.
-fn planned(glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
-    planned_by(&identity(), glance, class)
+fn planned(snapshot: &ClaimSnapshot, class: Option<Arc<StorageClass>>) -> String {
+    planned_by(&identity(), snapshot, class)
 }
 
-fn planned_by(identity: &Identity, glance: &Glance, class: Option<Arc<StorageClass>>) -> String {
-    match plan(identity, glance, class, |record, class| record.class_uid == class.uid()) {
+fn planned_by(
+    identity: &Identity,
+    snapshot: &ClaimSnapshot,
+    class: Option<Arc<StorageClass>>,
+) -> String {
+    match plan(identity, snapshot, class, |record, class| record.class_uid == class.uid()) {
         Plan::Provision(Ask::New(_)) => "provision".into(),
         Plan::Provision(Ask::Again(_)) => "again".into(),
         Plan::Provision(Ask::Recorded(..)) => "as recorded".into(),
@@ -71,31 +77,31 @@ fn planned_by(identity: &Identity, glance: &Glance, class: Option<Arc<StorageCla
 fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     let immediate = class(DRIVER, "Immediate");
     let late = class(DRIVER, "WaitForFirstConsumer");
-    let here = glance(claim(None));
+    let here = snapshot(claim(None));
     assert_eq!(planned(&here, Some(immediate.clone())), "provision");
     assert_eq!(planned(&here, Some(late.clone())), "drop");
-    assert_eq!(planned(&glance(claim(Some(""))), Some(late.clone())), "drop");
-    assert_eq!(planned(&glance(claim(Some("n"))), Some(late)), "provision");
+    assert_eq!(planned(&snapshot(claim(Some(""))), Some(late.clone())), "drop");
+    assert_eq!(planned(&snapshot(claim(Some("n"))), Some(late)), "provision");
     assert_eq!(planned(&here, None), r#"storageclass.storage.k8s.io "fast" not found"#);
     let mut classless = (*here.claim).clone();
     classless.spec.storage_class_name = None;
-    assert_eq!(planned(&glance(Arc::new(classless)), None), "the claim names no storage class");
+    assert_eq!(planned(&snapshot(Arc::new(classless)), None), "the claim names no storage class");
     let foreign = planned(&here, Some(class("other", "Immediate")));
     assert_eq!(
         foreign,
         r#"storage class "fast" is for the provisioner "other", but the claim is annotated for "d.example.com""#
     );
-    let withdrawn = Glance { demand: Demand::Withdrawn, ..here.clone() };
+    let withdrawn = ClaimSnapshot { demand: Demand::Withdrawn, ..here.clone() };
     assert_eq!(planned(&withdrawn, Some(immediate.clone())), "drop");
-    let in_flight = Glance { may_call: false, ..here.clone() };
+    let in_flight = ClaimSnapshot { may_call: false, ..here.clone() };
     assert_eq!(planned(&in_flight, Some(immediate.clone())), "drop");
     let mut handed_on = (*here.claim).clone();
     handed_on.metadata.annotations = None;
-    assert_eq!(planned(&glance(Arc::new(handed_on)), Some(immediate)), "drop");
+    assert_eq!(planned(&snapshot(Arc::new(handed_on)), Some(immediate)), "drop");
 }
 
-fn order() -> Order {
-    Order {
+fn order() -> ProvisionRequest {
+    ProvisionRequest {
         claim: claim(Some("n")),
         class: class(DRIVER, "Immediate"),
         volume_name: Ok("pvc-u".into()),
@@ -108,13 +114,14 @@ fn order() -> Order {
 
 #[test]
 fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
-    let open = Glance { demand: Demand::Withdrawn, order: Some(order()), ..glance(claim(None)) };
+    let open =
+        ClaimSnapshot { demand: Demand::Withdrawn, order: Some(order()), ..snapshot(claim(None)) };
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "again");
     }
-    let bared = Glance { bared: Some("h".into()), ..open };
+    let bared = ClaimSnapshot { bared: Some("h".into()), ..open };
     assert_eq!(planned(&bared, None), "suspect h", "it may be gone, and nobody wants it");
-    let wanted = Glance { demand: Demand::Wanted, ..bared };
+    let wanted = ClaimSnapshot { demand: Demand::Wanted, ..bared };
     assert_eq!(planned(&wanted, None), "again");
 }
 
@@ -125,10 +132,10 @@ fn after_enough_refusals_another_node_and_a_changed_class_count() {
         class.metadata.uid = Some(uid.into());
         Some(Arc::new(class))
     };
-    let open = |node: Option<&str>, loosened| Glance {
+    let open = |node: Option<&str>, loosened| ClaimSnapshot {
         order: Some(order()),
         loosened,
-        ..glance(claim(node))
+        ..snapshot(claim(node))
     };
     let same = || Some(class(DRIVER, "Immediate"));
     for (node, class, firm, loosened) in [
@@ -141,7 +148,7 @@ fn after_enough_refusals_another_node_and_a_changed_class_count() {
     ] {
         assert_eq!(planned(&open(node, false), class.clone()), firm, "{node:?}");
         assert_eq!(planned(&open(node, true), class.clone()), loosened, "{node:?}");
-        let withdrawn = Glance { demand: Demand::Withdrawn, ..open(node, true) };
+        let withdrawn = ClaimSnapshot { demand: Demand::Withdrawn, ..open(node, true) };
         assert_eq!(planned(&withdrawn, class), "again", "{node:?}");
     }
 }
@@ -154,7 +161,7 @@ fn a_recorded_call_is_made_only_with_the_class_that_it_was_made_with() {
         class.metadata.uid = Some(uid.into());
         Some(Arc::new(class))
     };
-    let recorded = |node| Glance { recorded: Some(record.clone()), ..glance(claim(node)) };
+    let recorded = |node| ClaimSnapshot { recorded: Some(record.clone()), ..snapshot(claim(node)) };
     let late = "WaitForFirstConsumer";
     for (node, class, expected) in [
         (None, of("1", DRIVER, "Immediate"), "as recorded"),
@@ -165,8 +172,8 @@ fn a_recorded_call_is_made_only_with_the_class_that_it_was_made_with() {
         (None, None, "is gone"),
     ] {
         for demand in [Demand::Wanted, Demand::Withdrawn] {
-            let glance = Glance { demand, ..recorded(node) };
-            let planned = planned(&glance, class.clone());
+            let snapshot = ClaimSnapshot { demand, ..recorded(node) };
+            let planned = planned(&snapshot, class.clone());
             let restore = "restore the class, and the call is followed to its end";
             assert!(
                 planned == expected || planned.contains(expected) && planned.contains(restore),
@@ -182,18 +189,18 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
     let class = || Some(class(DRIVER, "Immediate"));
     let record =
         |node: Option<&str>| Some(Record { node: node.map(str::to_owned), ..Record::default() });
-    let live = |node| Glance { elsewhere: record(node), ..glance(claim(Some("n1"))) };
+    let live = |node| ClaimSnapshot { elsewhere: record(node), ..snapshot(claim(Some("n1"))) };
     assert_eq!(planned_by(&on_node, &live(Some("n2")), class()), "elsewhere Some(\"n2\")");
     assert_eq!(planned_by(&on_node, &live(None), class()), "provision", "nobody else follows it");
     let mut deleted = (*claim(Some("n2"))).clone();
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     for (node, may_call) in [(Some("n2"), true), (None, true), (None, false)] {
-        let deleted = Glance {
+        let deleted = ClaimSnapshot {
             elsewhere: record(node),
             demand: Demand::Withdrawn,
             may_call,
-            ..glance(Arc::new(deleted.clone()))
+            ..snapshot(Arc::new(deleted.clone()))
         };
         let planned = planned_by(&on_node, &deleted, class());
         assert_eq!(planned, format!("elsewhere {node:?}"), "{node:?}");

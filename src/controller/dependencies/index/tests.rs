@@ -186,16 +186,16 @@ fn what_a_watch_shows_to_be_there_wakes_those_who_wait_for_it() {
     let waits = DependencyIndex::default();
     waits.wait(&one(), &[Dependency::object::<Claim>(Some("ns"), "a")]);
     waits.wait(&two(), &[Dependency::object::<Claim>(Some("other"), "a")]);
-    for (sighting, woken) in [
-        (InformerEvent::Listed(source()), 1),
-        (InformerEvent::Applied(source()), 1),
-        (InformerEvent::Deleted(source()), 0),
-        (InformerEvent::Complete, 0),
-        (InformerEvent::Restarted, 0),
+    for (event, woken) in [
+        (InformerEvent::InitApply(source()), 1),
+        (InformerEvent::Apply(source()), 1),
+        (InformerEvent::Delete(source()), 0),
+        (InformerEvent::InitDone, 0),
+        (InformerEvent::Init, 0),
     ] {
-        assert_eq!(waits.of_shown(&sighting).len(), woken, "{sighting:?}");
+        assert_eq!(waits.of_shown(&event).len(), woken, "{event:?}");
     }
-    assert!(waits.of_shown(&InformerEvent::Applied(StorageClass::default())).is_empty());
+    assert!(waits.of_shown(&InformerEvent::Apply(StorageClass::default())).is_empty());
 }
 
 /// A new list shows everything again.
@@ -210,7 +210,7 @@ fn who_saw_an_object_as_it_is_shown_is_not_woken() {
     let awaited = Dependency::object::<Claim>(Some("ns"), "a");
     waits.wait(&one(), &[awaited.clone().as_seen(&claim("5").metadata)]);
     waits.wait(&two(), &[awaited]);
-    let woken = |version| waits.of_shown(&InformerEvent::Listed(claim(version)));
+    let woken = |version| waits.of_shown(&InformerEvent::InitApply(claim(version)));
     assert_eq!(woken("5"), [two()], "who does not tell what it saw may have missed it");
     assert_eq!(woken("6"), [one(), two()]);
 }

@@ -5,109 +5,109 @@ use proptest::prelude::*;
 use super::*;
 
 /// Enters the key and says whether it may call.
-fn enter(shares: &mut Shares, key: &str, class: &str) -> Option<Ticket> {
-    shares.enter(&Item::claim(key), class, Instant::now())
+fn enter(queue: &mut FairQueue, key: &str, class: &str) -> Option<Ticket> {
+    queue.enter(&Item::claim(key), class, Instant::now())
 }
 
-fn end(shares: &mut Shares, ticket: &Ticket, strain: Congestion) -> Vec<String> {
-    shares.end(ticket, strain, false, Instant::now());
-    serve(shares)
+fn end(queue: &mut FairQueue, ticket: &Ticket, strain: Congestion) -> Vec<String> {
+    queue.end(ticket, strain, false, Instant::now());
+    serve(queue)
 }
 
 /// The keys of the claims that are served.
-fn serve(shares: &mut Shares) -> Vec<String> {
+fn serve(queue: &mut FairQueue) -> Vec<String> {
     let claim = |item| match item {
         Item::Claim(uid) => uid,
         Item::Volume(name) => panic!("{name}"),
     };
-    shares.serve(Instant::now()).into_iter().map(claim).collect()
+    queue.serve(Instant::now()).into_iter().map(claim).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_came_first_is_served_first_and_finds_its_permit() {
-    let mut shares = Shares::new(1);
-    let first = enter(&mut shares, "a", "fast").unwrap();
-    assert!(enter(&mut shares, "b", "fast").is_none());
-    assert!(enter(&mut shares, "c", "fast").is_none());
-    assert!(enter(&mut shares, "b", "fast").is_none(), "a second look keeps its place");
-    assert_eq!(end(&mut shares, &first, Congestion::Bearable), ["b"]);
-    assert!(enter(&mut shares, "d", "fast").is_none(), "reserved is not free");
-    assert!(enter(&mut shares, "b", "fast").is_some());
+    let mut queue = FairQueue::new(1);
+    let first = enter(&mut queue, "a", "fast").unwrap();
+    assert!(enter(&mut queue, "b", "fast").is_none());
+    assert!(enter(&mut queue, "c", "fast").is_none());
+    assert!(enter(&mut queue, "b", "fast").is_none(), "a second look keeps its place");
+    assert_eq!(end(&mut queue, &first, Congestion::Bearable), ["b"]);
+    assert!(enter(&mut queue, "d", "fast").is_none(), "reserved is not free");
+    assert!(enter(&mut queue, "b", "fast").is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_class_with_the_fewest_calls_is_next() {
-    let mut shares = Shares::new(3);
+    let mut queue = FairQueue::new(3);
     let mut slow: Vec<_> =
-        ["a", "b", "c"].iter().map(|key| enter(&mut shares, key, "slow").unwrap()).collect();
+        ["a", "b", "c"].iter().map(|key| enter(&mut queue, key, "slow").unwrap()).collect();
     for (key, class) in [("d", "slow"), ("e", "slow"), ("x", "fast"), ("y", "fast")] {
-        assert!(enter(&mut shares, key, class).is_none());
+        assert!(enter(&mut queue, key, class).is_none());
     }
-    assert_eq!(end(&mut shares, &slow.remove(0), Congestion::Bearable), ["x"]);
+    assert_eq!(end(&mut queue, &slow.remove(0), Congestion::Bearable), ["x"]);
     let next = "of two with one each, the one whose last turn is longer ago";
-    assert_eq!(end(&mut shares, &slow.remove(0), Congestion::Bearable), ["d"], "{next}");
-    assert_eq!(end(&mut shares, &slow.remove(0), Congestion::Bearable), ["y"], "{next}");
+    assert_eq!(end(&mut queue, &slow.remove(0), Congestion::Bearable), ["d"], "{next}");
+    assert_eq!(end(&mut queue, &slow.remove(0), Congestion::Bearable), ["y"], "{next}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_class_that_fails_leaves_its_permits_to_others() {
-    let mut shares = Shares::new(4);
+    let mut queue = FairQueue::new(4);
     let keys = ["a", "b", "c", "d"];
-    let calls: Vec<_> = keys.iter().map(|key| enter(&mut shares, key, "bad").unwrap()).collect();
+    let calls: Vec<_> = keys.iter().map(|key| enter(&mut queue, key, "bad").unwrap()).collect();
     for call in &calls {
-        end(&mut shares, call, Congestion::Overload);
+        end(&mut queue, call, Congestion::Overload);
     }
-    let bad = ["a", "b", "c", "d"].iter().filter(|key| enter(&mut shares, key, "bad").is_some());
+    let bad = ["a", "b", "c", "d"].iter().filter(|key| enter(&mut queue, key, "bad").is_some());
     assert_eq!(bad.count(), 2);
-    let good = ["e", "f", "g"].iter().filter(|key| enter(&mut shares, key, "good").is_some());
+    let good = ["e", "f", "g"].iter().filter(|key| enter(&mut queue, key, "good").is_some());
     assert_eq!(good.count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn leaving_gives_up_a_place_or_a_permit() {
-    let mut shares = Shares::new(1);
-    let first = enter(&mut shares, "a", "fast").unwrap();
+    let mut queue = FairQueue::new(1);
+    let first = enter(&mut queue, "a", "fast").unwrap();
     for key in ["b", "c", "d"] {
-        assert!(enter(&mut shares, key, "fast").is_none());
+        assert!(enter(&mut queue, key, "fast").is_none());
     }
-    shares.leave(&Item::claim("b"), Instant::now());
-    assert_eq!(end(&mut shares, &first, Congestion::Bearable), ["c"]);
-    shares.leave(&Item::claim("c"), Instant::now());
-    assert_eq!(serve(&mut shares), ["d"]);
-    let holds = |uid| shares.holds(&Item::claim(uid));
+    queue.leave(&Item::claim("b"), Instant::now());
+    assert_eq!(end(&mut queue, &first, Congestion::Bearable), ["c"]);
+    queue.leave(&Item::claim("c"), Instant::now());
+    assert_eq!(serve(&mut queue), ["d"]);
+    let holds = |uid| queue.holds(&Item::claim(uid));
     assert!(!holds("b") && !holds("c") && holds("d"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_and_a_volume_of_the_same_name_are_two() {
-    let (mut shares, now) = (Shares::new(2), Instant::now());
-    let first = shares.enter(&Item::claim("a"), "fast", now).unwrap();
-    assert!(shares.enter(&Item::volume("a"), "fast", now).is_some());
-    assert!(shares.enter(&Item::volume("b"), "fast", now).is_none());
-    assert!(shares.enter(&Item::claim("b"), "fast", now).is_none());
-    shares.leave(&Item::claim("b"), now);
-    shares.end(&first, Congestion::Bearable, false, now);
-    assert_eq!(shares.serve(now), [Item::volume("b")]);
+    let (mut queue, now) = (FairQueue::new(2), Instant::now());
+    let first = queue.enter(&Item::claim("a"), "fast", now).unwrap();
+    assert!(queue.enter(&Item::volume("a"), "fast", now).is_some());
+    assert!(queue.enter(&Item::volume("b"), "fast", now).is_none());
+    assert!(queue.enter(&Item::claim("b"), "fast", now).is_none());
+    queue.leave(&Item::claim("b"), now);
+    queue.end(&first, Congestion::Bearable, false, now);
+    assert_eq!(queue.serve(now), [Item::volume("b")]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_of_another_class_by_now_waits_there() {
-    let mut shares = Shares::new(1);
-    let first = enter(&mut shares, "a", "old").unwrap();
-    assert!(enter(&mut shares, "b", "old").is_none());
-    assert!(enter(&mut shares, "b", "new").is_none());
-    assert_eq!(shares.standings().iter().map(|s| s.waiting).collect::<Vec<_>>(), [1, 0]);
-    assert_eq!(end(&mut shares, &first, Congestion::Bearable), ["b"]);
-    assert!(enter(&mut shares, "b", "new").is_some());
+    let mut queue = FairQueue::new(1);
+    let first = enter(&mut queue, "a", "old").unwrap();
+    assert!(enter(&mut queue, "b", "old").is_none());
+    assert!(enter(&mut queue, "b", "new").is_none());
+    assert_eq!(queue.loads().iter().map(|s| s.waiting).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(end(&mut queue, &first, Congestion::Bearable), ["b"]);
+    assert!(enter(&mut queue, "b", "new").is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_class_without_anything_to_know_is_forgotten() {
-    let mut shares = Shares::new(2);
-    let call = enter(&mut shares, "a", "fast").unwrap();
-    assert_eq!(shares.standings().len(), 1);
-    end(&mut shares, &call, Congestion::Bearable);
-    assert!(shares.standings().is_empty());
+    let mut queue = FairQueue::new(2);
+    let call = enter(&mut queue, "a", "fast").unwrap();
+    assert_eq!(queue.loads().len(), 1);
+    end(&mut queue, &call, Congestion::Bearable);
+    assert!(queue.loads().is_empty());
 }
 
 /// One thing that happens, to the key or call with this number.
@@ -138,44 +138,44 @@ proptest! {
         total in 1_usize..6,
         steps in prop::collection::vec((step(), 0_u64..2000), 0..300),
     ) {
-        let mut shares = Shares::new(total);
+        let mut queue = FairQueue::new(total);
         let (mut now, mut calls) = (Instant::now(), Vec::new());
         for (step, wait) in steps {
             now += tokio::time::Duration::from_millis(wait);
             match step {
                 Step::Enter(key, class) => {
-                    calls.extend(shares.enter(&Item::claim(&key.to_string()), &class.to_string(), now));
+                    calls.extend(queue.enter(&Item::claim(&key.to_string()), &class.to_string(), now));
                 }
-                Step::Leave(key) => shares.leave(&Item::claim(&key.to_string()), now),
+                Step::Leave(key) => queue.leave(&Item::claim(&key.to_string()), now),
                 Step::End(call, strain) if call < calls.len() => {
                     let ticket = calls.remove(call);
-                    shares.end(&ticket, strain, false, now);
+                    queue.end(&ticket, strain, false, now);
                 }
                 Step::End(..) => {}
             }
-            shares.serve(now);
-            let reserved = shares.places.values();
+            queue.serve(now);
+            let reserved = queue.places.values();
             let reserved = reserved.filter(|place| matches!(place, Place::Reserved(_))).count();
-            prop_assert_eq!(shares.under_way, calls.len() + reserved);
-            prop_assert!(shares.under_way <= total);
-            prop_assert!(shares.next_class(now).is_none(), "somebody could be served");
+            prop_assert_eq!(queue.under_way, calls.len() + reserved);
+            prop_assert!(queue.under_way <= total);
+            prop_assert!(queue.next_class(now).is_none(), "somebody could be served");
         }
         // Everything ends: everybody who waits is served in time, and nothing is kept.
         for ticket in calls {
-            shares.end(&ticket, Congestion::Bearable, false, now);
+            queue.end(&ticket, Congestion::Bearable, false, now);
         }
         let mut served = 0;
-        while !shares.places.is_empty() {
-            shares.serve(now);
-            let key = shares.places.iter().find(|(_, place)| matches!(place, Place::Reserved(_)));
+        while !queue.places.is_empty() {
+            queue.serve(now);
+            let key = queue.places.iter().find(|(_, place)| matches!(place, Place::Reserved(_)));
             let Some(key) = key.map(|(key, _)| key.clone()) else {
-                now = shares.next_time().expect("somebody waits for nothing");
+                now = queue.next_time().expect("somebody waits for nothing");
                 continue;
             };
-            shares.leave(&key, now);
+            queue.leave(&key, now);
             served += 1;
             prop_assert!(served <= 12);
         }
-        prop_assert_eq!(shares.under_way, 0);
+        prop_assert_eq!(queue.under_way, 0);
     }
 }

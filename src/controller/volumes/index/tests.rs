@@ -36,15 +36,15 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
     let (book, _) = books();
     for (idle, driver) in [("Available", DRIVER), ("Released", "other")] {
         assert_eq!(
-            book.observe(InformerEvent::Applied(volume("idle", idle, driver))),
+            book.observe(InformerEvent::Apply(volume("idle", idle, driver))),
             Wake::default()
         );
     }
     assert_eq!(book.len(), (0, 0));
-    assert_eq!(book.observe(InformerEvent::Applied(released("pv"))).volumes, ["pv"]);
+    assert_eq!(book.observe(InformerEvent::Apply(released("pv"))).volumes, ["pv"]);
     assert_eq!(book.all(), ["pv"]);
     assert_eq!(
-        book.observe(InformerEvent::Applied(volume("pv", "Available", DRIVER))),
+        book.observe(InformerEvent::Apply(volume("pv", "Available", DRIVER))),
         Wake::default()
     );
     assert_eq!(book.len(), (0, 0), "left, though not deleted");
@@ -53,28 +53,28 @@ async fn only_volumes_of_ours_with_something_due_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn of_a_volume_out_of_reach_only_the_finalizer_is_looked_after() {
     let (book, _) = books();
-    assert_eq!(book.observe(InformerEvent::Applied(released("elsewhere"))), Wake::default());
+    assert_eq!(book.observe(InformerEvent::Apply(released("elsewhere"))), Wake::default());
     assert_eq!(book.len(), (0, 0));
     let bound = volume("elsewhere", "Bound", DRIVER);
-    assert_eq!(book.observe(InformerEvent::Applied(bound)), Wake::default(), "nobody hurries");
+    assert_eq!(book.observe(InformerEvent::Apply(bound)), Wake::default(), "nobody hurries");
     assert_eq!((book.to_adopt(), book.orphans()), (vec![], vec!["elsewhere".to_owned()]));
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
     kept.metadata.finalizers =
         Some(vec![crate::controller::volumes::finalizer::PROTECTION.to_owned()]);
-    assert_eq!(book.observe(InformerEvent::Applied(kept)).volumes, ["elsewhere"]);
+    assert_eq!(book.observe(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_view_is_news_once_and_not_for_long() {
     let (book, _) = books();
-    let news = || book.glance("pv").unwrap().is_news();
-    book.observe(InformerEvent::Listed(released("pv")));
+    let news = || book.snapshot("pv").unwrap().is_news();
+    book.observe(InformerEvent::InitApply(released("pv")));
     assert!(!news(), "it may have stood so for ever");
-    book.observe(InformerEvent::Applied(released("pv")));
+    book.observe(InformerEvent::Apply(released("pv")));
     assert!(news());
     assert!(!news(), "whoever comes again has waited");
-    book.observe(InformerEvent::Applied(released("pv")));
+    book.observe(InformerEvent::Apply(released("pv")));
     tokio::time::advance(NEWS).await;
     assert!(!news());
 }
@@ -88,17 +88,17 @@ fn in_version(version: &str, mut volume: Volume) -> Volume {
 async fn a_deletion_is_remembered_until_the_object_is_gone() {
     let (book, _) = books();
     let pv = released("pv");
-    book.observe(InformerEvent::Applied(pv.clone()));
-    assert_eq!(book.glance("pv").unwrap().deletion, Deletion::NotYet);
+    book.observe(InformerEvent::Apply(pv.clone()));
+    assert_eq!(book.snapshot("pv").unwrap().deletion, Deletion::NotYet);
     book.deletion_begins(&pv);
     book.deletion_reached(&pv, Deletion::AtDriver);
-    assert_eq!(book.glance("pv").unwrap().deletion, Deletion::AtDriver);
+    assert_eq!(book.snapshot("pv").unwrap().deletion, Deletion::AtDriver);
     let mut successor = released("pv");
     successor.metadata.uid = Some("another".into());
-    book.observe(InformerEvent::Applied(successor));
-    let anew = book.glance("pv").unwrap().deletion;
+    book.observe(InformerEvent::Apply(successor));
+    let anew = book.snapshot("pv").unwrap().deletion;
     assert_eq!(anew, Deletion::NotYet, "another volume under the same name");
-    book.observe(InformerEvent::Deleted(pv.clone()));
+    book.observe(InformerEvent::Delete(pv.clone()));
     assert_eq!(book.len(), (1, 0), "the other one stays");
     book.deletion_reached(&pv, Deletion::Removed);
     assert_eq!(book.len(), (1, 0), "its end was seen already");
@@ -111,10 +111,10 @@ async fn a_late_end_does_not_take_the_successor_with_it() {
     let (book, _) = books();
     let mut successor = released("pv");
     successor.metadata.uid = Some("another".into());
-    book.observe(InformerEvent::Listed(successor.clone()));
-    book.observe(InformerEvent::Deleted(released("pv")));
+    book.observe(InformerEvent::InitApply(successor.clone()));
+    book.observe(InformerEvent::Delete(released("pv")));
     assert_eq!(book.all(), ["pv"]);
-    book.observe(InformerEvent::Deleted(successor));
+    book.observe(InformerEvent::Delete(successor));
     assert!(book.all().is_empty());
 }
 
@@ -122,9 +122,10 @@ async fn a_late_end_does_not_take_the_successor_with_it() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_shows_a_volume_as_it_was_wakes_nobody() {
     let (book, _) = books();
-    let listed = |version| book.observe(InformerEvent::Listed(in_version(version, released("pv"))));
+    let listed =
+        |version| book.observe(InformerEvent::InitApply(in_version(version, released("pv"))));
     assert_eq!(listed("5").volumes, ["pv"]);
-    book.observe(InformerEvent::Restarted);
+    book.observe(InformerEvent::Init);
     assert_eq!(listed("5"), Wake::default());
     assert_eq!(listed("6").volumes, ["pv"]);
 }
@@ -138,14 +139,14 @@ async fn the_end_of_one_wakes_who_waits_with_the_same_handle() {
         sharer.spec.persistent_volume_reclaim_policy = "Delete".into();
         sharer.spec.csi.as_mut().unwrap().volume_handle = "pv".into();
         sharer.status.phase = "Released".into();
-        book.observe(InformerEvent::Listed(sharer.clone()));
-        book.observe(InformerEvent::Listed(released("pv")));
+        book.observe(InformerEvent::InitApply(sharer.clone()));
+        book.observe(InformerEvent::InitApply(released("pv")));
         let woken = if is_missed {
-            book.observe(InformerEvent::Restarted);
-            book.observe(InformerEvent::Listed(released("pv")));
-            book.observe(InformerEvent::Complete)
+            book.observe(InformerEvent::Init);
+            book.observe(InformerEvent::InitApply(released("pv")));
+            book.observe(InformerEvent::InitDone)
         } else {
-            book.observe(InformerEvent::Deleted(sharer))
+            book.observe(InformerEvent::Delete(sharer))
         };
         assert_eq!(woken.volumes, ["pv"], "missed: {is_missed}");
     }
@@ -154,47 +155,47 @@ async fn the_end_of_one_wakes_who_waits_with_the_same_handle() {
 #[tokio::test(start_paused = true)]
 async fn what_vanished_between_two_lists_is_gone() {
     let (book, claims) = books();
-    claims.observe(InformerEvent::Applied(
+    claims.observe(InformerEvent::Apply(
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
-    book.observe(InformerEvent::Applied(released("pv")));
+    book.observe(InformerEvent::Apply(released("pv")));
     book.deletion_begins(&released("pv"));
     book.deletion_reached(&released("pv"), Deletion::AtDriver);
-    book.observe(InformerEvent::Restarted);
-    book.observe(InformerEvent::Complete);
+    book.observe(InformerEvent::Init);
+    book.observe(InformerEvent::InitDone);
     assert_eq!(book.len(), (0, 0));
-    assert!(claims.glance("u").unwrap().may_call, "its claim may get another");
+    assert!(claims.snapshot("u").unwrap().may_call, "its claim may get another");
 }
 
 #[tokio::test(start_paused = true)]
 async fn every_volume_that_goes_past_is_compared_with_our_claims() {
     let (book, claims) = books();
-    claims.observe(InformerEvent::Applied(
+    claims.observe(InformerEvent::Apply(
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
-    book.observe(InformerEvent::Applied(volume("any-name", "Pending", "another.driver")));
-    assert!(!claims.glance("u").unwrap().may_call);
+    book.observe(InformerEvent::Apply(volume("any-name", "Pending", "another.driver")));
+    assert!(!claims.snapshot("u").unwrap().may_call);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_remembered_while_nothing_is_due() {
     let (book, _) = books();
-    book.observe(InformerEvent::Applied(released("pv")));
+    book.observe(InformerEvent::Apply(released("pv")));
     book.deletion_begins(&released("pv"));
     // Some controller moves the phase there and back while the driver works.
-    book.observe(InformerEvent::Applied(volume("pv", "Failed", DRIVER)));
+    book.observe(InformerEvent::Apply(volume("pv", "Failed", DRIVER)));
     book.deletion_reached(&released("pv"), Deletion::AtDriver);
-    book.observe(InformerEvent::Restarted);
-    book.observe(InformerEvent::Listed(volume("pv", "Failed", DRIVER)));
-    book.observe(InformerEvent::Complete);
-    book.observe(InformerEvent::Applied(released("pv")));
-    assert_eq!(book.glance("pv").unwrap().deletion, Deletion::AtDriver);
+    book.observe(InformerEvent::Init);
+    book.observe(InformerEvent::InitApply(volume("pv", "Failed", DRIVER)));
+    book.observe(InformerEvent::InitDone);
+    book.observe(InformerEvent::Apply(released("pv")));
+    assert_eq!(book.snapshot("pv").unwrap().deletion, Deletion::AtDriver);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_removed_once_only_its_echo_is_awaited() {
     let (book, _) = books();
-    book.observe(InformerEvent::Applied(released("pv")));
+    book.observe(InformerEvent::Apply(released("pv")));
     book.deletion_begins(&released("pv"));
     book.deletion_reached(&released("pv"), Deletion::AtDriver);
     assert!(!book.is_removed("pv") && !book.is_removed("unknown"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    controller::provisioner::Order,
+    controller::provisioner::ProvisionRequest,
     csi_provisioner::{
         data_source::testing::{awaited, changed, cluster, find, find_for, gated},
         testing::{DRIVER, order},
@@ -237,7 +237,7 @@ async fn a_source_that_is_being_deleted_serves_the_claims_it_is_held_for() {
         let order = order(&spec(), &json!({}));
         let mut claim = (*order.claim).clone();
         claim.metadata.creation_timestamp = serde_json::from_value(json!(born)).unwrap();
-        let order = Order { claim: Arc::new(claim), ..order };
+        let order = ProvisionRequest { claim: Arc::new(claim), ..order };
         let found = find_for(&server, &gated(), &order).await;
         assert_eq!(found.is_ok(), served, "{finalizer} {born}");
     }

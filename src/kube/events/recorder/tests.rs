@@ -59,7 +59,7 @@ impl Script {
             (verb, event.about.name.clone(), event.message.as_str().to_owned(), event.count, at);
         self.calls.lock().push(call);
         if (self.stuck)(&event.about.name) {
-            return passing();
+            return spawn();
         }
         self.answers.lock().pop_front().unwrap_or(Ok(()))
     }
@@ -116,7 +116,7 @@ fn dropped(metrics: &Metrics, reason: &str) -> bool {
     text.contains(&format!("provisioner_events_dropped_total{{reason=\"{reason}\"}}"))
 }
 
-fn passing() -> Result<(), Failure> {
+fn spawn() -> Result<(), Failure> {
     Err(Failure::Passing("away".to_owned()))
 }
 
@@ -265,7 +265,7 @@ async fn draining_ends_in_time_and_tells_what_is_left() {
 
 #[tokio::test(start_paused = true)]
 async fn draining_cuts_the_pauses_between_tries() {
-    let script = Script::new([passing(), passing(), passing()]);
+    let script = Script::new([spawn(), spawn(), spawn()]);
     let (recorder, _) = start(&script);
     tell(&recorder, "c", "m");
     // The first pause has begun already, and is cut as well.

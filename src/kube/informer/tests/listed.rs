@@ -12,7 +12,7 @@ async fn the_watch_begins_at_the_lists_version_once_the_list_is_whole() {
         .event(1, "ADDED", &claim("new", 21))
         .event(1, "MODIFIED", &claim("a", 22))
         .event(1, "DELETED", &claim("b", 23));
-    let run = reflect_with(Way::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a"], "next"),
         "page next" => page(&["b"], "").after(10),
         _ => changes.clone(),
@@ -28,7 +28,7 @@ async fn the_watch_begins_at_the_lists_version_once_the_list_is_whole() {
 #[tokio::test(start_paused = true)]
 async fn objects_are_shown_while_their_page_comes() {
     let objects = format!("{},", claim("a", 5));
-    let run = reflect_with(Way::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" => Answer::status(200)
             .chunk(0, "{\"metadata\":{\"resourceVersion\":\"20\"},\"items\":[")
             .chunk(1, objects.clone())
@@ -43,7 +43,7 @@ async fn objects_are_shown_while_their_page_comes() {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_breaks_off_begins_the_list_anew() {
     for end in [End::Closed, End::Broken] {
-        let run = reflect_with(Way::Listed, 100, move |number, seen| {
+        let run = reflect_with(Service::Listed, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (0, _) => Answer::status(200)
                     .chunk(0, "{\"metadata\":{\"resourceVersion\":\"20\"},\"items\":[")
@@ -63,7 +63,7 @@ async fn a_page_that_fails_begins_the_list_anew() {
     for failure in
         [Answer::status(500), Answer::refusal(410, "Expired", "continue"), Answer::none()]
     {
-        let run = reflect_with(Way::Listed, 100, move |number, seen| {
+        let run = reflect_with(Service::Listed, 100, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (_, "page") => page(&["a"], "next"),
                 (1, _) => failure.clone().after(1),
@@ -81,7 +81,7 @@ async fn a_version_forgotten_after_the_list_costs_a_list() {
     let at_start = Answer::refusal(410, "Expired", "too old resource version");
     let in_band = Answer::watch().event(0, "ERROR", &status(410, "Expired"));
     for forgotten in [at_start, in_band] {
-        let run = reflect_with(Way::Listed, 20, move |number, seen| {
+        let run = reflect_with(Service::Listed, 20, move |number, seen| {
             match (number, asked(&seen.url).as_str()) {
                 (0, _) => page(&["a"], ""),
                 (1, _) => Answer::watch().event(1, "MODIFIED", &claim("a", 21)).end(End::Closed),
@@ -101,7 +101,7 @@ async fn a_version_forgotten_after_the_list_costs_a_list() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_right_to_watch_the_list_is_whole_nevertheless() {
-    let run = reflect_with(Way::Listed, 60, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::Listed, 60, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a"], "next"),
         "page next" => page(&["b"], "").after(1),
         _ => Answer::refusal(403, "Forbidden", "cannot watch"),
@@ -113,7 +113,7 @@ async fn without_the_right_to_watch_the_list_is_whole_nevertheless() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_watch_is_noticed_and_quiet_ones_cost_no_list() {
-    let run = reflect_with(Way::Listed, 300, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::Listed, 300, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a"], ""),
         _ => Answer::watch(),
     })
@@ -131,7 +131,7 @@ fn whole(names: &[&str], version: u64) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_fit_on_the_first_page_comes_at_once() {
-    let run = reflect_with(Way::AtOnce, 100, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::AtOnce, 100, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["gone", "b"], "next"),
         "whole 20" => whole(&["b", "c", "d"], 30).after(10),
         "watch 30" => Answer::watch().event(1, "MODIFIED", &claim("d", 31)),
@@ -145,7 +145,7 @@ async fn what_does_not_fit_on_the_first_page_comes_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn what_fits_on_the_first_page_costs_one_request() {
-    let run = reflect_with(Way::AtOnce, 100, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::AtOnce, 100, |_, seen| match asked(&seen.url).as_str() {
         "page" => page(&["a", "b"], ""),
         _ => Answer::watch(),
     })
@@ -162,13 +162,14 @@ async fn where_the_rest_does_not_come_at_once_it_comes_in_pages() {
         .chunk(0, "{\"metadata\":{\"resourceVersion\":\"30\"},\"items\":[")
         .end(End::Broken);
     for failure in [refused, cut, Answer::none()] {
-        let run = reflect_with(Way::AtOnce, 20, move |_, seen| match asked(&seen.url).as_str() {
-            "page" => page(&["a"], "next"),
-            "page next" => page(&["b"], ""),
-            "whole 20" => failure.clone(),
-            _ => Answer::watch(),
-        })
-        .await;
+        let run =
+            reflect_with(Service::AtOnce, 20, move |_, seen| match asked(&seen.url).as_str() {
+                "page" => page(&["a"], "next"),
+                "page next" => page(&["b"], ""),
+                "whole 20" => failure.clone(),
+                _ => Answer::watch(),
+            })
+            .await;
         assert_eq!(run.words(), [&["restarted"][..], &PAGED].concat());
         let mut asked = run.asked();
         asked.retain(|asked| !asked.starts_with("watch"));
@@ -179,7 +180,7 @@ async fn where_the_rest_does_not_come_at_once_it_comes_in_pages() {
 /// Versions that nobody can compare don't say what is newer.
 #[tokio::test(start_paused = true)]
 async fn where_versions_are_no_numbers_the_rest_comes_in_pages() {
-    let run = reflect_with(Way::AtOnce, 20, |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::AtOnce, 20, |_, seen| match asked(&seen.url).as_str() {
         "page" => {
             let metadata = json!({"resourceVersion": "x", "continue": "next"});
             Answer::json(200, &json!({"metadata": metadata, "items": [claim("a", 5)]}))
@@ -203,11 +204,11 @@ async fn a_list_alone_is_tried_until_it_is_whole_and_gives_its_version() {
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
     let lanes = Lanes::new(server.transport, LaneSettings::default(), gate, random(), &metrics);
-    let settings = Way::AtOnce.settings();
+    let settings = Service::AtOnce.settings();
     let reflector =
         Informer::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
     let mut shown = Vec::new();
-    let version = reflector.list_once(|sighting| shown.push(word(&sighting))).await;
+    let version = reflector.list_once(|event| shown.push(word(&event))).await;
     assert_eq!(
         (version, shown),
         (Some(20), vec!["listed a".into(), "listed b".into(), "listed c".into()])
@@ -339,26 +340,26 @@ async fn shown(
     let settings = Settings { page_size: 2, first_page: at_once.map(|_| 2), ..Settings::default() };
     let reflector =
         Informer::<Claim>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
-    let sightings = Arc::new(Mutex::new(Vec::new()));
-    let sink = Arc::clone(&sightings);
-    let observer = move |sighting| sink.lock().push(sighting);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    let observer = move |event| sink.lock().push(event);
     let _ = tokio::time::timeout(Duration::from_secs(100), reflector.run_listed(observer)).await;
-    let sightings = std::mem::take(&mut *sightings.lock());
-    (sightings, history.versions())
+    let events = std::mem::take(&mut *events.lock());
+    (events, history.versions())
 }
 
 /// What an observer knows in the end.
-fn followed(sightings: Vec<InformerEvent<Claim>>) -> Versions {
+fn followed(events: Vec<InformerEvent<Claim>>) -> Versions {
     let (mut known, mut whole) = (Versions::new(), false);
-    for sighting in sightings {
-        match sighting {
-            InformerEvent::Restarted => assert!(known.is_empty(), "there is one list"),
-            InformerEvent::Listed(claim) | InformerEvent::Applied(claim) => {
+    for event in events {
+        match event {
+            InformerEvent::Init => assert!(known.is_empty(), "there is one list"),
+            InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
                 let older = known.insert(claim.uid().to_owned(), version_of(&claim));
                 assert!(older.is_none_or(|older| older < version_of(&claim)), "it goes back");
             }
-            InformerEvent::Deleted(claim) => drop(known.remove(claim.uid())),
-            InformerEvent::Complete => whole = true,
+            InformerEvent::Delete(claim) => drop(known.remove(claim.uid())),
+            InformerEvent::InitDone => whole = true,
             InformerEvent::Unreadable { name, .. } => panic!("{name} can be read"),
         }
     }
@@ -378,7 +379,7 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all().start_paused(true).build().unwrap();
-        let (sightings, truth) = runtime.block_on(shown(&stand, deeds, at_once));
-        prop_assert_eq!(followed(sightings), truth);
+        let (events, truth) = runtime.block_on(shown(&stand, deeds, at_once));
+        prop_assert_eq!(followed(events), truth);
     }
 }

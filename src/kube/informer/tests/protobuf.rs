@@ -7,7 +7,7 @@ use tower::{ServiceExt as _, service_fn};
 
 use super::*;
 use crate::kube::{
-    connection::transport::{Request, Transport, boxed, transport},
+    connection::transport::{KubeRequest, Transport, boxed, transport},
     objects::{Volume, protobuf::samples},
 };
 
@@ -33,7 +33,7 @@ fn server(protobuf: bool) -> ApiServer {
 fn noted(transport: Transport) -> (Transport, Arc<Mutex<Vec<String>>>) {
     let forms = Arc::new(Mutex::new(Vec::new()));
     let note = Arc::clone(&forms);
-    let noted = boxed(service_fn(move |request: Request| {
+    let noted = boxed(service_fn(move |request: KubeRequest| {
         let (note, transport) = (Arc::clone(&note), transport.clone());
         async move {
             let verb = asked(&request.uri().to_string());
@@ -47,7 +47,10 @@ fn noted(transport: Transport) -> (Transport, Arc<Mutex<Vec<String>>>) {
 }
 
 /// What is shown of all `V` until they are listed, and in which form each answer came.
-async fn followed<V: View>(transport: Transport, way: Way) -> (Vec<InformerEvent<V>>, Vec<String>) {
+async fn followed<V: View>(
+    transport: Transport,
+    way: Service,
+) -> (Vec<InformerEvent<V>>, Vec<String>) {
     let (transport, forms) = noted(transport);
     let metrics = Metrics::new().unwrap();
     let gate = Gate::open(Arc::new(SystemClock));
@@ -55,12 +58,12 @@ async fn followed<V: View>(transport: Transport, way: Way) -> (Vec<InformerEvent
     let settings = Settings { page_size: 2, ..Settings::default() };
     let reflector = Informer::<V>::new(&lanes.objects, Scope::all(), settings, random(), &metrics);
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let run = way.run(reflector, move |sighting| drop(sender.send(sighting)));
+    let run = way.run(reflector, move |event| drop(sender.send(event)));
     let complete = async {
         let mut shown = Vec::new();
-        while let Some(sighting) = receiver.recv().await {
-            let whole = matches!(sighting, InformerEvent::Complete);
-            shown.push(sighting);
+        while let Some(event) = receiver.recv().await {
+            let whole = matches!(event, InformerEvent::InitDone);
+            shown.push(event);
             if whole {
                 break;
             }
@@ -83,10 +86,10 @@ fn text<V: std::fmt::Debug>(shown: &[InformerEvent<V>]) -> String {
 #[tokio::test(start_paused = true)]
 async fn lists_are_read_in_the_form_that_the_server_speaks_and_say_the_same() {
     let served = |protobuf| boxed(server(protobuf).service(User::new("provisioner")));
-    let (shown, forms) = followed::<Claim>(served(true), Way::Listed).await;
+    let (shown, forms) = followed::<Claim>(served(true), Service::Listed).await;
     let page = format!("page {PROTOBUF}");
     assert_eq!(forms, [&*page, &page, &page]);
-    let (shown_by_json, forms) = followed::<Claim>(served(false), Way::Listed).await;
+    let (shown_by_json, forms) = followed::<Claim>(served(false), Service::Listed).await;
     assert_eq!(forms[0], format!("page {JSON}"));
     let words: Vec<String> = shown.iter().map(word).collect();
     assert_eq!(
@@ -98,7 +101,7 @@ async fn lists_are_read_in_the_form_that_the_server_speaks_and_say_the_same() {
 
 /// Lists as `first` answers, and in JSON whoever asks for nothing else; gives what each was asked for.
 async fn asked_for(first: Answer) -> (Run, Vec<String>) {
-    let run = reflect_with(Way::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
+    let run = reflect_with(Service::Listed, 100, move |_, seen| match asked(&seen.url).as_str() {
         "page" if seen.header("accept") == JSON => page(&["a"], "next"),
         "page" => first.clone(),
         "page next" => page(&["b"], ""),
@@ -207,9 +210,9 @@ async fn a_servers_own_protobuf_says_what_its_json_says() {
 
 /// Lists all `V` in protobuf and in JSON.
 async fn both<V: View>(transport: &Transport) {
-    let (shown, forms) = followed::<V>(transport.clone(), Way::Listed).await;
+    let (shown, forms) = followed::<V>(transport.clone(), Service::Listed).await;
     assert_eq!(forms[0], format!("page {PROTOBUF}"));
-    let (shown_by_json, _) = followed::<V>(transport.clone(), Way::Plain).await;
+    let (shown_by_json, _) = followed::<V>(transport.clone(), Service::Plain).await;
     assert!(
         shown.len() > 3
             && shown.iter().all(|shown| !matches!(shown, InformerEvent::Unreadable { .. }))

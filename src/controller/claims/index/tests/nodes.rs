@@ -20,12 +20,12 @@ pub(super) fn on_node(uid: &str, selected: Option<&str>, asked: Option<&str>) ->
 #[tokio::test]
 async fn a_node_keeps_no_claims_of_others() {
     let book = works(book_of(Some("n1")));
-    book.observe(InformerEvent::Applied(on_node("others", Some("n2"), None)));
+    book.observe(InformerEvent::Apply(on_node("others", Some("n2"), None)));
     assert!(book.is_empty());
-    book.observe(InformerEvent::Applied(on_node("free", None, None)));
-    book.observe(InformerEvent::Applied(on_node("ours", Some("n1"), None)));
+    book.observe(InformerEvent::Apply(on_node("free", None, None)));
+    book.observe(InformerEvent::Apply(on_node("ours", Some("n1"), None)));
     assert_eq!(book.all(), ["free", "ours"]);
-    book.observe(InformerEvent::Applied(on_node("free", Some("n2"), None)));
+    book.observe(InformerEvent::Apply(on_node("free", Some("n2"), None)));
     assert_eq!(book.all(), ["ours"], "another was faster");
 }
 
@@ -34,11 +34,11 @@ async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
     let book = works(book_of(Some("n1")));
     for uid in ["first-here", "first-there"] {
         if uid == "first-here" {
-            book.observe(InformerEvent::Applied(on_node(uid, None, None)));
+            book.observe(InformerEvent::Apply(on_node(uid, None, None)));
         }
-        book.observe(InformerEvent::Applied(on_node(uid, Some("n2"), None)));
-        book.observe(InformerEvent::Applied(on_node(uid, Some("n1"), None)));
-        assert_eq!(book.glance(uid).unwrap().doubt, Doubt::VolumeAndClaim, "{uid}");
+        book.observe(InformerEvent::Apply(on_node(uid, Some("n2"), None)));
+        book.observe(InformerEvent::Apply(on_node(uid, Some("n1"), None)));
+        assert_eq!(book.snapshot(uid).unwrap().verification, Verification::VolumeAndClaim, "{uid}");
     }
 }
 
@@ -46,12 +46,12 @@ async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
 async fn a_node_follows_its_own_open_calls_and_no_others() {
     let book = works(book_of(Some("n1")));
     // Whatever was chosen since: the call is where it was made.
-    book.observe(InformerEvent::Applied(on_node("made-here", Some("n2"), Some("n1"))));
-    book.observe(InformerEvent::Applied(on_node("made-there", Some("n1"), Some("n2"))));
+    book.observe(InformerEvent::Apply(on_node("made-here", Some("n2"), Some("n1"))));
+    book.observe(InformerEvent::Apply(on_node("made-there", Some("n1"), Some("n2"))));
     let open = |uid| book.standing(uid).unwrap().open;
     assert!(open("made-here") && !open("made-there"));
     assert_eq!(book.standing("made-here").unwrap().demand, Demand::Withdrawn);
-    let woken = book.observe(InformerEvent::Applied(on_node("made-there", Some("n1"), None)));
+    let woken = book.observe(InformerEvent::Apply(on_node("made-there", Some("n1"), None)));
     assert_eq!(woken, ["made-there"], "the other node's call is over");
 }
 
@@ -60,25 +60,25 @@ async fn a_node_follows_its_own_open_calls_and_no_others() {
 async fn a_deleted_claim_that_another_node_has_marked_is_everybodys() {
     let book = works(book_of(Some("n1")));
     let mut claim = on_node("u", Some("n2"), Some("n2"));
-    assert!(book.observe(InformerEvent::Applied(claim.clone())).is_empty() && book.is_empty());
+    assert!(book.observe(InformerEvent::Apply(claim.clone())).is_empty() && book.is_empty());
     claim.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(book.observe(InformerEvent::Applied(claim)), ["u"]);
-    let glance = book.glance("u").unwrap();
-    assert_eq!(glance.elsewhere.unwrap().node.as_deref(), Some("n2"));
+    assert_eq!(book.observe(InformerEvent::Apply(claim)), ["u"]);
+    let snapshot = book.snapshot("u").unwrap();
+    assert_eq!(snapshot.elsewhere.unwrap().node.as_deref(), Some("n2"));
     assert!(!book.standing("u").unwrap().open);
 }
 
 #[tokio::test]
 async fn the_call_of_a_node_that_is_gone_is_followed_where_its_claim_was_selected_to() {
     let book = works(book_of(Some("n1")));
-    book.observe(InformerEvent::Applied(on_node("u", Some("n1"), Some("n2"))));
+    book.observe(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
     book.adopt("u", "n2");
-    let glance = book.glance("u").unwrap();
-    assert!(glance.recorded.is_some() && glance.elsewhere.is_none());
+    let snapshot = book.snapshot("u").unwrap();
+    assert!(snapshot.recorded.is_some() && snapshot.elsewhere.is_none());
     assert_eq!(book.adopted("u").as_deref(), Some("n2"));
     let changed = on_node("u", Some("n1"), Some("n2"));
-    book.observe(InformerEvent::Applied(changed));
+    book.observe(InformerEvent::Apply(changed));
     assert!(book.standing("u").unwrap().open, "its next event changes nothing of that");
 }
 
@@ -87,8 +87,8 @@ async fn the_call_of_a_node_that_is_gone_is_followed_where_its_claim_was_selecte
 async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
     let seen_while = |node, answer: &dyn Fn(&ClaimIndex)| {
         let book = works(book_of(node));
-        book.observe(InformerEvent::Applied(on_node("u", node, None)));
-        looked_up(&book, "u", book.glance("u").unwrap().doubt);
+        book.observe(InformerEvent::Apply(on_node("u", node, None)));
+        looked_up(&book, "u", book.snapshot("u").unwrap().verification);
         assert!(book.called("u", &order("u")));
         answer(&book);
         book
@@ -98,7 +98,7 @@ async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
         book.answered("u", &background());
     };
     let book = seen_while(Some("n1"), &answered);
-    book.observe(InformerEvent::Deleted(on_node("u", Some("n1"), None)));
+    book.observe(InformerEvent::Delete(on_node("u", Some("n1"), None)));
     assert_eq!(passes(&book).as_deref(), Some("u"), "looked at to be reported");
     assert!(book.take_superseded("u").is_some() && book.take_superseded("u").is_none());
     assert!(book.is_empty());
@@ -128,7 +128,7 @@ async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
     for (uid, selected) in [("ours", Some("n1")), ("free", None)] {
         let mut claim = on_node(uid, selected, None);
         claim.metadata.finalizers = Some(vec![status::FINALIZER.to_owned()]);
-        book.observe(InformerEvent::Applied(claim));
+        book.observe(InformerEvent::Apply(claim));
         assert!(!book.standing(uid).unwrap().open, "{uid}");
     }
 }

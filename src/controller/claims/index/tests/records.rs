@@ -22,59 +22,53 @@ fn is_open(book: &ClaimIndex, uid: &str) -> bool {
 async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
     let book = book();
     for uid in ["u", "closed"] {
-        book.observe(InformerEvent::Listed(marked(uid, DRIVER)));
+        book.observe(InformerEvent::InitApply(marked(uid, DRIVER)));
         assert!(!is_open(&book, uid), "a standby follows nothing");
     }
     book.begin_term();
-    book.observe(InformerEvent::Restarted);
-    book.observe(InformerEvent::Listed(marked("u", DRIVER)));
-    book.observe(InformerEvent::Complete);
+    book.observe(InformerEvent::Init);
+    book.observe(InformerEvent::InitApply(marked("u", DRIVER)));
+    book.observe(InformerEvent::InitDone);
     assert_eq!(book.all(), ["u"], "what the process before has closed since is over");
-    let glance = book.glance("u").unwrap();
-    assert_eq!(glance.recorded.map(|record| record.volume), Some("pvc-u".into()));
-    assert!(glance.doubt >= Doubt::VolumeAndClaim);
+    let snapshot = book.snapshot("u").unwrap();
+    assert_eq!(snapshot.recorded.map(|record| record.volume), Some("pvc-u".into()));
+    assert!(snapshot.verification >= Verification::VolumeAndClaim);
     // What comes to light later is open at once.
-    book.observe(InformerEvent::Applied(marked("v", DRIVER)));
+    book.observe(InformerEvent::Apply(marked("v", DRIVER)));
     assert!(is_open(&book, "v"));
-    assert!(book.glance("v").unwrap().doubt >= Doubt::VolumeAndClaim);
+    assert!(book.snapshot("v").unwrap().verification >= Verification::VolumeAndClaim);
 }
 
 #[tokio::test]
 async fn a_record_is_open_for_as_long_as_it_counts() {
     let book = working();
     let odd = |volume: &str| recorded("u", &json!({"driver": DRIVER, "volume": volume}));
-    book.observe(InformerEvent::Applied(marked("u", DRIVER)));
+    book.observe(InformerEvent::Apply(marked("u", DRIVER)));
     assert!(is_open(&book, "u"));
-    assert_eq!(book.observe(InformerEvent::Applied(odd("x-u"))), ["u"]);
+    assert_eq!(book.observe(InformerEvent::Apply(odd("x-u"))), ["u"]);
     assert!(!is_open(&book, "u"), "its user has written something else");
-    let glance = book.glance("u").unwrap();
-    assert!(glance.may_call && glance.recorded.is_none() && glance.order.is_none());
+    let snapshot = book.snapshot("u").unwrap();
+    assert!(snapshot.may_call && snapshot.recorded.is_none() && snapshot.order.is_none());
 }
 
 #[tokio::test]
 async fn a_record_that_does_not_count_is_reported_once() {
     let book = working();
     let void = || recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    assert_eq!(book.observe(InformerEvent::Applied(void())), ["u"]);
+    assert_eq!(book.observe(InformerEvent::Apply(void())), ["u"]);
     assert!(!is_open(&book, "u"));
     assert_eq!(book.take_unfollowed("u").unwrap().volume, "x-u");
-    book.observe(InformerEvent::Applied(claim("u")));
-    book.observe(InformerEvent::Applied(void()));
+    book.observe(InformerEvent::Apply(claim("u")));
+    book.observe(InformerEvent::Apply(void()));
     assert_eq!(book.take_unfollowed("u"), None);
     // One of a claim that has its volume is of a call that is closed.
-    book.observe(InformerEvent::Applied(recorded(
-        "v",
-        &json!({"driver": DRIVER, "volume": "x-v"}),
-    )));
+    book.observe(InformerEvent::Apply(recorded("v", &json!({"driver": DRIVER, "volume": "x-v"}))));
     book.volume_passes(&volume("pvc-v", "v"));
     assert_eq!(book.take_unfollowed("v"), None);
     // One made by hand says nothing of that.
-    book.observe(InformerEvent::Applied(recorded(
-        "w",
-        &json!({"driver": DRIVER, "volume": "x-w"}),
-    )));
+    book.observe(InformerEvent::Apply(recorded("w", &json!({"driver": DRIVER, "volume": "x-w"}))));
     book.volume_passes(&volume("by-hand", "w"));
-    assert!(!book.glance("w").unwrap().may_call && book.take_unfollowed("w").is_some());
+    assert!(!book.snapshot("w").unwrap().may_call && book.take_unfollowed("w").is_some());
 }
 
 /// It is about to be written over (seed 602628).
@@ -91,11 +85,11 @@ async fn a_void_record_that_only_a_live_read_shows_is_reported_as_well() {
 #[tokio::test]
 async fn what_its_class_makes_void_is_no_obstacle() {
     let book = working();
-    book.observe(InformerEvent::Applied(marked("u", DRIVER)));
+    book.observe(InformerEvent::Apply(marked("u", DRIVER)));
     book.record_is_void("u");
     assert!(!is_open(&book, "u"));
     assert!(book.take_unfollowed("u").is_some());
-    assert!(book.glance("u").unwrap().may_call);
+    assert!(book.snapshot("u").unwrap().may_call);
 }
 
 /// What this process has asked for it follows whatever anybody writes.
@@ -106,15 +100,15 @@ async fn a_call_of_this_process_needs_no_record() {
     book.answered("u", &background());
     book.marking("u");
     let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    book.observe(InformerEvent::Applied(void));
-    assert!(is_open(&book, "u") && book.glance("u").unwrap().order.is_some());
+    book.observe(InformerEvent::Apply(void));
+    assert!(is_open(&book, "u") && book.snapshot("u").unwrap().order.is_some());
     assert_eq!(book.take_unfollowed("u"), None);
 }
 
 #[tokio::test]
 async fn a_volume_made_by_hand_closes_no_recorded_call() {
     let book = working();
-    book.observe(InformerEvent::Listed(marked("u", DRIVER)));
+    book.observe(InformerEvent::InitApply(marked("u", DRIVER)));
     book.volume_passes(&volume("by-hand", "u"));
     assert!(is_open(&book, "u"));
 }
@@ -124,7 +118,7 @@ async fn a_bound_claim_has_no_open_call_whatever_is_recorded() {
     let mut bound = marked("u", DRIVER);
     bound.spec.volume_name = Some("pvc-u".into());
     let book = working();
-    book.observe(InformerEvent::Listed(bound));
+    book.observe(InformerEvent::InitApply(bound));
     let standing = book.standing("u").unwrap();
     assert!(standing.mark.is_some() && !standing.open);
 }
@@ -134,47 +128,47 @@ async fn another_drivers_mark_is_of_no_interest() {
     let book = working();
     let mut foreign = marked("u", "other.example.com");
     foreign.spec.volume_name = Some("pv".into());
-    assert!(book.observe(InformerEvent::Applied(foreign)).is_empty() && book.is_empty());
-    book.observe(InformerEvent::Applied(marked("ours", "other.example.com")));
-    let glance = book.glance("ours").unwrap();
-    assert!(glance.may_call && glance.recorded.is_none(), "it is no obstacle");
+    assert!(book.observe(InformerEvent::Apply(foreign)).is_empty() && book.is_empty());
+    book.observe(InformerEvent::Apply(marked("ours", "other.example.com")));
+    let snapshot = book.snapshot("ours").unwrap();
+    assert!(snapshot.may_call && snapshot.recorded.is_none(), "it is no obstacle");
 }
 
 #[tokio::test]
 async fn a_marked_claim_is_kept_when_it_is_bound_until_its_mark_goes() {
     let book = working();
     let mut claim = marked("u", DRIVER);
-    book.observe(InformerEvent::Applied(claim.clone()));
+    book.observe(InformerEvent::Apply(claim.clone()));
     assert_eq!(book.volume_passes(&volume("pvc-u", "u")), Some("u".into()), "its mark can go");
     claim.spec.volume_name = Some("pvc-u".into());
-    assert_eq!(book.observe(InformerEvent::Applied(claim.clone())), ["u"]);
+    assert_eq!(book.observe(InformerEvent::Apply(claim.clone())), ["u"]);
     let standing = book.standing("u").unwrap();
     assert!(standing.mark.is_some() && !standing.open && standing.demand == Demand::Withdrawn);
     claim.metadata.finalizers = None;
-    book.observe(InformerEvent::Applied(claim));
+    book.observe(InformerEvent::Apply(claim));
     assert!(book.is_empty());
 }
 
 #[tokio::test]
 async fn our_own_mark_wakes_nobody() {
     let book = working();
-    book.observe(InformerEvent::Applied(claim("u")));
+    book.observe(InformerEvent::Apply(claim("u")));
     book.marking("u");
-    assert!(book.observe(InformerEvent::Applied(marked("u", DRIVER))).is_empty());
+    assert!(book.observe(InformerEvent::Apply(marked("u", DRIVER))).is_empty());
     assert!(!is_open(&book, "u"), "it says nothing new of the call");
-    assert!(book.observe(InformerEvent::Applied(claim("u"))).is_empty());
+    assert!(book.observe(InformerEvent::Apply(claim("u"))).is_empty());
 }
 
 /// A write of the process before may come late, and its event later still.
 #[tokio::test]
 async fn anothers_mark_that_is_heard_of_after_its_claim_is_taken_up() {
     let book = working();
-    book.observe(InformerEvent::Applied(claim("u")));
-    assert_eq!(book.observe(InformerEvent::Applied(marked("u", DRIVER))), ["u"]);
+    book.observe(InformerEvent::Apply(claim("u")));
+    assert_eq!(book.observe(InformerEvent::Apply(marked("u", DRIVER))), ["u"]);
     assert!(is_open(&book, "u"));
     assert!(!book.called("u", &order("u")), "it is looked up first");
     assert!(!book.record_found(&marked("u", DRIVER)), "it is followed already");
-    book.observe(InformerEvent::Applied(claim("v")));
+    book.observe(InformerEvent::Apply(claim("v")));
     assert!(book.record_found(&marked("v", DRIVER)), "a live read has found it");
     assert!(is_open(&book, "v"));
 }
@@ -184,7 +178,7 @@ async fn anothers_mark_that_is_heard_of_after_its_claim_is_taken_up() {
 async fn a_call_that_was_taken_over_is_left_once_its_claim_is_not_wanted_here() {
     let taken_over = || {
         let book = works(book_of(Some("n1")));
-        book.observe(InformerEvent::Applied(on_node("u", Some("n1"), Some("n2"))));
+        book.observe(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
         book.adopt("u", "n2");
         book
     };
@@ -192,19 +186,19 @@ async fn a_call_that_was_taken_over_is_left_once_its_claim_is_not_wanted_here() 
     let mut deleted = on_node("u", Some("n1"), Some("n2"));
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    book.observe(InformerEvent::Applied(deleted));
-    let glance = book.glance("u").unwrap();
-    assert!(glance.recorded.is_none() && glance.elsewhere.is_some());
+    book.observe(InformerEvent::Apply(deleted));
+    let snapshot = book.snapshot("u").unwrap();
+    assert!(snapshot.recorded.is_none() && snapshot.elsewhere.is_some());
     assert_eq!(book.adopted("u"), None);
 
     let book = taken_over();
-    book.observe(InformerEvent::Applied(on_node("u", Some("n2"), Some("n2"))));
+    book.observe(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
     assert!(book.is_empty(), "moved back");
 
     let book = taken_over();
-    looked_up(&book, "u", book.glance("u").unwrap().doubt);
+    looked_up(&book, "u", book.snapshot("u").unwrap().verification);
     assert!(book.called("u", &order("u")));
-    book.observe(InformerEvent::Applied(on_node("u", Some("n2"), Some("n2"))));
+    book.observe(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
     assert_eq!(book.adopted("u").as_deref(), Some("n2"), "asked for here");
 }
 
@@ -212,15 +206,19 @@ async fn a_call_that_was_taken_over_is_left_once_its_claim_is_not_wanted_here() 
 #[tokio::test]
 async fn a_claim_is_looked_up_after_another_nodes_call() {
     let book = works(book_of(Some("n1")));
-    let doubt = || book.glance("u").unwrap().doubt;
-    book.observe(InformerEvent::Applied(on_node("u", Some("n1"), Some("n2"))));
-    looked_up(&book, "u", doubt());
-    assert_eq!(doubt(), Doubt::None);
-    book.observe(InformerEvent::Applied(on_node("u", Some("n1"), None)));
-    assert_eq!(doubt(), Doubt::VolumeAndClaim, "a watch has shown the call and its end");
-    looked_up(&book, "u", doubt());
+    let verification = || book.snapshot("u").unwrap().verification;
+    book.observe(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
+    looked_up(&book, "u", verification());
+    assert_eq!(verification(), Verification::None);
+    book.observe(InformerEvent::Apply(on_node("u", Some("n1"), None)));
+    assert_eq!(
+        verification(),
+        Verification::VolumeAndClaim,
+        "a watch has shown the call and its end"
+    );
+    looked_up(&book, "u", verification());
     book.called_elsewhere("u");
-    assert_eq!(doubt(), Doubt::VolumeAndClaim, "a live read has shown the call");
+    assert_eq!(verification(), Verification::VolumeAndClaim, "a live read has shown the call");
 }
 
 #[tokio::test]

@@ -13,8 +13,8 @@ fn nobodys(uid: &str) -> Claim {
     claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}))
 }
 
-fn doubt(book: &ClaimIndex, uid: &str) -> Doubt {
-    book.glance(uid).unwrap().doubt
+fn verification(book: &ClaimIndex, uid: &str) -> Verification {
+    book.snapshot(uid).unwrap().verification
 }
 
 /// What another driver may have made for it meanwhile we have not been shown.
@@ -22,11 +22,11 @@ fn doubt(book: &ClaimIndex, uid: &str) -> Doubt {
 fn a_claim_that_was_somebody_elses_is_looked_up_when_it_returns() {
     for away in [handed_over("u"), nobodys("u")] {
         let book = with_claim();
-        assert_eq!(doubt(&book, "u"), Doubt::None);
-        book.observe(InformerEvent::Applied(away));
+        assert_eq!(verification(&book, "u"), Verification::None);
+        book.observe(InformerEvent::Apply(away));
         assert!(book.is_empty());
-        assert_eq!(book.observe(InformerEvent::Applied(claim("u"))), ["u"]);
-        assert_eq!(doubt(&book, "u"), Doubt::VolumeAndClaim);
+        assert_eq!(book.observe(InformerEvent::Apply(claim("u"))), ["u"]);
+        assert_eq!(verification(&book, "u"), Verification::VolumeAndClaim);
         assert!(book.0.inner.lock().stood.is_empty());
     }
 }
@@ -34,11 +34,11 @@ fn a_claim_that_was_somebody_elses_is_looked_up_when_it_returns() {
 #[test]
 fn a_claim_that_was_born_as_another_drivers_is_looked_up_once_it_is_ours() {
     let book = with_claim();
-    book.observe(InformerEvent::Applied(handed_over("v")));
-    book.observe(InformerEvent::Applied(claim("v")));
-    assert_eq!(doubt(&book, "v"), Doubt::VolumeAndClaim);
-    book.observe(InformerEvent::Applied(handed_over("w")));
-    book.observe(InformerEvent::Deleted(handed_over("w")));
+    book.observe(InformerEvent::Apply(handed_over("v")));
+    book.observe(InformerEvent::Apply(claim("v")));
+    assert_eq!(verification(&book, "v"), Verification::VolumeAndClaim);
+    book.observe(InformerEvent::Apply(handed_over("w")));
+    book.observe(InformerEvent::Delete(handed_over("w")));
     assert!(book.0.inner.lock().stood.is_empty(), "nothing is kept of who is gone");
 }
 
@@ -46,28 +46,28 @@ fn a_claim_that_was_born_as_another_drivers_is_looked_up_once_it_is_ours() {
 #[test]
 fn an_end_that_was_seen_since_a_look_began_stands() {
     let book = working_on_a_claim_in_doubt();
-    let glance = book.glance("u").unwrap();
+    let snapshot = book.snapshot("u").unwrap();
     let volume = volume("pvc-u", "u");
     book.volume_passes(&volume);
     book.returns(&volume);
     assert_eq!(book.volume_gone(&volume).as_deref(), Some("u"));
-    assert!(!book.volume_found(&glance, &volume));
-    let now = book.glance("u").unwrap();
-    assert_eq!((now.doubt, now.may_call), (Doubt::VolumeAndClaim, true));
+    assert!(!book.volume_found(&snapshot, &volume));
+    let now = book.snapshot("u").unwrap();
+    assert_eq!((now.verification, now.may_call), (Verification::VolumeAndClaim, true));
     assert!(book.volume_found(&now, &volume));
-    assert!(!book.glance("u").unwrap().may_call, "it has its volume");
+    assert!(!book.snapshot("u").unwrap().may_call, "it has its volume");
 }
 
 /// Also where it was in as much doubt before.
 #[test]
 fn a_stranger_who_takes_the_name_during_a_look_is_not_settled_by_it() {
     let book = working_on_a_claim_in_doubt();
-    let glance = book.glance("u").unwrap();
+    let snapshot = book.snapshot("u").unwrap();
     book.volume_passes(&volume("pvc-u", "somebody"));
-    book.looked_up(&glance);
-    assert_eq!(doubt(&book, "u"), Doubt::VolumeAndClaim);
-    book.looked_up(&book.glance("u").unwrap());
-    assert_eq!(doubt(&book, "u"), Doubt::None);
+    book.looked_up(&snapshot);
+    assert_eq!(verification(&book, "u"), Verification::VolumeAndClaim);
+    book.looked_up(&book.snapshot("u").unwrap());
+    assert_eq!(verification(&book, "u"), Verification::None);
 }
 
 /// One made by hand says nothing of what an open call may have made.
@@ -78,11 +78,11 @@ async fn a_volume_made_by_hand_does_not_end_the_look_for_an_open_call() {
     book.answered("u", &background());
     let by_hand = volume("by-hand", "u");
     assert!(!book.is_served_by("u", &by_hand));
-    assert!(!book.volume_found(&book.glance("u").unwrap(), &by_hand));
+    assert!(!book.volume_found(&book.snapshot("u").unwrap(), &by_hand));
     let own = volume("pvc-u", "u");
     assert!(book.is_served_by("u", &own));
-    assert!(book.volume_found(&book.glance("u").unwrap(), &own));
-    assert!(!book.glance("u").unwrap().may_call);
+    assert!(book.volume_found(&book.snapshot("u").unwrap(), &own));
+    assert!(!book.snapshot("u").unwrap().may_call);
 }
 
 /// What a new list shows again as it was is no reason to try before a back-off ends.
@@ -94,16 +94,16 @@ fn a_list_that_shows_a_claim_as_it_was_wakes_nobody() {
         claim.metadata.resource_version = Some(version.into());
         claim
     };
-    assert_eq!(book.observe(InformerEvent::Applied(in_version("5"))), ["v"]);
-    book.observe(InformerEvent::Restarted);
-    assert!(book.observe(InformerEvent::Listed(in_version("5"))).is_empty());
-    assert_eq!(book.observe(InformerEvent::Listed(in_version("6"))), ["v"]);
+    assert_eq!(book.observe(InformerEvent::Apply(in_version("5"))), ["v"]);
+    book.observe(InformerEvent::Init);
+    assert!(book.observe(InformerEvent::InitApply(in_version("5"))).is_empty());
+    assert_eq!(book.observe(InformerEvent::InitApply(in_version("6"))), ["v"]);
 }
 
 /// A book that works and knows the claim `u`, whose node was given back.
 fn working_on_a_claim_in_doubt() -> ClaimIndex {
     let book = with_claim();
     book.node_given_back("u");
-    assert_eq!(doubt(&book, "u"), Doubt::VolumeAndClaim);
+    assert_eq!(verification(&book, "u"), Verification::VolumeAndClaim);
     book
 }
