@@ -12,7 +12,9 @@ use testkit::{
     driver::proto::{CreateVolumeRequest, volume_content_source::Type},
 };
 
-use super::{admins::BY_HAND, core::Core, ledger::text, rest, storage::image_of};
+use super::{
+    admins::BY_HAND, core::Core, ledger::text, naming::may_be_of, rest, storage::image_of,
+};
 
 /// Keeps a claim that is cloned.
 pub(crate) const CLONED: &str = "provisioner.storage.kubernetes.io/cloning-protection";
@@ -95,6 +97,19 @@ fn object_of(core: &Core, handle: &str) -> Option<Value> {
     guarded.into_iter().chain(bare).next()
 }
 
+/// The claim that is guarded, and is named as the source by the claim of this volume.
+fn named_source(core: &Core, volume: &str) -> Option<Value> {
+    let claims = core.api.objects("PersistentVolumeClaim");
+    let claim = claims.iter().find(|claim| may_be_of(volume, claim.meta("uid")))?.value();
+    let name = text(claim, "/spec/dataSource/name");
+    let source = core.api.get(
+        text(claim, "/spec/dataSource/kind"),
+        text(claim, "/metadata/namespace"),
+        name,
+    );
+    source.filter(is_guarded)
+}
+
 fn wears(object: &Value, finalizer: &str) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|it| it == finalizer))
@@ -140,6 +155,10 @@ impl Copying {
     /// One that is repeated may find its source gone: whatever the first has made is followed.
     pub(crate) fn asked(core: &Core, process: &str, name: &str, handle: &str) -> String {
         let found = (!handle.is_empty()).then(|| object_of(core, handle)).flatten();
+        // Of a source whose PersistentVolume has just gone nothing but its claim tells.
+        let found = found.map(|found| {
+            if is_guarded(&found) { found } else { named_source(core, name).unwrap_or(found) }
+        });
         let Some(object) = found else { return String::new() };
         let forbidden = core.copying.0.lock().no_right && object["kind"] == "VolumeSnapshot";
         // A tenant may take the finalizer off his own claim.
