@@ -27,7 +27,7 @@ use process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
-    driver::{Host, Script, Scripted},
+    driver::{Host, Rule, Script, Scripted, VolumeSpec},
 };
 use tokio::{
     io::copy_bidirectional,
@@ -218,6 +218,15 @@ fn claim(name: &str) -> Vec<serde_json::Value> {
     manifests::parse(&example.replace("name: data", &format!("name: {name}"))).unwrap()
 }
 
+/// From now on the driver answers a second late, with as much as a PersistentVolume takes. That is more than
+/// the kernel takes of a request whose packets are not acknowledged, so whoever writes it has to wait.
+fn make_large(driver: &Host<Scripted>) {
+    let context = [("large".to_owned(), "x".repeat(250_000))].into();
+    let volume = VolumeSpec { volume_context: context, ..VolumeSpec::default() };
+    let rule = Rule { delay_ms: Some(1000), volume, ..Rule::default() };
+    driver.backend().amend(Script { create_volume: Some(vec![rule]), ..Script::default() });
+}
+
 #[ignore = "run by the test above, in network namespaces"]
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_network_of_its_own() {
@@ -244,6 +253,10 @@ async fn in_a_network_of_its_own() {
     provisioner.until("it watches", async |it| watches(it) >= 3).await;
     // So that there are idle connections as well, which a request may be sent on.
     sleep(Duration::from_secs(1)).await;
+    make_large(&driver);
+    manifests::apply(&user, &claim("large")).await.unwrap();
+    let asked = async |_: &mut Provisioner| driver.journal().count("CreateVolume") == 2;
+    provisioner.until("the driver makes a large volume", asked).await;
 
     let dead = network.connections();
     assert!(dead.len() > 3, "{dead:?}");
@@ -253,11 +266,17 @@ async fn in_a_network_of_its_own() {
     let gone = async |_: &mut Provisioner| network.connections().is_disjoint(&dead);
     provisioner.until("all dead connections are closed", gone).await;
     let noticed = start.elapsed();
-    provisioner.until("the second volume is saved", async |_| volumes() == 2).await;
+    provisioner.until("all volumes are saved", async |_| volumes() == 3).await;
     let served_again = start.elapsed();
+    let arrived =
+        |what, which: usize| served.api().requests().matching("create", what)[which].received;
+    // The claim that was created right after the cut, and the save of the large volume.
+    let (cut, saved) = (arrived("persistentvolumeclaims", 2), arrived("persistentvolumes", 1));
     println!(
-        "{} dead connections noticed after {noticed:?}, a claim served after {served_again:?}",
-        dead.len()
+        "{} dead connections noticed after {noticed:?}, claims served after {served_again:?}, the large \
+         request after {:.1?}",
+        dead.len(),
+        saved.duration_since(cut).unsigned_abs()
     );
     assert!(served_again < CLIENT_GO, "{noticed:?}, {served_again:?}");
 
