@@ -51,8 +51,7 @@ async fn take_away(cluster: &mut Cluster, time: Duration) -> Duration {
     cluster.is_asked_for("before").await;
     cluster.served.go_away().await.unwrap();
     cluster.create("during");
-    let is_over = Instant::now() + time;
-    cluster.until("the outage is over", |_| Instant::now() >= is_over).await;
+    cluster.keep_running_for(time).await;
     cluster.served.come_back().unwrap();
     cluster.are_served("claims of the outage").await
 }

@@ -39,7 +39,10 @@ pub(crate) const PROGRAM: &str = "system:serviceaccount:default:csi-provisioner"
 /// How long anything may take, whatever the machine does beside it.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The tokens of [`CLIENTS`] that the program has one after the other.
+/// How long after its end the program is started again: the kubelet takes longer, the more often it ends.
+const BETWEEN_STARTS: Duration = Duration::from_secs(1);
+
+/// The token that the program has in the end.
 const ROTATED: &str = "rotatedtoken";
 
 /// A cluster with the program in it.
@@ -146,6 +149,15 @@ impl Cluster {
             self.starts += 1;
             let log = self.directory.0.join(format!("log-{}", self.starts));
             self.program = Provisioner::start(&self.arguments, log);
+        }
+    }
+
+    /// Lets so much time pass.
+    pub(crate) async fn keep_running_for(&mut self, time: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.keep_running();
+            sleep(BETWEEN_STARTS).await;
         }
     }
 
