@@ -228,7 +228,7 @@ impl Cluster {
 
     /// Serves one more claim and checks that each claim has one volume and nothing was made beside them;
     /// then deletes all claims, and with them all volumes must go.
-    pub(crate) async fn is_sound(mut self) {
+    pub(crate) async fn ends_soundly(mut self) {
         self.create("last");
         self.are_served("a claim after the outage").await;
         let expected: BTreeSet<String> = self.claims.values().cloned().collect();
