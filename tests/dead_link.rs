@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+use kube::Client;
 use process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
@@ -227,6 +228,34 @@ fn make_large(driver: &Host<Scripted>) {
     driver.backend().amend(Script { create_volume: Some(vec![rule]), ..Script::default() });
 }
 
+/// Cuts these connections and creates a claim; how long it takes until they are closed, and until all
+/// volumes are saved.
+async fn cut(
+    network: &Network,
+    dead: &BTreeSet<String>,
+    user: &Client,
+    provisioner: &mut Provisioner,
+    all_saved: impl Fn() -> bool,
+) -> (Duration, Duration) {
+    network.cut(dead);
+    let start = Instant::now();
+    manifests::apply(user, &claim("after")).await.unwrap();
+    let gone = async |_: &mut Provisioner| network.connections().is_disjoint(dead);
+    provisioner.until("all dead connections are closed", gone).await;
+    let noticed = start.elapsed();
+    provisioner.until("all volumes are saved", async |_| all_saved()).await;
+    (noticed, start.elapsed())
+}
+
+/// How long after the cut, when the third claim was created, the save of the second volume arrived. `None`
+/// where it is not recorded yet.
+fn second_save(served: &Served) -> Option<Duration> {
+    let requests = served.api().requests();
+    let cut = requests.matching("create", "persistentvolumeclaims").get(2)?.received;
+    let saved = requests.matching("create", "persistentvolumes").get(1)?.received;
+    Some(saved.duration_since(cut).unsigned_abs())
+}
+
 #[ignore = "run by the test above, in network namespaces"]
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_network_of_its_own() {
@@ -260,23 +289,13 @@ async fn in_a_network_of_its_own() {
 
     let dead = network.connections();
     assert!(dead.len() > 3, "{dead:?}");
-    network.cut(&dead);
-    let start = Instant::now();
-    manifests::apply(&user, &claim("after")).await.unwrap();
-    let gone = async |_: &mut Provisioner| network.connections().is_disjoint(&dead);
-    provisioner.until("all dead connections are closed", gone).await;
-    let noticed = start.elapsed();
-    provisioner.until("all volumes are saved", async |_| volumes() == 3).await;
-    let served_again = start.elapsed();
-    let arrived =
-        |what, which: usize| served.api().requests().matching("create", what)[which].received;
-    // The claim that was created right after the cut, and the save of the large volume.
-    let (cut, saved) = (arrived("persistentvolumeclaims", 2), arrived("persistentvolumes", 1));
+    let all = || volumes() == 3;
+    let (noticed, served_again) = cut(&network, &dead, &user, &mut provisioner, all).await;
     println!(
         "{} dead connections noticed after {noticed:?}, claims served after {served_again:?}, the large \
-         request after {:.1?}",
+         request after {:?}",
         dead.len(),
-        saved.duration_since(cut).unsigned_abs()
+        second_save(&served)
     );
     assert!(served_again < CLIENT_GO, "{noticed:?}, {served_again:?}");
 

@@ -143,6 +143,13 @@ impl Storm {
         .await;
     }
 
+    /// How often the driver was called.
+    fn calls(&self) -> String {
+        let counts = self.driver.journal().counts();
+        let (creates, deletes) = (counts["CreateVolume"], counts["DeleteVolume"]);
+        format!("{creates} CreateVolume and {deletes} DeleteVolume calls")
+    }
+
     /// Each volume that was made is that of a claim, and was made once.
     fn check_made(&self, done: &Done) -> usize {
         let disks = self.driver.backend().disks.lock();
@@ -214,16 +221,14 @@ async fn kills_at_random_moments_leak_nothing_and_double_nothing() {
     assert_eq!(storm.check_made(&done), made, "a volume was made for a deleted claim");
     assert!(program.stop().await.success(), "{}", program.log());
 
-    let calls = storm.driver.journal().counts();
+    let stayed = done.staying.len();
+    let (count, deleted) = (done.volumes.len(), done.volumes.len() - stayed);
     println!(
-        "{kills} kills in {raged:.1?}; {} claims ({} clones, {} deleted meanwhile); {made} volumes made, \
-         {before} of them during the storm ({:.1} a second), by {} CreateVolume calls; {} DeleteVolume calls; \
-         settled after {settled:.1?}, all gone after {cleared:.1?}; left 0, doubled 0",
-        done.volumes.len(),
+        "{kills} kills in {raged:.1?}; {count} claims ({} clones, {deleted} deleted meanwhile); {made} volumes \
+         made, {before} of them during the storm ({:.1} a second), by {}; settled after {settled:.1?}, all gone \
+         after {cleared:.1?}; left 0, doubled 0",
         came.clones,
-        done.volumes.len() - done.staying.len(),
         f64::from(before) / raged.as_secs_f64(),
-        calls["CreateVolume"],
-        calls["DeleteVolume"],
+        storm.calls()
     );
 }
