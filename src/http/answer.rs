@@ -28,10 +28,19 @@ pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
 pub(super) fn redirected(to: &str) -> Answer {
     let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", in_html(to));
     let mut answer = respond(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", body);
-    if let Ok(location) = HeaderValue::from_str(to) {
+    if let Ok(location) = HeaderValue::from_str(&in_ascii(to)) {
         answer.headers_mut().insert(header::LOCATION, location);
     }
     answer
+}
+
+/// As Go's `hexEscapeNonASCII`: all that a header's text may hold.
+fn in_ascii(text: &str) -> String {
+    let escaped = |byte: u8| match byte {
+        0..0x80 => char::from(byte).to_string(),
+        byte => format!("%{byte:02x}"),
+    };
+    text.bytes().map(escaped).collect()
 }
 
 /// As Go's `htmlEscape`; what the asker wrote stays a link.

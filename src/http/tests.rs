@@ -145,6 +145,16 @@ async fn whoever_goes_round_about_is_sent_the_straight_way() {
     }
 }
 
+/// As Go does it: a header's text is ASCII.
+#[tokio::test]
+async fn what_is_not_ascii_is_escaped_in_a_redirection() {
+    let server = start("/m/").await;
+    let (status, headers, body) = get(server.address, "//\u{e9}?\u{e9}=%c3").await;
+    assert_eq!(status, "HTTP/1.1 307 Temporary Redirect");
+    assert!(headers.contains("location: /%c3%a9?%c3%a9=%c3\r\n"), "{headers}");
+    assert_eq!(body, "<a href=\"/\u{e9}?\u{e9}=%c3\">Temporary Redirect</a>.\n\n");
+}
+
 #[tokio::test]
 async fn metrics_stand_where_they_are_asked_for_even_in_the_place_of_a_check_of_our_own() {
     let server = start("/healthz").await;
