@@ -46,8 +46,8 @@ pub(super) enum Broken {
     /// It ended early.
     #[error("the list ends in the middle")]
     Ends,
-    /// One object has no end.
-    #[error("an object of the list is larger than 32 MiB")]
+    /// One object has no end, or what stands around the objects.
+    #[error("an object of the list, or what stands around the objects, is larger than 32 MiB")]
     TooLarge,
 }
 
