@@ -7,6 +7,8 @@
 //! outcome to `claim_state`, and saving to `pv_store`.
 
 mod elsewhere;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod node;
 mod plan;
 mod telling;
@@ -36,7 +38,6 @@ use super::{
     pace::{Look, Pace, Permit},
     provisioner::{NotAsked, Order, Outcome, Provisioner, Turn},
     pv_store::{PvStore, Unsaved},
-    topology::Pinned,
 };
 use crate::{
     kube_api::{
@@ -274,27 +275,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// The order to ask for.
     fn order(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> Order {
-        let withdrawn = self.book.is_leaving(uid);
-        let (class, record) = match ask {
-            Ask::Again(order) => return Order { withdrawn, ..*order },
-            Ask::New(class) => (class, Record::default()),
-            Ask::Recorded(class, record) => (class, *record),
-        };
-        let mut order = Order {
-            claim: Arc::clone(claim),
-            class,
-            volume_name: self.provisioner.volume_name(claim.uid()),
-            selected_node: ownership::selected_node(claim).map(str::to_owned),
-            withdrawn,
-            source: None,
-            topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
-        };
-        // With node deployment the request is for the node of this process.
-        if let (Some(_), Some(own)) = (&record.node, &self.identity.node) {
-            order.selected_node = Some(own.clone());
-        }
-        seeded::believe(&mut order, &record);
-        order
+        let volume_name = || self.provisioner.volume_name(claim.uid());
+        ask.order(&self.identity, claim, self.book.is_leaving(uid), volume_name)
     }
 
     /// Asks the provisioner, and does what its outcome asks for.

@@ -62,3 +62,6 @@ pub use reflector::{Observer, Reflector, Sighting};
 pub use scope::Scope;
 pub use transport::{Transport, transport};
 pub use views::View;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub use self::{protobuf::fuzz as protobuf_fuzz, proxy::fuzz as proxy_fuzz};

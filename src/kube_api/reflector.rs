@@ -15,6 +15,9 @@ mod pages;
 mod teller;
 mod tolerant;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use self::pages::fuzz;
+
 #[cfg(test)]
 mod tests;
 

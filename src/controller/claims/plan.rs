@@ -7,13 +7,17 @@
 
 use std::sync::Arc;
 
-use super::super::{
-    claim_book::{Doubt, Glance},
-    claim_state::Demand,
-    leftover::Leftover,
-    open_calls::Record,
-    ownership::{self, Identity, SELECTED_NODE},
-    provisioner::Order,
+use super::{
+    super::{
+        claim_book::{Doubt, Glance},
+        claim_state::Demand,
+        leftover::Leftover,
+        open_calls::Record,
+        ownership::{self, Identity, SELECTED_NODE},
+        provisioner::{Failure, Order},
+        topology::Pinned,
+    },
+    seeded,
 };
 use crate::{
     kube_api::views::{Claim, StorageClass, View as _},
@@ -53,6 +57,39 @@ pub(super) enum Ask {
     Again(Box<Order>),
     /// For what an earlier process has recorded, with this class.
     Recorded(Arc<StorageClass>, Box<Record>),
+}
+
+impl Ask {
+    /// The order to ask for. Of a record only the place counts, and with node deployment that the call
+    /// was made on a node.
+    pub(super) fn order(
+        self,
+        identity: &Identity,
+        claim: &Arc<Claim>,
+        withdrawn: bool,
+        volume_name: impl FnOnce() -> Result<String, Failure>,
+    ) -> Order {
+        let (class, record) = match self {
+            Self::Again(order) => return Order { withdrawn, ..*order },
+            Self::New(class) => (class, Record::default()),
+            Self::Recorded(class, record) => (class, *record),
+        };
+        let mut order = Order {
+            claim: Arc::clone(claim),
+            class,
+            volume_name: volume_name(),
+            selected_node: ownership::selected_node(claim).map(str::to_owned),
+            withdrawn,
+            source: None,
+            topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
+        };
+        // With node deployment the request is for the node of this process.
+        if let (Some(_), Some(own)) = (&record.node, &identity.node) {
+            order.selected_node = Some(own.clone());
+        }
+        seeded::believe(&mut order, &record);
+        order
+    }
 }
 
 /// Decides what to do about a claim, whose class is `class` where that exists. `fits`: whether that is
