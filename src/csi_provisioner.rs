@@ -19,6 +19,8 @@ mod defects;
 mod deletion;
 mod errors;
 mod expand;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod in_tree;
 mod keys;
 mod names;
@@ -45,6 +47,8 @@ pub use in_tree::reads_secret;
 pub use names::VolumeNaming;
 pub use reads::Reads;
 use request::Prepared;
+#[cfg(any(test, feature = "fuzzing"))]
+pub use secrets::fuzz as secrets_fuzz;
 use secrets::{NotText, SecretValues};
 pub use topology::{Topology, TopologySettings};
 

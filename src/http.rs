@@ -7,6 +7,8 @@
 
 mod address;
 mod answer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod places;
 mod pprof;
 mod routes;
@@ -14,7 +16,11 @@ mod routes;
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::Request;
-use hyper::{server::conn::http1, service::service_fn};
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
@@ -25,10 +31,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::places::{Place, Places};
 pub use self::{
     address::AddressError,
     routes::{LEADER_ELECTION_CHECK, Routes},
+};
+use self::{
+    answer::Answer,
+    places::{Place, Places},
 };
 use crate::runtime::Tasks;
 
@@ -62,6 +71,13 @@ impl Limits {
         life: Duration::from_secs(10 * 60),
         bytes: 16 * 1024,
     };
+
+    /// HTTP within these limits.
+    fn protocol(&self) -> http1::Builder {
+        let mut protocol = http1::Builder::new();
+        protocol.timer(TokioTimer::new()).header_read_timeout(self.header).max_buf_size(self.bytes);
+        protocol
+    }
 }
 
 /// The server cannot listen; in the original's words.
@@ -140,20 +156,9 @@ impl Server {
     }
 
     fn serve(&self, stream: TcpStream, place: Place, open: &GracefulShutdown, tasks: &Tasks) {
-        let (place, routes) = (Arc::new(place), Arc::clone(&self.routes));
-        let held = Arc::clone(&place);
-        let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let (place, routes) = (Arc::clone(&held), Arc::clone(&routes));
-            async move {
-                let _answering = place.answering();
-                Ok::<_, Infallible>(routes.answer(request.uri()).await)
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.header)
-            .max_buf_size(self.limits.bytes)
-            .serve_connection(TokioIo::new(stream), service);
+        let place = Arc::new(place);
+        let service = service(&self.routes, &place);
+        let connection = self.limits.protocol().serve_connection(TokioIo::new(stream), service);
         let connection = timeout(self.limits.life, open.watch(connection));
         tasks.spawn("HTTP connection", async move {
             let ended = tokio::select! {
@@ -168,6 +173,21 @@ impl Server {
             }
         });
     }
+}
+
+/// Answers the requests of the connection that has this place.
+fn service(
+    routes: &Arc<Routes>,
+    place: &Arc<Place>,
+) -> impl Service<Request<Incoming>, Response = Answer, Error = Infallible, Future: Send> + use<> {
+    let (routes, place) = (Arc::clone(routes), Arc::clone(place));
+    service_fn(move |request: Request<Incoming>| {
+        let (routes, place) = (Arc::clone(&routes), Arc::clone(&place));
+        async move {
+            let _answering = place.answering();
+            Ok(routes.answer(request.uri()).await)
+        }
+    })
 }
 
 #[cfg(test)]

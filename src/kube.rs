@@ -39,3 +39,6 @@ pub use informer::{
 };
 pub use objects::{Kind, View};
 pub use scope::Scope;
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub use self::{connection::proxy_fuzz, objects::protobuf::fuzz as protobuf_fuzz};

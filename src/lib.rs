@@ -27,6 +27,7 @@
 //! | `table` | a map for what comes in bursts |
 //! | [`metrics`] | every metric's name, labels and buckets |
 //! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
+//! | `fuzzing` | what the bodies of the fuzz targets share; each stands beside what it checks, in a file `fuzz.rs`; none in a shipped build |
 //! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
 //!
 //! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
@@ -48,6 +49,8 @@ pub mod controller;
 pub mod csi;
 pub mod csi_provisioner;
 pub mod flags;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod go_fmt;
 pub mod http;
 pub mod kube;

@@ -8,6 +8,8 @@
 //! which is not shown costs no formatting. Leaves what is told, and keeping secrets out of it, to
 //! those who tell; of other libraries it shows what is worth it only.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod line;
 mod panics;
 mod repeats;
@@ -163,7 +165,7 @@ where
 /// Lets tests that run side by side read their own log lines. tracing remembers for the whole
 /// process whether anybody listens to a line; a listener that comes or goes in another test could
 /// make it forget. One that never goes, and keeps nothing, settles that.
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn listen_for_ever() {
     static LISTENER: std::sync::Once = std::sync::Once::new();
     LISTENER.call_once(|| {

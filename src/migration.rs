@@ -16,6 +16,8 @@ mod azure_file;
 mod cinder;
 mod class;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod gce_pd;
 mod partition;
 mod portworx;

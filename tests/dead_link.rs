@@ -23,11 +23,12 @@ use std::{
     time::Duration,
 };
 
+use kube::Client;
 use process::{Directory, Provisioner, client};
 use testkit::{
     apiserver::serve::{Served, Settings, manifests},
     binder,
-    driver::{Host, Script, Scripted},
+    driver::{Host, Rule, Script, Scripted, VolumeSpec},
 };
 use tokio::{
     io::copy_bidirectional,
@@ -218,6 +219,43 @@ fn claim(name: &str) -> Vec<serde_json::Value> {
     manifests::parse(&example.replace("name: data", &format!("name: {name}"))).unwrap()
 }
 
+/// From now on the driver answers a second late, with as much as a PersistentVolume takes. That is more than
+/// the kernel takes of a request whose packets are not acknowledged, so whoever writes it has to wait.
+fn make_large(driver: &Host<Scripted>) {
+    let context = [("large".to_owned(), "x".repeat(250_000))].into();
+    let volume = VolumeSpec { volume_context: context, ..VolumeSpec::default() };
+    let rule = Rule { delay_ms: Some(1000), volume, ..Rule::default() };
+    driver.backend().amend(Script { create_volume: Some(vec![rule]), ..Script::default() });
+}
+
+/// Cuts these connections and creates a claim; how long it takes until they are closed, and until all
+/// volumes are saved.
+async fn cut(
+    network: &Network,
+    dead: &BTreeSet<String>,
+    user: &Client,
+    provisioner: &mut Provisioner,
+    all_saved: impl Fn() -> bool,
+) -> (Duration, Duration) {
+    network.cut(dead);
+    let start = Instant::now();
+    manifests::apply(user, &claim("after")).await.unwrap();
+    let gone = async |_: &mut Provisioner| network.connections().is_disjoint(dead);
+    provisioner.until("all dead connections are closed", gone).await;
+    let noticed = start.elapsed();
+    provisioner.until("all volumes are saved", async |_| all_saved()).await;
+    (noticed, start.elapsed())
+}
+
+/// How long after the cut, when the third claim was created, the save of the second volume arrived. `None`
+/// where it is not recorded yet.
+fn second_save(served: &Served) -> Option<Duration> {
+    let requests = served.api().requests();
+    let cut = requests.matching("create", "persistentvolumeclaims").get(2)?.received;
+    let saved = requests.matching("create", "persistentvolumes").get(1)?.received;
+    Some(saved.duration_since(cut).unsigned_abs())
+}
+
 #[ignore = "run by the test above, in network namespaces"]
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_network_of_its_own() {
@@ -244,20 +282,20 @@ async fn in_a_network_of_its_own() {
     provisioner.until("it watches", async |it| watches(it) >= 3).await;
     // So that there are idle connections as well, which a request may be sent on.
     sleep(Duration::from_secs(1)).await;
+    make_large(&driver);
+    manifests::apply(&user, &claim("large")).await.unwrap();
+    let asked = async |_: &mut Provisioner| driver.journal().count("CreateVolume") == 2;
+    provisioner.until("the driver makes a large volume", asked).await;
 
     let dead = network.connections();
     assert!(dead.len() > 3, "{dead:?}");
-    network.cut(&dead);
-    let start = Instant::now();
-    manifests::apply(&user, &claim("after")).await.unwrap();
-    let gone = async |_: &mut Provisioner| network.connections().is_disjoint(&dead);
-    provisioner.until("all dead connections are closed", gone).await;
-    let noticed = start.elapsed();
-    provisioner.until("the second volume is saved", async |_| volumes() == 2).await;
-    let served_again = start.elapsed();
+    let all = || volumes() == 3;
+    let (noticed, served_again) = cut(&network, &dead, &user, &mut provisioner, all).await;
     println!(
-        "{} dead connections noticed after {noticed:?}, a claim served after {served_again:?}",
-        dead.len()
+        "{} dead connections noticed after {noticed:?}, claims served after {served_again:?}, the large \
+         request after {:?}",
+        dead.len(),
+        second_save(&served)
     );
     assert!(served_again < CLIENT_GO, "{noticed:?}, {served_again:?}");
 

@@ -16,6 +16,8 @@
 pub mod call_record;
 pub(crate) mod discard;
 mod elsewhere;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod index;
 mod node;
 mod plan;

@@ -44,11 +44,17 @@ pub(super) enum Defect {
 }
 
 /// The longest id of a volume, in bytes: 32 times what the CSI specification allows.
-const MAX_ID: usize = 4 << 10;
+pub(super) const MAX_ID: usize = 4 << 10;
 
 /// The most that the context of a volume takes, in bytes: 64 times what the CSI specification allows. A
 /// PersistentVolume of more than some megabyte is refused by the API server.
-const MAX_CONTEXT: usize = 256 << 10;
+pub(super) const MAX_CONTEXT: usize = 256 << 10;
+
+/// The most that the places take from which a volume can be reached, in bytes.
+pub(super) const MAX_TOPOLOGY: usize = 256 << 10;
+
+/// What a segment of a place takes in a PersistentVolume beside its key and its value.
+const SEGMENT: usize = 64;
 
 /// What is wrong with `volume`, which the driver made when it was asked for `prepared`.
 pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
@@ -71,10 +77,19 @@ pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
     lacks_source.then_some(Defect::SourceMissing)
 }
 
+/// What the volume's places take in a PersistentVolume.
+fn topology(volume: &Volume) -> usize {
+    let segments = volume.accessible_topology.iter().flat_map(|place| &place.segments);
+    segments.map(|(key, value)| SEGMENT + key.len() + value.len()).sum()
+}
+
 fn too_large(volume: &Volume) -> Option<Defect> {
     let context = volume.volume_context.iter().map(|(key, value)| key.len() + value.len()).sum();
-    let sizes =
-        [("volume_id", volume.volume_id.len(), MAX_ID), ("volume_context", context, MAX_CONTEXT)];
+    let sizes = [
+        ("volume_id", volume.volume_id.len(), MAX_ID),
+        ("volume_context", context, MAX_CONTEXT),
+        ("accessible_topology", topology(volume), MAX_TOPOLOGY),
+    ];
     let defect = |(what, bytes, most)| Defect::TooLarge { what, bytes, most };
     sizes.into_iter().find(|(_, bytes, most)| bytes > most).map(defect)
 }
@@ -140,7 +155,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        csi::proto::VolumeContentSource,
+        csi::proto::{Topology, VolumeContentSource},
         csi_provisioner::{
             request::draft,
             testing::{map, order, refusal, settings, source},
@@ -169,6 +184,18 @@ mod tests {
         {
             let told = found(&prepared, &volume(id, context)).unwrap();
             assert!(told.contains(expected), "{told}");
+        }
+        let place =
+            |value: usize| Topology { segments: [("key".to_owned(), "x".repeat(value))].into() };
+        let places = |count: usize, value: usize| Volume {
+            accessible_topology: vec![place(value); count],
+            ..volume(1, 0)
+        };
+        assert_eq!(found(&prepared, &places(512, 253)), None);
+        // In a PersistentVolume an empty segment takes its place as well.
+        for (count, value) in [(1024, 253), (4096, 0)] {
+            let told = found(&prepared, &places(count, value)).unwrap();
+            assert!(told.contains("accessible_topology of "), "{told}");
         }
     }
 

@@ -4,6 +4,9 @@
 //! Secret's values into [`Credentials`]. Leaves what a secret is used for to `request`,
 //! `persistent_volume` and `deletion`.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{

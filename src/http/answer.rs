@@ -26,12 +26,22 @@ pub(super) fn failure(status: StatusCode, text: &str) -> Answer {
 
 /// As Go sends somebody on who left the last slash out, or went round about.
 pub(super) fn redirected(to: &str) -> Answer {
-    let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", in_html(to));
+    let to = in_ascii(to);
+    let body = format!("<a href=\"{}\">Temporary Redirect</a>.\n\n", in_html(&to));
     let mut answer = respond(StatusCode::TEMPORARY_REDIRECT, "text/html; charset=utf-8", body);
-    if let Ok(location) = HeaderValue::from_str(to) {
+    if let Ok(location) = HeaderValue::from_str(&to) {
         answer.headers_mut().insert(header::LOCATION, location);
     }
     answer
+}
+
+/// As a header's text may be. Browsers take a backslash for a slash, and two of these begin a host.
+fn in_ascii(text: &str) -> String {
+    let escaped = |byte: u8| match byte {
+        b'\\' | 0x80.. => format!("%{byte:02X}"),
+        byte => char::from(byte).to_string(),
+    };
+    text.bytes().map(escaped).collect()
 }
 
 /// As Go's `htmlEscape`; what the asker wrote stays a link.

@@ -146,6 +146,17 @@ async fn whoever_goes_round_about_is_sent_the_straight_way() {
 }
 
 #[tokio::test]
+async fn a_redirection_stays_here_and_its_header_is_ascii() {
+    let server = start("/m/").await;
+    let (status, headers, body) = get(server.address, "//\u{e9}?\u{e9}=%c3").await;
+    assert_eq!(status, "HTTP/1.1 307 Temporary Redirect");
+    assert!(headers.contains("location: /%c3%a9?%c3%a9=%c3\r\n"), "{headers}");
+    assert_eq!(body, "<a href=\"/%C3%A9?%C3%A9=%c3\">Temporary Redirect</a>.\n\n");
+    let (_, headers, _) = get(server.address, "//\\host.example/x").await;
+    assert!(headers.contains("location: /%5chost.example/x\r\n"), "{headers}");
+}
+
+#[tokio::test]
 async fn metrics_stand_where_they_are_asked_for_even_in_the_place_of_a_check_of_our_own() {
     let server = start("/healthz").await;
     assert_eq!(get(server.address, "/healthz").await.2, "metric 1\n");

@@ -13,3 +13,6 @@ pub(crate) mod url;
 pub use config::{ConfigError, ConfigSource};
 pub use proxy::{BadProxy, Proxies};
 pub use transport::{Transport, transport};
+
+#[cfg(any(test, feature = "fuzzing"))]
+pub use proxy::fuzz as proxy_fuzz;

@@ -18,6 +18,8 @@ mod pages;
 mod reporter;
 mod tolerant;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub use self::pages::fuzz;
 pub use cache::{Cache, Change};
 pub use first_list::{Extent, FirstList};
 

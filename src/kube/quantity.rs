@@ -9,6 +9,9 @@
 //! (Go: `100E` has the value 0), multiples of more than exa are written with `E` (Go drops the
 //! suffix), exponents past 32 bits are refused (Go wraps), and so are more than 38 digits.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
+
 use std::{cmp::Ordering, fmt};
 
 /// The most digits a mantissa has: as many as an `i128` surely holds.

@@ -62,11 +62,16 @@ impl Provisioner {
         self.ended("it ends on SIGTERM").await
     }
 
+    /// How it ended, once it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().unwrap()
+    }
+
     /// Waits for the end.
     pub(crate) async fn ended(&mut self, what: &str) -> ExitStatus {
         let mut ended = None;
         self.until(what, async |this| {
-            ended = this.process.try_wait().unwrap();
+            ended = this.has_ended();
             ended.is_some()
         })
         .await;

@@ -10,14 +10,18 @@ use std::sync::Arc;
 use super::{
     super::{
         ownership::{Identity, SELECTED_NODE},
-        provisioner::ProvisionRequest,
+        provisioner::{Failure, ProvisionRequest},
     },
     call_record::Record,
     index::{ClaimSnapshot, Verification},
     state::Demand,
+    sync::seeded,
 };
 use crate::{
-    controller::{model::unusable_volume::UnusableVolume, ownership},
+    controller::{
+        model::{topology::Pinned, unusable_volume::UnusableVolume},
+        ownership,
+    },
     kube::objects::{Claim, StorageClass, View as _},
     mutations,
     mutations::Mutation,
@@ -56,6 +60,39 @@ pub(crate) enum Ask {
     Again(Box<ProvisionRequest>),
     /// For what an earlier process has recorded, with this class.
     Recorded(Arc<StorageClass>, Box<Record>),
+}
+
+impl Ask {
+    /// The order to ask for. Of a record only the place counts, and with node deployment that the call
+    /// was made on a node.
+    pub(super) fn order(
+        self,
+        identity: &Identity,
+        claim: &Arc<Claim>,
+        withdrawn: bool,
+        volume_name: impl FnOnce() -> Result<String, Failure>,
+    ) -> ProvisionRequest {
+        let (class, record) = match self {
+            Self::Again(order) => return ProvisionRequest { withdrawn, ..*order },
+            Self::New(class) => (class, Record::default()),
+            Self::Recorded(class, record) => (class, *record),
+        };
+        let mut order = ProvisionRequest {
+            claim: Arc::clone(claim),
+            class,
+            volume_name: volume_name(),
+            selected_node: ownership::selected_node(claim).map(str::to_owned),
+            withdrawn,
+            source: None,
+            topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
+        };
+        // With node deployment the request is for the node of this process.
+        if let (Some(_), Some(own)) = (&record.node, &identity.node) {
+            order.selected_node = Some(own.clone());
+        }
+        seeded::believe(&mut order, &record);
+        order
+    }
 }
 
 /// Decides what to do about a claim, whose class is `class` where that exists. `fits`: whether that is

@@ -29,7 +29,6 @@ use crate::{
         item::Item,
         limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
-        model::topology::Pinned,
         ownership,
         ownership::Identity,
         provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
@@ -269,27 +268,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 
     /// The order to ask for.
     fn order(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
-        let withdrawn = self.book.is_leaving(uid);
-        let (class, record) = match ask {
-            Ask::Again(order) => return ProvisionRequest { withdrawn, ..*order },
-            Ask::New(class) => (class, Record::default()),
-            Ask::Recorded(class, record) => (class, *record),
-        };
-        let mut order = ProvisionRequest {
-            claim: Arc::clone(claim),
-            class,
-            volume_name: self.provisioner.volume_name(claim.uid()),
-            selected_node: ownership::selected_node(claim).map(str::to_owned),
-            withdrawn,
-            source: None,
-            topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
-        };
-        // With node deployment the request is for the node of this process.
-        if let (Some(_), Some(own)) = (&record.node, &self.identity.node) {
-            order.selected_node = Some(own.clone());
-        }
-        seeded::believe(&mut order, &record);
-        order
+        let volume_name = || self.provisioner.volume_name(claim.uid());
+        ask.order(&self.identity, claim, self.book.is_leaving(uid), volume_name)
     }
 
     /// Asks the provisioner, and does what its outcome asks for.
@@ -456,7 +436,7 @@ impl<P: Provisioner> ClaimWorker<P> {
 
 /// Defects on purpose.
 #[cfg(feature = "mutations")]
-mod seeded {
+pub(super) mod seeded {
     use super::{ProvisionRequest, Record};
     use crate::{
         controller::{
@@ -498,7 +478,7 @@ mod seeded {
 
 /// Defects on purpose: none in a shipped build.
 #[cfg(not(feature = "mutations"))]
-mod seeded {
+pub(super) mod seeded {
     pub(crate) const fn believe(_: &mut super::ProvisionRequest, _: &super::Record) {}
 }
 

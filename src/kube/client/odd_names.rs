@@ -87,7 +87,7 @@ fn urls_are_made_here_and_nowhere_else() {
         for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                if !path.ends_with("kube_api") {
+                if !path.ends_with("kube") {
                     search(&path, found);
                 }
                 continue;

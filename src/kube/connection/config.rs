@@ -169,23 +169,37 @@ async fn from_file(path: &Path, master: Option<&str>) -> Result<kube::Config, Co
         let clusters = kubeconfig.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
         clusters.for_each(|cluster| cluster.server = Some(master.to_owned()));
     }
-    let named = named_proxy(&kubeconfig)?;
+    let (proxy, authority) = (named_proxy(&kubeconfig)?, named_authority(&kubeconfig));
     let mut config = without_proxy(kubeconfig).await.map_err(unusable)?;
-    config.proxy_url = named;
+    config.proxy_url = proxy;
+    config.root_cert_file = authority;
     let secured = config.root_cert.is_some() || config.accept_invalid_certs;
     config.cluster_url = address(&config.cluster_url.to_string(), secured)?;
     Ok(config)
 }
 
-/// The proxy that the kubeconfig's current cluster names; nothing is exempt from it.
-fn named_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
+/// The cluster of the kubeconfig's current context.
+fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     let current = kubeconfig.current_context.as_deref();
     let mut contexts = kubeconfig.contexts.iter();
     let context = contexts.find(|named| Some(named.name.as_str()) == current);
     let cluster = context.and_then(|named| Some(named.context.as_ref()?.cluster.as_str()));
     let mut clusters = kubeconfig.clusters.iter();
-    let cluster = clusters.find(|named| Some(named.name.as_str()) == cluster);
-    let url = cluster.and_then(|named| named.cluster.as_ref()?.proxy_url.as_deref());
+    clusters.find(|named| Some(named.name.as_str()) == cluster)?.cluster.as_ref()
+}
+
+/// The file of the authority, unless the authority stands in the kubeconfig itself. Like a token's file it
+/// is read again and again, since whoever rotates the authority writes it anew.
+fn named_authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let cluster = current_cluster(kubeconfig)?;
+    let is_inline = cluster.certificate_authority_data.is_some();
+    cluster.certificate_authority.as_ref().filter(|_| !is_inline).map(PathBuf::from)
+}
+
+/// The proxy that the kubeconfig's current cluster names; nothing is exempt from it.
+fn named_proxy(kubeconfig: &Kubeconfig) -> Result<Option<http::Uri>, BadProxy> {
+    let cluster = current_cluster(kubeconfig);
+    let url = cluster.and_then(|cluster| cluster.proxy_url.as_deref());
     let url = url.filter(|url| !url.is_empty());
     url.map(|url| proxy::proxy(url, "the kubeconfig's proxy-url")).transpose()
 }

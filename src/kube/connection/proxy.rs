@@ -4,6 +4,9 @@
 //! either case (`golang.org/x/net/http/httpproxy`). Pure. Promises that what it prints never holds
 //! a proxy's password. Leaves speaking to the proxy to `transport`.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
+
 use std::{ffi::OsString, fmt, net::IpAddr};
 
 use http::Uri;

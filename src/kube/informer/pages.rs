@@ -8,6 +8,8 @@
 //! of neither form is an error, and that the page's version is known as soon as it came. Leaves the order
 //! of pages and watch to `listed`.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod held;
 mod json;
 mod protobuf;
@@ -46,8 +48,8 @@ pub(super) enum Broken {
     /// It ended early.
     #[error("the list ends in the middle")]
     Ends,
-    /// One object has no end.
-    #[error("an object of the list is larger than 32 MiB")]
+    /// One object has no end, or what stands around the objects.
+    #[error("an object of the list, or what stands around the objects, is larger than 32 MiB")]
     TooLarge,
 }
 
@@ -110,20 +112,12 @@ impl Page {
             let status = refusal::read(parts.status, is_protobuf(&parts.headers), body).await;
             return Err(kube::Error::Api(status.boxed()));
         }
-        let reader = if is_protobuf(&parts.headers) {
-            Reader::Protobuf(protobuf::Reader::default())
-        } else {
-            Reader::Json(json::Reader::default())
-        };
-        Ok(Self { body, reader })
+        Ok(Self { body, reader: Reader::of(is_protobuf(&parts.headers)) })
     }
 
     /// What has come already.
     pub(super) fn at_hand<V: View>(&mut self) -> kube::Result<Option<Part<V>>> {
-        Ok(match &mut self.reader {
-            Reader::Json(reader) => reader.next()?,
-            Reader::Protobuf(reader) => reader.next()?,
-        })
+        Ok(self.reader.next()?)
     }
 
     /// DependencyIndex for more of it. Nothing is lost when this is dropped.
@@ -132,15 +126,34 @@ impl Page {
         let came = match &frame {
             // An empty frame is not the end.
             Some(frame) => frame.data_ref().filter(|data| !data.is_empty()),
-            None => return Ok(self.take_in(&[])?),
+            None => return Ok(self.reader.take_in(&[])?),
         };
-        Ok(came.map_or(Ok(()), |came| self.take_in(came))?)
+        Ok(came.map_or(Ok(()), |came| self.reader.take_in(came))?)
+    }
+}
+
+impl Reader {
+    fn of(in_protobuf: bool) -> Self {
+        if in_protobuf {
+            Self::Protobuf(protobuf::Reader::default())
+        } else {
+            Self::Json(json::Reader::default())
+        }
     }
 
+    /// Takes in more bytes; none at the answer's end.
     fn take_in(&mut self, came: &[u8]) -> Result<(), Broken> {
-        match &mut self.reader {
-            Reader::Json(reader) => reader.take_in(came),
-            Reader::Protobuf(reader) => reader.take_in(came),
+        match self {
+            Self::Json(reader) => reader.take_in(came),
+            Self::Protobuf(reader) => reader.take_in(came),
+        }
+    }
+
+    /// The next part, where enough has come for it.
+    fn next<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
+        match self {
+            Self::Json(reader) => reader.next(),
+            Self::Protobuf(reader) => reader.next(),
         }
     }
 }

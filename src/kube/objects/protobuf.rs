@@ -7,6 +7,8 @@
 //! although it is empty is shown; and that nothing is lost silently: a field that comes twice, which
 //! Kubernetes never writes, is a fault. Leaves frames and lists to whoever reads answers.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 mod read;
 #[cfg(test)]
 pub(crate) mod samples;

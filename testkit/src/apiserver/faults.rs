@@ -25,6 +25,11 @@ pub enum Effect {
     CutBefore,
     /// It is served, then the connection is cut: the write took place, nobody is told.
     CutAfter,
+    /// It is served, but the connection is cut after half of the answer's body. Watches are spared.
+    Truncate,
+    /// It is served, but each byte of the answer's body comes so much later than the one before. Watches
+    /// are spared.
+    Trickle(Duration),
     /// It is never answered.
     Hang,
     /// It is a watch, and this befalls its stream.

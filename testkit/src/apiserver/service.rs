@@ -9,13 +9,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
-use futures::stream;
+use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, Request, Response, header};
 use http_body::{Body as _, Frame};
-use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Collected, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 use tower::BoxError;
 
@@ -94,6 +95,42 @@ fn counted(response: Response<Body>, count: Arc<AtomicU64>) -> Response<Body> {
     })
 }
 
+/// The answer with half of its body, and then none.
+async fn truncated(response: Response<Body>) -> Response<Body> {
+    in_pieces(response, |bytes| {
+        let half = bytes.slice(..bytes.len() / 2);
+        stream::iter([Ok(Frame::data(half)), Err(Disconnected.into())])
+    })
+    .await
+}
+
+/// The answer byte by byte.
+async fn trickled(response: Response<Body>, apart: Duration) -> Response<Body> {
+    in_pieces(response, |bytes| {
+        stream::iter(0..bytes.len()).then(move |at| {
+            let byte = bytes.slice(at..=at);
+            async move {
+                tokio::time::sleep(apart).await;
+                Ok(Frame::data(byte))
+            }
+        })
+    })
+    .await
+}
+
+/// The answer with its body in other pieces and the length that it had; a watch's stays as it is.
+async fn in_pieces<S>(response: Response<Body>, pieces: impl FnOnce(Bytes) -> S) -> Response<Body>
+where
+    S: Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static,
+{
+    let Some(length) = response.body().size_hint().exact() else { return response };
+    let (mut parts, body) = response.into_parts();
+    // A body of known length is there already.
+    let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    Response::from_parts(parts, StreamBody::new(pieces(bytes)).boxed_unsync())
+}
+
 impl ApiServer {
     /// Answers a request; a connection cut on purpose shows as a body that breaks at once.
     pub async fn handle(&self, user: &User, request: Request<Bytes>) -> Response<Body> {
@@ -156,6 +193,12 @@ impl ApiServer {
             Some(Effect::CutAfter) => {
                 self.serve(user, info, &request, None).await;
                 Err(Disconnected)
+            }
+            Some(Effect::Truncate) => {
+                Ok(truncated(self.serve(user, info, &request, None).await).await)
+            }
+            Some(Effect::Trickle(apart)) => {
+                Ok(trickled(self.serve(user, info, &request, None).await, apart).await)
             }
             Some(Effect::Hang) => std::future::pending().await,
             Some(Effect::Stream(fault)) => Ok(self.serve(user, info, &request, Some(fault)).await),

@@ -6,7 +6,7 @@
 use super::Broken;
 
 /// The most that is held of an answer, in bytes: far more than a server takes for one object.
-const MAX_HELD: usize = 32 << 20;
+pub(super) const MAX_HELD: usize = 32 << 20;
 
 /// What has come of an answer and is not read yet.
 #[derive(Default)]

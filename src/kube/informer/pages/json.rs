@@ -7,7 +7,10 @@ use kube::api::ListMeta;
 use serde::Deserialize;
 use serde_json::{Deserializer, Error, value::RawValue};
 
-use super::{Broken, Part, held::Held};
+use super::{
+    Broken, Part,
+    held::{Held, MAX_HELD},
+};
 use crate::kube::{informer::tolerant::Tolerant, objects::View};
 
 /// Reads a list.
@@ -65,14 +68,14 @@ impl Reader {
 
     fn step<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
         match self.place {
-            Place::Before => Ok(self.begins().map(Part::Head)),
+            Place::Before => Ok(self.begins()?.map(Part::Head)),
             Place::Among => self.object(),
             Place::After => {
-                self.frame_goes_on(self.held.rest().len());
+                self.frame_goes_on(self.held.rest().len())?;
                 Ok(None)
             }
             Place::End => {
-                self.frame_goes_on(self.held.rest().len());
+                self.frame_goes_on(self.held.rest().len())?;
                 let frame: Frame = serde_json::from_slice(&self.frame)?;
                 let untold = !std::mem::replace(&mut self.told, true);
                 let head = Part::Head(frame.metadata.unwrap_or_default());
@@ -82,20 +85,24 @@ impl Reader {
     }
 
     /// So much more belongs to the frame.
-    fn frame_goes_on(&mut self, length: usize) {
+    fn frame_goes_on(&mut self, length: usize) -> Result<(), Broken> {
+        if self.frame.len() + length > MAX_HELD {
+            return Err(Broken::TooLarge);
+        }
         self.frame.extend_from_slice(self.held.rest().get(..length).unwrap_or_default());
         self.held.advance(length);
+        Ok(())
     }
 
     /// Reads as far as the objects begin; gives the version, where it stands before them.
-    fn begins(&mut self) -> Option<ListMeta> {
-        let items = items_begin(self.held.rest())?;
-        self.frame_goes_on(items);
+    fn begins(&mut self) -> Result<Option<ListMeta>, Broken> {
+        let Some(items) = items_begin(self.held.rest()) else { return Ok(None) };
+        self.frame_goes_on(items)?;
         self.place = Place::Among;
         let closed = [&self.frame[..], b"]}"].concat();
-        let head = serde_json::from_slice::<Frame>(&closed).ok()?.metadata?;
-        self.told = true;
-        Some(head)
+        let head = serde_json::from_slice::<Frame>(&closed).ok().and_then(|frame| frame.metadata);
+        self.told = head.is_some();
+        Ok(head)
     }
 
     fn object<V: View>(&mut self) -> Result<Option<Part<V>>, Broken> {
@@ -127,12 +134,19 @@ fn first_of<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error
 fn whole<V: View>(bytes: &[u8]) -> Result<Option<(Tolerant<V>, usize)>, Error> {
     let mut objects = Deserializer::from_slice(bytes).into_iter::<&RawValue>();
     match objects.next() {
+        // Where a number or a word ends is told by what follows it.
+        Some(Ok(_)) if objects.byte_offset() == bytes.len() && !closes_itself(bytes) => Ok(None),
         Some(Ok(object)) => {
             Ok(Some((Tolerant::read(object.get().as_bytes()), objects.byte_offset())))
         }
         Some(Err(error)) if !error.is_eof() => Err(error),
         Some(Err(_)) | None => Ok(None),
     }
+}
+
+/// Whether the value that the bytes begin with has an end of its own.
+fn closes_itself(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(b'{' | b'[' | b'"'))
 }
 
 /// How much of the answer stands before the first object: all up to `"items":[`, which no text in

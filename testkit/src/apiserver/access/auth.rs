@@ -40,6 +40,11 @@ impl Tokens {
         self.known.lock().insert(token.to_owned(), Holder { user, expires: None });
     }
 
+    /// From now on nobody's token.
+    pub fn revoke(&self, token: &str) {
+        self.known.lock().remove(token);
+    }
+
     /// Makes a token for `user` that is valid for `lifetime`; gives it and when it ends.
     ///
     /// # Errors

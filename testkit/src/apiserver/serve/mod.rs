@@ -23,8 +23,9 @@ use http::{HeaderValue, Request, Response, header::CONTENT_TYPE};
 use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
+use rustls::ServerConfig;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
@@ -32,7 +33,7 @@ use tokio_rustls::TlsAcceptor;
 pub use self::tls::TlsError;
 use self::{
     audit_file::AuditFile,
-    layout::{CLIENTS, Layout},
+    layout::{CLIENTS, Client, Layout},
     manifests::ManifestError,
     tls::Identity,
 };
@@ -59,6 +60,9 @@ const BOOTSTRAP: &str = include_str!("../access/bootstrap.yaml");
 /// How many changes of each kind watches can go back: a served API may run for days, and clients
 /// that fall further behind are told so, as by a real server after some minutes.
 const HISTORY: usize = 20_000;
+
+/// How many connections may wait to be taken.
+const BACKLOG: u32 = 1024;
 
 /// How long to wait after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -129,8 +133,11 @@ impl Settings {
 pub struct Served {
     url: String,
     layout: Layout,
-    api: ApiServer,
+    door: Arc<Door>,
+    tls: Arc<ServerConfig>,
     accepting: JoinSet<()>,
+    /// Keeps the port while nobody listens on it.
+    away: Option<TcpSocket>,
 }
 
 impl Served {
@@ -159,10 +166,10 @@ impl Served {
         let client = door.api.client(auth::admin());
         manifests::apply(&client, &manifests::parse(BOOTSTRAP)?).await?;
         manifests::apply(&client, &objects).await?;
-        let api = door.api.clone();
+        let tls = identity.server;
         let mut accepting = JoinSet::new();
-        accepting.spawn(accept(listener, TlsAcceptor::from(identity.server), door));
-        Ok(Self { url, layout, api, accepting })
+        accepting.spawn(accept(listener, Arc::clone(&tls).into(), Arc::clone(&door)));
+        Ok(Self { url, layout, door, tls, accepting, away: None })
     }
 
     /// Where it is served.
@@ -177,7 +184,59 @@ impl Served {
 
     /// The server itself, for faults and direct looks.
     pub fn api(&self) -> &ApiServer {
-        &self.api
+        &self.door.api
+    }
+
+    /// Closes all connections and refuses new ones, as a server does that is restarted. Its objects and
+    /// their history stay.
+    ///
+    /// # Errors
+    /// When the port cannot be kept for [`Self::come_back`].
+    pub async fn go_away(&mut self) -> io::Result<()> {
+        self.accepting.shutdown().await;
+        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.ok_or(io::ErrorKind::InvalidInput)?;
+        let socket = TcpSocket::new_v4()?;
+        // Connections of before are not quite gone yet.
+        socket.set_reuseaddr(true)?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+        self.away = Some(socket);
+        Ok(())
+    }
+
+    /// Serves again after [`Self::go_away`].
+    ///
+    /// # Errors
+    /// When the port cannot be listened on.
+    pub fn come_back(&mut self) -> io::Result<()> {
+        let Some(socket) = self.away.take() else { return Ok(()) };
+        let listener = socket.listen(BACKLOG)?;
+        self.accepting.spawn(accept(
+            listener,
+            Arc::clone(&self.tls).into(),
+            Arc::clone(&self.door),
+        ));
+        Ok(())
+    }
+
+    /// Takes a certificate of another authority, which counts for connections after the next
+    /// [`Self::come_back`], and writes the authority into the layout; the kubeconfigs keep the old one.
+    ///
+    /// # Errors
+    /// When certificates can't be made or written.
+    pub fn rotate_authority(&mut self) -> Result<(), ServeError> {
+        let identity = Identity::generate()?;
+        let path = self.layout.authority();
+        let written = self.layout.write_authority(&identity.authority_pem);
+        written.map_err(|source| ServeError::Write { path, source })?;
+        self.tls = identity.server;
+        Ok(())
+    }
+
+    /// Knows the bearer of `old` by `new` from now on, and by nothing else.
+    pub fn rotate_token(&self, old: &Client, new: &str) {
+        self.door.tokens.add(new, old.user());
+        self.door.tokens.revoke(old.token);
     }
 
     /// Closes the port and all connections, and waits until they are closed.

@@ -70,6 +70,30 @@ fn what_ends_early_or_is_not_json_is_an_error() {
     }
 }
 
+/// Its end shows only by what follows it.
+#[test]
+fn a_number_among_the_objects_is_one_wherever_it_is_cut() {
+    let answer = r#"{"items":[12,{"metadata":{"name":"a"}}],"metadata":{"resourceVersion":"7"}}"#;
+    let (start, end) = answer.split_at(11);
+    assert!(start.ends_with('1'));
+    for pieces in [&[answer.as_bytes()][..], &[start.as_bytes(), end.as_bytes()]] {
+        assert_eq!(read(pieces).unwrap(), ["unreadable ", "a", "7>"]);
+    }
+}
+
+#[test]
+fn what_follows_the_objects_without_end_is_not_held_for_ever() {
+    let mut reader = Reader::default();
+    let mut takes = |came: &[u8]| {
+        reader.take_in(came)?;
+        while reader.next::<Claim>()?.is_some() {}
+        Ok::<_, Broken>(())
+    };
+    takes(br#"{"items":[],"metadata":{"a":""#).unwrap();
+    let more = vec![b'x'; 1 << 20];
+    assert_eq!((0..64).take_while(|_| takes(&more).is_ok()).count(), 31);
+}
+
 proptest! {
     #[test]
     fn an_answer_is_the_same_in_whatever_pieces_it_comes(

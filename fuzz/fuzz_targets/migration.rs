@@ -1,0 +1,5 @@
+#![no_main]
+
+use csi_provisioner::migration::fuzz::migration;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| migration(data));

@@ -1,0 +1,5 @@
+#![no_main]
+
+use csi_provisioner::controller::claims::fuzz::record;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| record(data));

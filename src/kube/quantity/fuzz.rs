@@ -1,0 +1,186 @@
+//! The fuzz target of quantities, beside arithmetic on their digits that is exact for any length.
+
+use std::cmp::Ordering;
+
+use super::{Quantity, QuantityError};
+use crate::fuzzing::{lines, text};
+
+/// The model holds exponents up to this: more zeros than that are not written out.
+const MOST_ZEROS: i32 = 60;
+
+/// A quantity is the number that its digits say, by value and beside another one, and reads as the same
+/// number when it is written.
+///
+/// # Panics
+/// Where that does not hold.
+pub fn quantity(data: &[u8]) {
+    let text = text(data);
+    let both: [&str; 2] = lines(&text);
+    let [one, other] = both.map(|text| {
+        let read = Quantity::parse(text);
+        let model = Model::parse(text);
+        if let Ok(quantity) = &read {
+            reads_again(quantity);
+        }
+        check(text, &read, model.as_ref());
+        read.ok().zip(model)
+    });
+    if let (Some((one, a)), Some((other, b))) = (one, other) {
+        assert_eq!(one.cmp(&other), a.cmp(&b), "{text:?}");
+        assert_eq!(other.cmp(&one), b.cmp(&a), "{text:?}");
+    }
+}
+
+fn check(text: &str, read: &Result<Quantity, QuantityError>, model: Option<&Model>) {
+    match (read, model) {
+        (Ok(quantity), Some(model)) => {
+            assert_eq!(quantity.value(), model.value(), "{text:?}");
+            assert_eq!(quantity.is_zero(), model.nanos.is_empty(), "{text:?}");
+        }
+        (Err(why), Some(model)) => {
+            assert!(model.digits > 18, "{text:?} is refused: {why}");
+        }
+        // Beyond the model are only exponents that it does not hold.
+        (Ok(_), None) => assert!(text.contains(['e', 'E']), "{text:?} is a quantity"),
+        (Err(_), None) => {}
+    }
+}
+
+fn reads_again(quantity: &Quantity) {
+    let bare = Quantity { verbatim: None, ..quantity.clone() };
+    for written in [quantity.to_string(), bare.to_string()] {
+        assert!(quantity.verbatim.is_some() || written.len() < 100, "{written}");
+        assert_eq!(Quantity::parse(&written).as_ref(), Ok(quantity), "{written}");
+    }
+}
+
+/// A number of nanos, digit by digit, the lowest first; zero has none.
+struct Model {
+    is_negative: bool,
+    nanos: Vec<u8>,
+    /// How many digits its text has.
+    digits: usize,
+}
+
+impl Model {
+    /// The number that the text says; none where it is no quantity, or too large to be written out.
+    fn parse(text: &str) -> Option<Self> {
+        let is_negative = text.starts_with('-');
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.');
+        let (number, suffix) = unsigned.split_at(end.unwrap_or(unsigned.len()));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if text.is_empty() || fraction.contains('.') {
+            return None;
+        }
+        let (twos, tens) = factor(suffix)?;
+        let mut digits: Vec<u8> =
+            [whole, fraction].concat().bytes().rev().map(|digit| digit - b'0').collect();
+        let count = digits.len();
+        (0..twos).for_each(|_| double(&mut digits));
+        let shift = tens + 9 - i32::try_from(fraction.len()).ok()?;
+        let mut nanos = shifted(digits, shift);
+        if twos > 0 {
+            cap(&mut nanos);
+        }
+        Some(Self { is_negative, nanos, digits: count })
+    }
+
+    /// Whole units, rounded away from zero; the nearest that fits.
+    fn value(&self) -> i64 {
+        let units = shifted(self.nanos.clone(), -9);
+        let add = |sum: i128, digit: &u8| sum.saturating_mul(10).saturating_add((*digit).into());
+        let units = units.iter().rev().fold(0, add);
+        let signed = if self.is_negative { -units } else { units };
+        i64::try_from(signed).unwrap_or(if self.is_negative { i64::MIN } else { i64::MAX })
+    }
+
+    fn cmp(&self, other: &Self) -> Ordering {
+        let sign = |it: &Self| match (it.nanos.is_empty(), it.is_negative) {
+            (true, _) => 0,
+            (false, true) => -1,
+            (false, false) => 1,
+        };
+        let sizes = compare(&self.nanos, &other.nanos);
+        let sizes = if self.is_negative { sizes.reverse() } else { sizes };
+        sign(self).cmp(&sign(other)).then(sizes)
+    }
+}
+
+/// The powers of two and of ten that a suffix stands for.
+fn factor(suffix: &str) -> Option<(u32, i32)> {
+    let tens = |tens| Some((0, tens));
+    match suffix {
+        "n" => tens(-9),
+        "u" => tens(-6),
+        "m" => tens(-3),
+        "" => tens(0),
+        "k" => tens(3),
+        "M" => tens(6),
+        "G" => tens(9),
+        "T" => tens(12),
+        "P" => tens(15),
+        "E" => tens(18),
+        "Ki" => Some((10, 0)),
+        "Mi" => Some((20, 0)),
+        "Gi" => Some((30, 0)),
+        "Ti" => Some((40, 0)),
+        "Pi" => Some((50, 0)),
+        "Ei" => Some((60, 0)),
+        _ => {
+            let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+            tens(exponent).filter(|_| exponent.abs() <= MOST_ZEROS)
+        }
+    }
+}
+
+/// Twice the number.
+fn double(digits: &mut Vec<u8>) {
+    let mut carry = 0;
+    for digit in digits.iter_mut() {
+        let twice = *digit * 2 + carry;
+        (*digit, carry) = (twice % 10, twice / 10);
+    }
+    digits.extend((carry > 0).then_some(carry));
+}
+
+/// The number times a power of ten, rounded away from zero.
+fn shifted(mut digits: Vec<u8>, tens: i32) -> Vec<u8> {
+    let places = usize::try_from(tens.unsigned_abs()).unwrap_or(usize::MAX);
+    if tens >= 0 {
+        digits.splice(0..0, std::iter::repeat_n(0, places));
+    } else {
+        let is_rounded = digits.drain(..places.min(digits.len())).any(|digit| digit > 0);
+        let mut carry = u8::from(is_rounded);
+        for digit in &mut digits {
+            let next = *digit + carry;
+            (*digit, carry) = (next % 10, next / 10);
+        }
+        digits.extend((carry > 0).then_some(carry));
+    }
+    while digits.last() == Some(&0) {
+        digits.pop();
+    }
+    digits
+}
+
+/// Quantities with binary suffixes end at 2^63-1.
+fn cap(nanos: &mut Vec<u8>) {
+    let most = i64::MAX.to_string().bytes().rev().map(|digit| digit - b'0').collect();
+    let most = shifted(most, 9);
+    if compare(nanos, &most) == Ordering::Greater {
+        *nanos = most;
+    }
+}
+
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn quantities_are_those_of_exact_arithmetic() {
+        crate::fuzzing::run("quantity", 4000, super::quantity);
+    }
+}

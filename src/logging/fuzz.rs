@@ -1,0 +1,112 @@
+//! The fuzz target of log lines: whatever text stands in a message, a field or a span.
+
+use std::{
+    io::{Result, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tracing_subscriber::{Registry, layer::SubscriberExt as _};
+
+use super::{Logger, listen_for_ever};
+use crate::{
+    flags::{LogFormat, Logging},
+    fuzzing::text,
+    runtime::Clock,
+};
+
+/// The most of one text, and how many bytes may be written of one: `\u{1b}`.
+const MOST: usize = 4096 * 6;
+/// The texts of a line, and what is around them.
+const TEXTS: usize = 5;
+const AROUND: usize = 1024;
+
+/// A line is of bounded length and holds no raw control character, but for klog's own form of texts of
+/// many lines; in JSON it is one object with the text in it.
+///
+/// # Panics
+/// Where that does not hold.
+pub fn log_line(data: &[u8]) {
+    let text = text(data);
+    let long = text.repeat(2 * MOST / text.len().max(1) / 6 + 1);
+    for text in [&*text, &*long] {
+        let klog = logged(LogFormat::Text, text);
+        // Each further line begins with a tab, the last one with a space and a bracket.
+        check(&klog.replace("\n\t", " ").replace("\n >", " "), text);
+        let json = logged(LogFormat::Json, text);
+        check(&json, text);
+        check_object(&json, text);
+    }
+}
+
+fn check(line: &str, text: &str) {
+    let line = line.strip_suffix('\n').unwrap_or_default();
+    assert!(!line.is_empty(), "no line, or one without an end: {text:?}");
+    assert!(!line.chars().any(is_odd), "{line:?}");
+    assert!(line.len() <= TEXTS * MOST + AROUND, "{} bytes", line.len());
+}
+
+fn check_object(json: &str, text: &str) {
+    let read: serde_json::Value = serde_json::from_str(json).unwrap_or_default();
+    for name in ["field", "shown", "around", "msg"] {
+        let shown = read.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
+        let is_cut = shown.ends_with(&format!("(cut, {} bytes)", text.len()));
+        assert!(shown.len() <= 4096 && (is_cut || shown == text), "{name}: {shown:?}");
+        assert_eq!(is_cut && shown != text, text.len() > 4096, "{name}: {shown:?}");
+    }
+}
+
+/// What may change what a terminal shows of a line, or of the lines around it.
+fn is_odd(c: char) -> bool {
+    let directs = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    c.is_control() || directs
+}
+
+struct Fixed;
+
+impl Clock for Fixed {
+    fn wall(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+    fn boot(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// A writer whose text can be read.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The line that tells the text in each way there is.
+fn logged(format: LogFormat, text: &str) -> String {
+    let written = Written::default();
+    let settings = Logging { verbosity: 0, vmodule: vec![], format };
+    let logger = Logger::new(&settings, Arc::new(Fixed), written.clone());
+    listen_for_ever();
+    tracing::subscriber::with_default(Registry::default().with(logger), || {
+        let span = tracing::info_span!("work", around = text);
+        span.in_scope(|| tracing::info!(field = text, shown = %text, debug = ?text, "{text}"));
+    });
+    let bytes = written.0.lock().clone();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_text_makes_a_line_long_or_brings_a_control_character_into_it() {
+        crate::fuzzing::run("log_line", 60, super::log_line);
+    }
+}

@@ -1,0 +1,103 @@
+//! A driver that finishes what it has begun, also when its caller was killed meanwhile.
+//!
+//! Promises that a volume's creation takes its time and goes on without its caller, that a second call for
+//! it is refused with Aborted until then, and a count of how often each volume was made.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use fastrand::Rng;
+use parking_lot::Mutex;
+use serde_json::json;
+use testkit::driver::{
+    Answer, Around, Backend as _, Call, Scripted, Status,
+    proto::{CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse},
+};
+use tokio::time::sleep;
+
+/// The driver's name.
+pub(crate) const DRIVER: &str = "disk.example.com";
+
+/// The longest that making or deleting a volume takes, in milliseconds.
+const LONGEST: u64 = 400;
+
+/// What the driver holds.
+#[derive(Default)]
+pub(crate) struct Disks {
+    /// The volumes that are being made, by name.
+    begun: BTreeSet<String>,
+    /// The handles of all volumes there are.
+    pub(crate) there: BTreeSet<String>,
+    /// How often each was made, by name.
+    pub(crate) made: BTreeMap<String, usize>,
+}
+
+/// The driver.
+pub(crate) struct Persistent {
+    answers: Scripted,
+    dice: Mutex<Rng>,
+    pub(crate) disks: Arc<Mutex<Disks>>,
+}
+
+/// The handle of a volume of this name.
+fn handle(name: &str) -> String {
+    format!("vol-{name}")
+}
+
+impl Persistent {
+    pub(crate) fn new(seed: u64) -> Self {
+        let script = serde_json::from_value(json!({"name": DRIVER})).unwrap();
+        let dice = Mutex::new(Rng::with_seed(seed));
+        Self { answers: Scripted::new(script), dice, disks: Arc::default() }
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_millis(self.dice.lock().u64(0..=LONGEST))
+    }
+
+    /// Begins to make a volume, unless it is there or in the making.
+    #[allow(clippy::disallowed_methods)] // it must outlive the call
+    fn begin(&self, name: &str) -> Result<Option<tokio::task::JoinHandle<()>>, Status> {
+        let mut disks = self.disks.lock();
+        if disks.there.contains(&handle(name)) {
+            return Ok(None);
+        }
+        if !disks.begun.insert(name.to_owned()) {
+            return Err(Status::aborted("an operation with this volume name is under way"));
+        }
+        let (all, name, pause) = (Arc::clone(&self.disks), name.to_owned(), self.pause());
+        Ok(Some(tokio::spawn(async move {
+            sleep(pause).await;
+            let mut disks = all.lock();
+            disks.begun.remove(&name);
+            disks.there.insert(handle(&name));
+            *disks.made.entry(name).or_default() += 1;
+        })))
+    }
+}
+
+impl Around for Persistent {
+    fn scripted(&self) -> &Scripted {
+        &self.answers
+    }
+
+    async fn create_volume(&self, call: Call<CreateVolumeRequest>) -> Answer<CreateVolumeResponse> {
+        if let Some(making) = self.begin(&call.request.name)? {
+            // It ends by itself and does not panic.
+            let _ = making.await;
+        }
+        // The answer takes a while as well: a caller may be killed before it comes.
+        sleep(self.pause()).await;
+        self.answers.create_volume(call).await
+    }
+
+    async fn delete_volume(&self, call: Call<DeleteVolumeRequest>) -> Answer<DeleteVolumeResponse> {
+        sleep(self.pause()).await;
+        self.disks.lock().there.remove(&call.request.volume_id);
+        sleep(self.pause()).await;
+        self.answers.delete_volume(call).await
+    }
+}
