@@ -7,14 +7,15 @@
 //!
 //! Where Go overflows silently this differs: [`Quantity::value`] stops at the ends of an `i64`
 //! (Go: `100E` has the value 0), multiples of more than exa are written with `E` (Go drops the
-//! suffix), exponents past 32 bits are refused (Go wraps), and so are more than 38 digits.
+//! suffix), exponents past 32 bits are refused (Go wraps), and so are more than 38 digits, not counting
+//! zeros at the end.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 
 use std::{cmp::Ordering, fmt};
 
-/// The most digits a mantissa has: as many as an `i128` surely holds.
+/// The most digits a mantissa has: as many as an `i128` surely holds. Zeros at its end are none of it.
 const DIGITS: u32 = 38;
 /// The exponent of the smallest unit, a nano.
 const NANO: i64 = -9;
@@ -75,7 +76,7 @@ impl Quantity {
         }
         let parts = Deps::split(text)?;
         let suffix = Suffix::parse(parts.suffix)?;
-        let amount = Amount::new(parts.mantissa()?, -parts.places()).times(suffix)?;
+        let amount = parts.number()?.times(suffix)?;
         let amount = amount.rounded_to_nanos();
         let format = suffix.format();
         let amount = if format == Format::BinarySi { amount.capped() } else { amount };
@@ -152,9 +153,12 @@ impl<'a> Deps<'a> {
         Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix })
     }
 
-    fn mantissa(&self) -> Result<i128, QuantityError> {
+    /// The number without its suffix.
+    fn number(&self) -> Result<Amount, QuantityError> {
         let all = format!("{}{}", self.whole, self.fraction);
-        let digits = all.trim_start_matches('0');
+        let digits = all.trim_end_matches('0');
+        let zeros = i64::try_from(all.len() - digits.len()).unwrap_or(i64::MAX);
+        let digits = digits.trim_start_matches('0');
         if digits.len() > DIGITS as usize {
             return Err(QuantityError::Numeric);
         }
@@ -163,7 +167,8 @@ impl<'a> Deps<'a> {
         } else {
             digits.parse().map_err(|_| QuantityError::Numeric)?
         };
-        Ok(if self.negative { -magnitude } else { magnitude })
+        let mantissa = if self.negative { -magnitude } else { magnitude };
+        Ok(Amount::new(mantissa, zeros.saturating_sub(self.places())))
     }
 
     /// Digits behind the point.
