@@ -213,7 +213,7 @@ impl CallRecords {
                 self.warn_unprotected(&NotProtected::Taken);
                 Ok(())
             }
-            marked => marked,
+            result => result,
         }
     }
 

@@ -145,7 +145,8 @@ impl<P: Provisioner> ClaimWorker<P> {
 }
 
 /// Returns why the volume that was made for `request` must not be deleted directly, by what the API
-/// server says now. `None`: it may be. `is_of_volume` returns whether a PersistentVolume has the volume.
+/// server says now. `None`: it may be. `is_of_volume` returns whether a PersistentVolume has the
+/// volume.
 async fn objection(
     client: &Client,
     uid: &str,
@@ -184,8 +185,9 @@ async fn objection_among_all(
     is_of_volume: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
     // The index of handles (`volumes::handles`) cannot answer this: its watch may be behind, and a
-    // missing entry would cost somebody's data. Nor does it know the claims of other handles. The list
-    // is read page by page and not kept, and the limiter of deletions bounds how many run at once.
+    // missing entry would cost somebody's data. Nor does it know the claims of other handles. The
+    // list is read page by page and not kept, and the limiter of deletions bounds how many run at
+    // once.
     let mut owner = None;
     let visit = |volume: Volume| {
         let what = if is_of_volume(&volume) {
@@ -269,7 +271,8 @@ mod tests {
             (Some(json!({})), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (named("u", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (named("x", "h"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
-            // Another claim's with another handle: with a shortened UUID that may be the same volume.
+            // Another claim's with another handle: with a shortened UUID that may be the same
+            // volume.
             (named("x", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (None, claim("u", None), vec!["a", "h"], Some(r#"PersistentVolume "pv-h" has it"#)),
         ];

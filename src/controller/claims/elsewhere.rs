@@ -48,7 +48,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         let Some(view) = self.index.record_view(uid) else { return Action::Done };
         let is_terminating = snapshot.claim.is_terminating();
         let wait = self.provisioner.wait_among_peers(uid);
-        // Only the selected node's process may follow a live claim, but any may release a deleted one.
+        // Only the selected node's process may follow a live claim, but any may release a deleted
+        // one.
         if is_terminating && !wait.is_zero() {
             return Action::RequeueAfter(wait);
         }
@@ -81,8 +82,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Whether the API server says that the node does not exist. False if that cannot be found out, or
-    /// if the record names no node.
+    /// Whether the API server says that the node does not exist. False if that cannot be found out,
+    /// or if the record names no node.
     async fn is_node_gone(&self, node: &str) -> bool {
         if node.is_empty() {
             return false;

@@ -8,7 +8,7 @@
 //! * A claim stays in the index while a call for it is open, even after the claim is deleted.
 //! * A PersistentVolume is matched with its claim by the UID in `claimRef`, whatever its name is.
 //!
-//! The methods are split by their source: [`on_event`](self) for claim events, `volumes` for
+//! The methods are split by their source: `on_event` for claim events, `volumes` for
 //! PersistentVolume events, `attempts` for provisioning attempts, `records` for records of open
 //! calls, `reported` for what users were told. The index does not act: it returns the UIDs of the
 //! claims that must be queued.
@@ -235,7 +235,8 @@ impl ClaimIndex {
         for entry in inner.entries.values_mut() {
             entry.verification = Verification::None;
             entry.requires(verification);
-            // `--claim-protection-timeout` counts only the time in which this process is the leader.
+            // `--claim-protection-timeout` counts only the time in which this process is the
+            // leader.
             entry.terminating_since = entry.terminating_since.map(|_| Instant::now());
             entry.follow_record();
         }

@@ -28,7 +28,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         let claim = &request.claim;
         let refused = request.selected_node.as_deref();
         if claim.annotation(SELECTED_NODE).is_none() {
-            // The node is under the annotation's oldest name, which external-provisioner keeps, too.
+            // The node is under the annotation's oldest name, which external-provisioner keeps,
+            // too.
             self.count_failure(claim);
             return Action::Retry;
         }
@@ -37,7 +38,8 @@ impl<P: Provisioner> ClaimWorker<P> {
             Ok(_) => {
                 // The index still has the node until the event of this write arrives.
                 self.index.on_node_given_back(claim.uid());
-                // The process of another node serves the claim from now on, with a driver of its own.
+                // The process of another node serves the claim from now on, with a driver of its
+                // own.
                 if is_open && self.identity.node.is_some() {
                     self.call_records.suspect_node_given_back(claim.uid(), request);
                     self.index.give_up_call(claim.uid());
@@ -65,8 +67,8 @@ impl<P: Provisioner> ClaimWorker<P> {
         let remove = |object: &mut Value| {
             let edit = remove_node(object, refused);
             match edit {
-                // The next request may be for another node. With node deployment that node has a driver
-                // of its own, and no process there would follow this record.
+                // The next request may be for another node. With node deployment that node has a
+                // driver of its own, and no process there would follow this record.
                 Edit::Write if is_open && this_process.identity.node.is_none() => {
                     status::forget_topology(object, this_process);
                 }

@@ -4,7 +4,7 @@
 //! save is a POST. If its answer is unclear, the next attempt reads first; if the name is taken,
 //! the object that has it decides. The user is told why a save waits. Nothing is deleted here: a
 //! volume whose PersistentVolume is invalid and whose claim is gone goes to
-//! [`discard`](super::discard).
+//! `discard`.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -555,8 +555,8 @@ impl PvStore {
 }
 
 /// The reclaim policy of a PersistentVolume (safety rule 9): that of its class `now`, or, without a
-/// class, that of the class at the call (`then`). If the claim does not exist any more (`is_live` is
-/// false), the volume is about to be released, and Retain wins if either says so.
+/// class, that of the class at the call (`then`). If the claim does not exist any more (`is_live`
+/// is false), the volume is about to be released, and Retain wins if either says so.
 fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, is_live: bool) -> Option<&'a str> {
     let retain = Some(RETAIN);
     if !is_live && (then == retain || now == retain) { retain } else { now.or(then) }

@@ -1,6 +1,6 @@
 //! The claim worker: brings a claim from the queue to its PersistentVolume.
 //!
-//! A sync takes a snapshot of the claim, decides what to do ([`plan`]), reads live what must be
+//! A sync takes a snapshot of the claim, decides what to do (`plan`), reads live what must be
 //! verified, calls the provisioner, and acts on the outcome.
 //!
 //! * At most one call runs for a volume.

@@ -214,7 +214,8 @@ mod tests {
         assert_eq!(judged(Some(volume(json!(null)))), "no claim");
     }
 
-    /// A new volume is made only for a claim that still wants it; a call that may have made one is repeated.
+    /// A new volume is made only for a claim that still wants it; a call that may have made one is
+    /// repeated.
     #[test]
     fn a_claim_that_is_deleted_moved_or_bound_wants_no_new_volume() {
         let live = |metadata: serde_json::Value, spec: serde_json::Value| -> Claim {

@@ -40,7 +40,7 @@ impl Outcome {
         }
     }
 
-    /// Adds objects whose change may reverse a refusal.
+    /// Sets the objects whose change may reverse a refusal.
     #[must_use]
     pub fn awaiting(self, objects: &[Dependency]) -> Self {
         let awaiting = |failure: Failure| failure.awaiting(objects.iter().cloned());

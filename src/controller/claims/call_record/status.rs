@@ -87,8 +87,8 @@ pub fn judge(
     Some(RecordStatus::Open(Record { topology, ..record }))
 }
 
-/// Whether the process of this node, or the only process, made the recorded call. A record without a node
-/// belongs to the process that provisions for the claim (`is_ours`).
+/// Whether the process of this node, or the only process, made the recorded call. A record without
+/// a node belongs to the process that provisions for the claim (`is_ours`).
 fn is_of_this_node(record: &Record, identity: &Identity, is_ours: bool) -> bool {
     match &record.node {
         _ if identity.node.is_none() => true,
@@ -99,8 +99,8 @@ fn is_of_this_node(record: &Record, identity: &Identity, is_ours: bool) -> bool 
 
 /// Returns the record of a claim that carries our finalizer; an empty one if it has none.
 pub fn read(claim: &Claim) -> Option<Record> {
-    let marked = claim.has_finalizer(FINALIZER);
-    marked.then(|| claim.annotation(RECORD).and_then(Record::decode).unwrap_or_default())
+    let is_protected = claim.has_finalizer(FINALIZER);
+    is_protected.then(|| claim.annotation(RECORD).and_then(Record::decode).unwrap_or_default())
 }
 
 /// Whether two versions of a claim differ only in finalizer and record, apart from the resource
@@ -161,10 +161,10 @@ pub(super) fn add(claim: &mut Value, this_process: ThisProcess<'_>, text: &str) 
     if this_process.is_of_another(record_text(claim)) {
         return Edit::Nothing;
     }
-    let marked = finalizers::add(claim, FINALIZER) == Edit::Write;
+    let is_protected = finalizers::add(claim, FINALIZER) == Edit::Write;
     let metadata = claim.get_mut("metadata").and_then(Value::as_object_mut);
     let recorded = metadata.is_some_and(|metadata| set_record(metadata, text));
-    if marked || recorded { Edit::Write } else { Edit::Nothing }
+    if is_protected || recorded { Edit::Write } else { Edit::Nothing }
 }
 
 /// Sets the record. Returns whether that changed anything.
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_record_of_another_process_is_neither_replaced_nor_removed() {
-        let marked = |record: &str| {
+        let protected = |record: &str| {
             claim(&json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}}), None)
         };
         for (record, node, ours) in [
@@ -423,10 +423,10 @@ mod tests {
             let own = identity(node);
             let edit = if ours { Edit::Write } else { Edit::Nothing };
             let text = r#"{"driver":"d","volume":"v"}"#;
-            assert_eq!(add(&mut marked(record), here(&own), text), edit, "{record}");
-            assert_eq!(remove_own(&mut marked(record), here(&own)), edit, "{record}");
+            assert_eq!(add(&mut protected(record), here(&own), text), edit, "{record}");
+            assert_eq!(remove_own(&mut protected(record), here(&own)), edit, "{record}");
             if !record.is_empty() {
-                assert_eq!(close(&mut marked(record), here(&own)), edit, "{record}");
+                assert_eq!(close(&mut protected(record), here(&own)), edit, "{record}");
             }
         }
     }
@@ -457,15 +457,15 @@ mod tests {
     #[test]
     fn a_change_of_only_the_record_is_recognised() {
         let bare = view(&claim(&json!({"resourceVersion": "1"}), None));
-        let marked = json!({"resourceVersion": "2", "finalizers": [FINALIZER], "annotations": {RECORD: TEXT}});
-        let marked_view = view(&claim(&marked, None));
+        let protected = json!({"resourceVersion": "2", "finalizers": [FINALIZER], "annotations": {RECORD: TEXT}});
+        let protected_view = view(&claim(&protected, None));
         assert!(
-            differs_only_in_record(&bare, &marked_view)
-                && differs_only_in_record(&marked_view, &bare)
+            differs_only_in_record(&bare, &protected_view)
+                && differs_only_in_record(&protected_view, &bare)
         );
         assert!(!differs_only_in_record(&bare, &bare), "nothing differs");
-        assert!(!differs_only_in_record(&bare, &view(&claim(&marked, Some("pv")))), "bound");
-        let mut more = marked;
+        assert!(!differs_only_in_record(&bare, &view(&claim(&protected, Some("pv")))), "bound");
+        let mut more = protected;
         more["annotations"]["node"] = json!("n");
         assert!(!differs_only_in_record(&bare, &view(&claim(&more, None))));
     }

@@ -67,7 +67,7 @@ pub(super) struct Entry {
     pub(super) warned: BTreeSet<&'static str>,
     /// What the claim waits for, apart from the driver.
     pub(super) obstacle: Option<Obstacle>,
-    /// Whether the newest list of PersistentVolumes, or what came after it, showed the claim's.
+    /// Whether the newest list of PersistentVolumes, or an event since, contained the claim's.
     pub(super) is_pv_listed: bool,
     pub(super) existence: Existence,
     /// What to do when the claim's PersistentVolume is gone.
@@ -96,7 +96,7 @@ pub(super) enum Interest {
     #[default]
     None,
     /// It is bound or not ours, and carries our finalizer.
-    Marked,
+    Protected,
     /// It is unbound and ours.
     Unbound,
 }
@@ -230,7 +230,8 @@ impl Entry {
             Some(RecordStatus::Open(_)) => {}
             _ => {
                 self.advance(ClaimState::record_dropped);
-                // A record that was followed until now and has become void is reported like any other.
+                // A record that was followed until now and has become void is reported like any
+                // other.
                 self.record_is_known &= self.state == before;
             }
         }

@@ -165,7 +165,8 @@ impl Entry {
         if let Some(RecordStatus::Elsewhere(_)) = self.record_status.as_deref()
             && !matches!(record_status, Some(RecordStatus::Elsewhere(_)))
         {
-            // That node's call has ended, perhaps with a PersistentVolume whose event is still to come.
+            // That node's call has ended, perhaps with a PersistentVolume whose event is still to
+            // come.
             self.requires(Verification::VolumeAndClaim);
         }
         let becomes_void = matches!(record_status, Some(RecordStatus::Void(_)))
@@ -229,7 +230,7 @@ fn interest(identity: &Identity, claim: &Claim, record_status: Option<&RecordSta
         _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
         // The process of that node follows the call while the claim is not being deleted.
         Some(RecordStatus::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
-        Some(_) => Interest::Marked,
+        Some(_) => Interest::Protected,
         None => Interest::None,
     }
 }

@@ -135,7 +135,8 @@ fn a_new_leader_verifies_each_claim_until_both_kinds_are_listed_again() {
     );
 }
 
-/// The previous process may have used another prefix, and no look-up finds its volumes (seed 76119).
+/// The previous process may have used another prefix, and no look-up finds its volumes (seed
+/// 76119).
 #[test]
 fn claims_wait_for_the_list_while_volumes_may_have_unusual_names() {
     let observed: [&[Volume]; 3] = [
@@ -556,10 +557,10 @@ async fn a_volume_made_by_hand_closes_no_open_call() {
 /// The index of a leader with the claim `u`, and the UIDs for which it called `closed`.
 fn with_closings() -> (ClaimIndex, Arc<Mutex<Vec<String>>>) {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
-    let told = Arc::clone(&closed);
+    let calls = Arc::clone(&closed);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
-    let index = lead(ClaimIndex::new(identity, name, move |uid| told.lock().push(uid.to_owned())));
+    let index = lead(ClaimIndex::new(identity, name, move |uid| calls.lock().push(uid.to_owned())));
     index.on_event(InformerEvent::Apply(claim("u")));
     (index, closed)
 }
@@ -624,10 +625,10 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
 #[test]
 fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
-    let told = Arc::clone(&closed);
+    let calls = Arc::clone(&closed);
     let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
-    let index = ClaimIndex::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
+    let index = ClaimIndex::new(identity, name, move |uid| calls.lock().push(uid.to_owned()));
     let mut deleted = with_record("u", DRIVER);
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();

@@ -122,9 +122,9 @@ fn an_open_call_is_repeated_unchanged_whatever_has_changed() {
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "again");
     }
-    let bared = ClaimSnapshot { pv_gone: Some("h".into()), ..open };
-    assert_eq!(planned(&bared, None), "suspect h", "it may be gone, and nobody wants it");
-    let wanted = ClaimSnapshot { demand: Demand::Wanted, ..bared };
+    let pv_gone = ClaimSnapshot { pv_gone: Some("h".into()), ..open };
+    assert_eq!(planned(&pv_gone, None), "suspect h", "it may be gone, and nobody wants it");
+    let wanted = ClaimSnapshot { demand: Demand::Wanted, ..pv_gone };
     assert_eq!(planned(&wanted, None), "again");
 }
 
