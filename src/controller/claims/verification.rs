@@ -234,7 +234,7 @@ mod tests {
             source: None,
             topology: None,
         };
-        // The claim as it is, whether it asks for a new volume, and for one that may exist.
+        // The live claim, whether it wants a new volume, and whether it wants one that may exist.
         let table = [
             (live(selected("n"), json!({})), [true, true]),
             (live(going, json!({})), [false, true]),

@@ -8,11 +8,11 @@
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Map, Value};
 
-use super::topology::{Pinned, Recorded, Requirement};
-use crate::{
-    controller::provisioner::{ProvisionRequest, Provisioner},
-    kube::objects::View as _,
+use super::{
+    request::ProvisionRequest,
+    topology::{Pinned, Recorded, Requirement},
 };
+use crate::{controller::provisioner::Provisioner, kube::objects::View as _};
 
 /// The longest record that is written: all annotations of an object share 256 KiB.
 pub const MAX_BYTES: usize = 8 * 1024;

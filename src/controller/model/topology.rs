@@ -202,7 +202,7 @@ mod tests {
             prop_assert_eq!(read.shortened().restrict(asked.as_ref()), Ok(asked));
         }
 
-        /// Whatever a record says, no place is asked for that would not be asked for without it.
+        /// Whatever a record says, it adds no term to the requirement.
         #[test]
         fn no_forged_term_is_requested(
             forged in vec("[a-f]", 0..6), now in vec("[a-f]", 0..6), first: usize, short: bool,

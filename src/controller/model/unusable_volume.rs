@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::controller::provisioner::Failure;
+use super::failure::Failure;
 
 /// A volume that cannot be used. It is removed before the next call for its claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
