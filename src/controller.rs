@@ -141,13 +141,13 @@ impl<P: Provisioner> Controller<P> {
 
     /// Brings back what waits for an object, which was just seen to change.
     pub fn claim_waker(&self) -> impl Fn(&Dependency) + Send + Sync + use<P> {
-        let (queues, waits) = (self.queues.clone(), self.claims.waits.clone());
+        let (queues, waits) = (self.queues.clone(), self.claims.dependencies.clone());
         move |object| queues.wake_items(waits.of(object))
     }
 
     /// The process is about to end: names the volumes that are made and have no PersistentVolume.
     pub fn tell_unsaved(&self) {
-        self.claims.store.tell_unsaved();
+        self.claims.store.log_unsaved();
     }
 
     /// The calls that still run are about to be cut: each is recorded on its claim, by whoever
@@ -184,7 +184,7 @@ impl<P: Provisioner> Controller<P> {
         // What the last calls made is still saved, for as long as our caller waits.
         let last_calls = async {
             calls.await;
-            self.claims.store.ended().await;
+            self.claims.store.drain().await;
             self.queues.unsaved.shut_down();
         };
         futures::future::join(last_calls, saving).await;

@@ -448,7 +448,7 @@ impl Provisioner for CsiProvisioner {
             refused => refused,
         };
         if let Err(not_asked) = &prepared {
-            self.0.reads.failed(not_asked.awaited());
+            self.0.reads.failed(not_asked.dependencies());
         }
         // As in the original: not after what another attempt may find otherwise.
         if prepared.as_ref().is_err_and(NotSent::is_finished) {
@@ -457,7 +457,7 @@ impl Provisioner for CsiProvisioner {
         prepared
     }
 
-    fn closed(&self, claim_uid: &str) {
+    fn release_source(&self, claim_uid: &str) {
         self.0.protection.closed(claim_uid);
     }
 

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::Value;
 
 use crate::{
-    controller::{claims::call_record::status, model::record::shown},
+    controller::{claims::call_record::status, model::record::dns_name_or_empty},
     kube::{
         ApiError, Client, Edited, Name, Scope,
         objects::{Claim, View as _},
@@ -182,8 +182,8 @@ impl Marked {
         [
             self.claim.namespace().to_owned(),
             self.claim.name().to_owned(),
-            shown(&self.driver).to_owned(),
-            shown(&self.volume).to_owned(),
+            dns_name_or_empty(&self.driver).to_owned(),
+            dns_name_or_empty(&self.volume).to_owned(),
             deleted.map(|time| time.0.to_string()).unwrap_or_default(),
         ]
         .map(|text| if text.is_empty() { "-".to_owned() } else { printable(&text) })
@@ -224,7 +224,7 @@ async fn release(
     let claim = &one.claim;
     let name =
         Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
-    match client.edit::<Claim>(name, claim.uid(), status::take_off).await {
+    match client.edit::<Claim>(name, claim.uid(), status::remove).await {
         Ok(Edited::Written(_) | Edited::Unchanged(_) | Edited::Gone) => Ok(()),
         Err(error) => Err(error.to_string()),
     }

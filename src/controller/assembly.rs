@@ -47,7 +47,7 @@ impl<P: Provisioner> Assembly<P> {
         let book = ClaimIndex::new(
             identity.clone(),
             move |uid| naming.volume_name(uid).ok(),
-            move |uid| closing.closed(uid),
+            move |uid| closing.release_source(uid),
         );
         let queues = Queues::new(settings, &parts.metrics);
         let limiter = |kind| queues.limiter(settings.workers, parts.metrics.limiter.of(kind));
@@ -78,7 +78,7 @@ impl<P: Provisioner> Assembly<P> {
     pub(super) fn store(&self) -> PvStore {
         PvStore {
             client: self.parts.client.clone(),
-            book: self.book.clone(),
+            index: self.book.clone(),
             classes: self.parts.classes.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
@@ -109,13 +109,13 @@ impl<P: Provisioner> Assembly<P> {
         ClaimWorker {
             provisioner: Arc::clone(&self.parts.provisioner),
             identity: self.identity.clone(),
-            book: self.book.clone(),
+            index: self.book.clone(),
             classes: self.parts.classes.clone(),
-            waits: self.waits.clone(),
+            dependencies: self.waits.clone(),
             client: self.parts.client.clone(),
             live: self.live.clone(),
             store,
-            open_calls: self.open_calls(),
+            call_records: self.call_records(),
             ending: CancellationToken::new(),
             events: self.claim_events(),
             metrics: self.metrics(),
@@ -143,18 +143,18 @@ impl<P: Provisioner> Assembly<P> {
         book
     }
 
-    fn open_calls(&self) -> CallRecords {
+    fn call_records(&self) -> CallRecords {
         let provisioner = Arc::clone(&self.parts.provisioner);
         CallRecords {
             client: self.parts.client.clone(),
-            book: self.book.clone(),
+            index: self.book.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
             clock: Arc::clone(&self.parts.clock),
             identity: self.identity.clone(),
             digest: Box::new(move |order| record::digest(&*provisioner, order)),
             settings: self.parts.settings.open_calls,
-            told: AtomicBool::default(),
+            is_warned: AtomicBool::default(),
         }
     }
 

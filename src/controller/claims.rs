@@ -1,17 +1,18 @@
 //! Claims: from the first event of a claim to its PersistentVolume.
 //!
-//! | module | what it owns |
+//! | module | content |
 //! |---|---|
-//! | [`index`] | what is known of each claim, from its watch and from its calls |
-//! | [`state`] | the states of a claim's volume, and what moves a claim from one to the next |
-//! | [`sync`] | the worker: takes a claim, reads the plan, does what it says |
-//! | `plan` | what is to be done with a claim now: a pure function of what is known |
-//! | `verification` | what must be read live before a claim's first call |
+//! | [`index`] | what is known of each claim, from events and from calls |
+//! | [`state`] | the state of a claim's volume and its transitions |
+//! | [`sync`] | the worker: takes a claim from the queue and does what the plan says |
+//! | `plan` | decides what to do with a claim now: a pure function of what is known |
+//! | `verification` | live reads before the first call for a claim |
 //! | [`call_record`] | the record of an open call, on the claim |
-//! | [`save`] | saving the PersistentVolume |
-//! | `discard` | removing a volume that cannot be used |
+//! | [`save`] | saves PersistentVolumes |
+//! | `discard` | removes unusable volumes |
 //! | `reporting` | events, log lines and metrics of a claim |
-//! | `elsewhere`, `node` | claims of other nodes, and nodes that are given back |
+//! | `elsewhere` | claims with open calls of other nodes |
+//! | `node` | removes the selected node from a claim, so that the scheduler chooses again |
 
 pub mod call_record;
 pub(crate) mod discard;

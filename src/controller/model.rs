@@ -1,7 +1,10 @@
-//! The data that the controller and a [`Provisioner`](super::provisioner::Provisioner) exchange: plain
-//! values and pure functions, without locks or requests.
+//! The data that the controller and a [`Provisioner`](super::provisioner::Provisioner) exchange:
+//! plain values and pure functions, without locks or requests.
 
+pub mod failure;
+pub mod outcome;
 pub mod record;
+pub mod request;
 pub mod source;
 pub mod topology;
 pub mod unusable_volume;

@@ -47,11 +47,11 @@ impl<P: Provisioner> Controller<P> {
     /// although it had to.
     fn resync_once(&self) {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
-        let mut unheld = self.claims.book.all();
+        let mut unheld = self.claims.index.all();
         unheld.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
         // Whether anything is due for a claim shows when it is looked at.
         for uid in &unheld {
-            self.claims.book.resynced(uid);
+            self.claims.index.set_resynced(uid);
         }
         let forgotten = |name: &String| {
             !volumes.holds(name)
@@ -71,7 +71,7 @@ impl<P: Provisioner> Controller<P> {
 
     /// Queues everything in work.
     pub(super) fn wake_all(&self) {
-        self.queues.wake_claims(self.claims.book.all());
+        self.queues.wake_claims(self.claims.index.all());
         self.wake_others();
     }
 

@@ -160,13 +160,13 @@ impl<P: Provisioner> Controller<P> {
     fn look_out(&self) {
         let queues = self.queues.clone();
         let wake = Box::new(move |item| queues.wake_items(vec![item]));
-        let (client, waits) = (self.client.clone(), self.claims.waits.clone());
+        let (client, waits) = (self.client.clone(), self.claims.dependencies.clone());
         let lookout = DependencyWatcher::new(client, waits, wake, self.shown.clone());
         self.tasks.spawn_critical("watch of awaited objects", lookout.run());
     }
 
     fn watch_classes(&self) {
-        let (book, queues) = (self.claims.book.clone(), self.queues.clone());
+        let (book, queues) = (self.claims.index.clone(), self.queues.clone());
         let wake = move |class: &str| queues.wake_claims(book.of_class(class));
         let observer = self.classes.observer(self.lists.0.classes.clone(), Box::new(wake));
         self.tasks.spawn_critical(
@@ -176,8 +176,8 @@ impl<P: Provisioner> Controller<P> {
     }
 
     fn watch_claims(&self, also: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
-        let (book, queues) = (self.claims.book.clone(), self.queues.clone());
-        let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
+        let (book, queues) = (self.claims.index.clone(), self.queues.clone());
+        let (lists, waits) = (self.lists.clone(), self.claims.dependencies.clone());
         let observer = move |event: InformerEvent<Claim>| {
             also(&event);
             let extent = Extent::of(&event);
@@ -187,10 +187,11 @@ impl<P: Provisioner> Controller<P> {
             }
             // Others may wait for a claim that is of no interest itself: it is to be cloned.
             let waiting = waits.of_shown(&event);
-            let claims = book.observe(event);
+            let claims = book.on_event(event);
             queues.wake_items(waiting);
             // Nobody is left to mend what keeps its volume from being saved.
-            let given_up = claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone(uid));
+            let given_up =
+                claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone_or_bound(uid));
             queues.wake_unsaved(given_up.cloned().collect());
             queues.wake_claims(claims);
             if lists.claims_reached(extent) {
@@ -212,8 +213,8 @@ impl<P: Provisioner> Controller<P> {
 
     fn watch_volumes(&self) {
         let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
-        let (lists, waits) = (self.lists.clone(), self.claims.waits.clone());
-        let claims_book = self.claims.book.clone();
+        let (lists, waits) = (self.lists.clone(), self.claims.dependencies.clone());
+        let claims_book = self.claims.index.clone();
         let observer = move |event: InformerEvent<Volume>| {
             let extent = Extent::of(&event);
             if let InformerEvent::Delete(volume) = &event {
@@ -227,7 +228,7 @@ impl<P: Provisioner> Controller<P> {
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if lists.volumes_reached(extent) {
-                queues.wake_claims(claims_book.listed());
+                queues.wake_claims(claims_book.both_listed());
             }
         };
         let lists = self.lists.clone();
@@ -262,7 +263,7 @@ impl<P: Provisioner> Controller<P> {
     /// From now on this process works. Until claims and PersistentVolumes are listed since, each claim is
     /// looked up before its first call, and nothing is deleted.
     pub(super) fn begin_term(&self) {
-        self.claims.book.begin_term();
+        self.claims.index.begin_term();
         self.claims.provisioner.lead();
         if self.lists.begin_term() {
             self.list_claims_anew();
@@ -273,9 +274,9 @@ impl<P: Provisioner> Controller<P> {
     /// by the watch meanwhile, and served.
     fn list_claims_anew(&self) {
         let (book, queues, lists) =
-            (self.claims.book.clone(), self.queues.clone(), self.lists.clone());
+            (self.claims.index.clone(), self.queues.clone(), self.lists.clone());
         let taking_in = book.clone();
-        let observer = move |event| queues.wake_claims(taking_in.stands(event));
+        let observer = move |event| queues.wake_claims(taking_in.on_relist_event(event));
         let reflector = self.reflector_of_many::<Claim>();
         self.tasks.spawn("list of PersistentVolumeClaims", async move {
             lists.0.claims.whole().await;
@@ -312,7 +313,7 @@ impl<P: Provisioner> Controller<P> {
             let why = format!(
                 "{kind} are not listed yet, and nothing is asked for before: the log says why, as does /readyz"
             );
-            for uid in self.claims.book.unlisted() {
+            for uid in self.claims.index.awaiting_volume_list() {
                 self.claims.report_waiting(&uid, &why);
             }
         }

@@ -34,7 +34,7 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
 
 /// A call's error in its user's words, with what it says of the driver's load.
 pub(super) fn call_failure(error: &CallError) -> Failure {
-    Failure::new(error).with_strain(strain(error.code())).of_kind(error.code_name())
+    Failure::new(error).with_congestion(strain(error.code())).of_kind(error.code_name())
 }
 
 /// What a status code says of the driver's load. Aborted is how drivers say that an operation on

@@ -1,12 +1,15 @@
-//! The durable record of an open call: a finalizer and an annotation on the claim itself.
+//! The durable record of an open call: a finalizer and an annotation on the claim.
 //!
-//! Owns when a claim is marked and when its mark goes (`due`, a pure function), writing both, the end
-//! of patience with a driver that does not answer (`--claim-protection-timeout`), and reporting calls
-//! that are not followed any longer. What one process leaves open, the next finds on the claim, which
-//! cannot vanish meanwhile. Promises that nothing is written for a claim whose calls all end, but with
-//! `always`, and that a mark which cannot be written is reported and never in the way of work, but
-//! with `always`. Leaves the record's form to `record`, what a mark means and the edits to `mark`, and
-//! where a claim stands to `claim_state`.
+//! What one process leaves open, the next one finds on the claim, which the finalizer keeps from
+//! vanishing. This module decides when to write the record, when to remove it and when to give up a
+//! call whose outcome stays unknown (`--claim-protection-timeout`), and reports calls that are
+//! given up.
+//!
+//! * Except with `--claim-protection=always`, nothing is written for a claim whose calls all end.
+//! * Except with `always`, a record that cannot be written is reported and does not prevent a call.
+//!
+//! [`Record`] is the content of the annotation. [`status`] decides what a record means, and edits
+//! claims.
 
 pub mod status;
 
@@ -18,7 +21,7 @@ use std::sync::{
 use serde_json::Value;
 use tokio::time::{Duration, sleep};
 
-use self::status::Standpoint;
+use self::status::ThisProcess;
 pub use self::status::{FINALIZER, RECORD, RecordStatus};
 use super::{
     index::{ClaimIndex, RecordView},
@@ -42,14 +45,14 @@ use crate::{
     runtime::Clock,
 };
 
-/// `--claim-protection`: when claims are marked.
+/// `--claim-protection`: when records are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Once a call's end is unknown, or what it made is not saved or removed at once.
+    /// When the outcome of a call is unknown, or its volume is not saved or removed at once.
     Auto,
-    /// Before the first call, until the claim is bound.
+    /// Before the first call. The finalizer stays until the claim is bound.
     Always,
-    /// Never; marks that stand are honoured.
+    /// Never. Records of other processes are followed.
     Off,
 }
 
@@ -58,74 +61,76 @@ pub enum Mode {
 pub struct Settings {
     /// `--claim-protection`.
     pub mode: Mode,
-    /// `--claim-protection-timeout`: how long a deleted claim is kept; `None`: for ever.
+    /// `--claim-protection-timeout`: how long a deleted claim is kept. `None`: for ever.
     pub timeout: Option<Duration>,
 }
 
-/// What is due for a claim's mark.
+/// What to do with the record of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     /// Nothing.
     Nothing,
-    /// The claim is to be marked with its open request.
-    PutOn,
-    /// The claim is to say that nothing is open, and stays marked.
+    /// Write the finalizer and the record of the open request.
+    Write,
+    /// Remove the record and keep the finalizer, which says that nothing is open.
     Close,
-    /// The mark goes.
-    TakeOff,
-    /// The claim, or what its call copies, was kept for long enough: it goes although the call is open.
+    /// Remove the finalizer and the record.
+    Remove,
+    /// The claim, or the source of its volume, was kept for long enough: remove the record although
+    /// the call is open.
     GiveUp,
 }
 
-/// So often the claim of a call that is about to be cut is written, and so long after a failure.
+/// How often the record of a call that is about to be cut is tried to be written.
 const LAST_TRIES: usize = 5;
+/// The wait between two of these tries.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
-/// For so long at least a process follows the call of a deleted claim.
+/// How long a process keeps a deleted claim at least, unless the time-out is shorter.
 const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
 
-/// Decides what is due for the mark of a claim that stands so. `overdue`: it has been deleted for
-/// longer than it is kept. `current`: its mark records the request that is open.
-fn due(mode: Mode, standing: &RecordView, overdue: bool, current: bool) -> Due {
-    let wanted = standing.demand == Demand::Wanted;
-    let marked = standing.mark.is_some();
-    // An open call keeps what it copies, and so the namespace of that, as a mark does.
-    let copies = standing.order.as_ref().is_some_and(|order| order.source.is_some());
-    if standing.open {
-        let lacks = standing.order.is_some() && !current;
-        return match overdue && (marked || copies && standing.unknown) {
+/// Decides what to do with the record of a claim. `overdue`: the claim has been deleted for longer
+/// than it is kept. `current`: its record is of the open request.
+fn due(mode: Mode, view: &RecordView, overdue: bool, current: bool) -> Due {
+    let wanted = view.demand == Demand::Wanted;
+    let is_protected = view.record_status.is_some();
+    // An open call keeps its source, and so the namespace of the source, as a record does.
+    let copies = view.request.as_ref().is_some_and(|request| request.source.is_some());
+    if view.is_open {
+        let lacks = view.request.is_some() && !current;
+        return match overdue && (is_protected || copies && view.is_outcome_unknown) {
             true => Due::GiveUp,
-            false if wanted && mode != Mode::Off && lacks => Due::PutOn,
+            false if wanted && mode != Mode::Off && lacks => Due::Write,
             false => Due::Nothing,
         };
     }
-    match &standing.mark {
+    match &view.record_status {
         None | Some(RecordStatus::Elsewhere(_)) => Due::Nothing,
-        // What somebody else wrote is cleared away with the claim.
-        Some(RecordStatus::Void(_)) if !standing.is_known && !is_over(&standing.claim) => {
+        // A void record is removed once the claim is bound or being deleted.
+        Some(RecordStatus::Void(_)) if !view.is_record_known && !is_over(&view.claim) => {
             Due::Nothing
         }
-        // Until it is bound the claim may be asked for again.
+        // With `always` the finalizer stays until the claim is bound, as more calls may follow.
         Some(RecordStatus::Closed) if wanted && mode == Mode::Always => Due::Nothing,
         Some(_) if wanted && mode == Mode::Always => {
-            if standing.is_served {
+            if view.has_volume {
                 Due::Nothing
             } else {
                 Due::Close
             }
         }
-        Some(_) => Due::TakeOff,
+        Some(_) => Due::Remove,
     }
 }
 
-/// Whether nobody will provision for the claim any more: it is bound, or being deleted.
+/// Whether nobody will provision for the claim any more, as it is bound or being deleted.
 fn is_over(claim: &Claim) -> bool {
     claim.is_terminating() || !claim.is_unbound()
 }
 
-/// Whether a claim that was deleted at `deleted` has been kept for `timeout`. However late it may
-/// be by the wall clock, which can be wrong, and however long nobody worked: this process must
-/// have `seen` it deleted for a while. Of one whose end alone was seen nothing else tells.
+/// Whether a claim that was deleted at `deleted` has been kept for `timeout`. The wall clock may be
+/// wrong, and no process may have been running for a long time, so this process must also have
+/// `seen` the claim being deleted for a while. Without a deletion time, `seen` alone counts.
 fn is_overdue(
     deleted: Option<jiff::Timestamp>,
     seen: Duration,
@@ -138,41 +143,41 @@ fn is_overdue(
     !seen.is_zero() && kept >= timeout && seen >= timeout.min(LEAST_SEEN)
 }
 
-/// Keeps the marks. Every write is made by whoever holds the claim's key.
+/// Writes and removes records. The caller of each write holds the lock of the claim.
 pub struct CallRecords {
     /// Writes claims.
     pub client: Client,
     /// What is known of the claims.
-    pub book: ClaimIndex,
-    /// Tells users.
+    pub index: ClaimIndex,
+    /// Emits events on claims.
     pub events: ClaimEvents,
-    /// Counts.
+    /// The controller's metrics.
     pub metrics: ControllerMetrics,
-    /// Tells for how long a deleted claim was kept.
+    /// Tells how long ago a claim was deleted.
     pub clock: Arc<dyn Clock>,
-    /// Whose calls these are.
+    /// The driver and the node of this process.
     pub identity: Identity,
-    /// Tells requests apart.
+    /// Computes the digest of a request.
     pub digest: Digest,
-    /// How calls are recorded.
+    /// When records are written and how long claims are kept.
     pub settings: Settings,
-    /// Whether it was told that marks cannot be written.
-    pub told: AtomicBool,
+    /// Whether it was logged that records cannot be written.
+    pub is_warned: AtomicBool,
 }
 
-/// Gives the digest of an order's request ([`digest`](crate::controller::model::record::digest)).
+/// Computes the digest of a request ([`digest`](crate::controller::model::record::digest)).
 pub type Digest = Box<dyn Fn(&ProvisionRequest) -> String + Send + Sync>;
 
-/// A claim is not marked.
+/// Why a claim is not protected by a record.
 #[derive(Debug, thiserror::Error)]
-pub enum Unmarked {
-    /// It is gone, bound or being deleted.
+pub enum NotProtected {
+    /// The claim is gone, bound or being deleted.
     #[error("the claim is gone, bound or being deleted")]
     Unwanted,
-    /// Another driver's open call is recorded on it.
+    /// The claim carries the record of an open call of another driver.
     #[error("the claim carries the record of an open call of another driver")]
     Taken,
-    /// The process of another node has a call open for it.
+    /// The process of another node has a call open for the claim.
     #[error("a CreateVolume that was made for the claim on node {0:?} may still run")]
     Elsewhere(String),
     /// The record would be too long.
@@ -181,64 +186,68 @@ pub enum Unmarked {
         super::super::model::record::MAX_BYTES
     )]
     TooLong,
-    /// The API server did not take it.
+    /// The API server refused the write.
     #[error("cannot put the finalizer {FINALIZER} on the claim: {0}")]
     Refused(#[from] ApiError),
 }
 
 impl CallRecords {
-    /// With `always`, marks the claim before it is asked for.
+    /// With `always`, writes the record before the call.
     ///
     /// # Errors
-    /// It may not be asked for: who chose `always` wants no call that nobody would remember.
-    pub async fn before_call(&self, uid: &str, order: &ProvisionRequest) -> Result<(), Unmarked> {
-        if self.settings.mode != Mode::Always || !self.book.is_wanted(uid) {
+    /// The call must not be made: with `always`, no call is made without a record.
+    pub async fn before_call(
+        &self,
+        uid: &str,
+        request: &ProvisionRequest,
+    ) -> Result<(), NotProtected> {
+        if self.settings.mode != Mode::Always || !self.index.is_wanted(uid) {
             return Ok(());
         }
         if mutations::is_on(Mutation::MarkedLate) {
             return Ok(());
         }
-        match self.put_on(uid, order).await {
-            // Another driver's record is no obstacle, and there is room for one alone.
-            Err(Unmarked::Taken) => {
-                self.warn_unprotected(&Unmarked::Taken);
+        match self.write_record(uid, request).await {
+            // Another driver's record is no obstacle, and a claim can carry only one.
+            Err(NotProtected::Taken) => {
+                self.warn_unprotected(&NotProtected::Taken);
                 Ok(())
             }
-            marked => marked,
+            result => result,
         }
     }
 
-    /// Marks the claim because its call will outlast the process: the claim does not come again, so
-    /// what the API server refuses is tried again at once.
-    pub async fn protect_at_last(&self, uid: &str, order: &ProvisionRequest) {
+    /// Writes the record of a call that will outlast the process. The claim will not be worked on
+    /// again, so failures are retried at once.
+    pub async fn protect_before_exit(&self, uid: &str, request: &ProvisionRequest) {
         for _ in 1..LAST_TRIES {
-            if self.protect(uid, order).await {
+            if self.protect(uid, request).await {
                 return;
             }
             sleep(LAST_WAIT).await;
         }
-        self.protect(uid, order).await;
+        self.protect(uid, request).await;
     }
 
-    /// Marks the claim because something of it will outlast this moment. A failure is told, and
-    /// made up for when the claim comes next; false where another try may succeed.
-    pub async fn protect(&self, uid: &str, order: &ProvisionRequest) -> bool {
-        let owed = self.settings.mode != Mode::Off && self.book.is_wanted(uid);
+    /// Writes the record if the mode wants one. A failure is logged, and the next sync of the claim
+    /// tries again. Returns false if another try may succeed.
+    pub async fn protect(&self, uid: &str, request: &ProvisionRequest) -> bool {
+        let owed = self.settings.mode != Mode::Off && self.index.is_wanted(uid);
         if !owed {
             return true;
         }
-        let written = self.put_on(uid, order).await;
-        let over = !matches!(written, Err(Unmarked::Refused(_)));
+        let written = self.write_record(uid, request).await;
+        let over = !matches!(written, Err(NotProtected::Refused(_)));
         match written {
             Ok(()) => {}
-            Err(Unmarked::Unwanted) => tracing::debug!("too late to protect the claim"),
+            Err(NotProtected::Unwanted) => tracing::debug!("too late to protect the claim"),
             Err(error) => self.warn_unprotected(&error),
         }
         over
     }
 
-    fn warn_unprotected(&self, error: &Unmarked) {
-        if self.told.swap(true, Ordering::Relaxed) {
+    fn warn_unprotected(&self, error: &NotProtected) {
+        if self.is_warned.swap(true, Ordering::Relaxed) {
             tracing::debug!(%error, "an open call is not protected");
         } else {
             tracing::warn!(
@@ -248,88 +257,93 @@ impl CallRecords {
         }
     }
 
-    /// Does what is due for the claim's mark; false when that must be tried again. The caller
-    /// holds the claim's key.
-    pub async fn settle(&self, uid: &str) -> bool {
-        let Some(standing) = self.book.standing(uid) else { return true };
-        let current = self.is_current(&standing);
-        match due(self.settings.mode, &standing, self.is_overdue(&standing), current) {
+    /// Writes or removes the record as needed. Returns false if that must be tried again. The
+    /// caller holds the lock of the claim.
+    pub async fn reconcile(&self, uid: &str) -> bool {
+        let Some(view) = self.index.record_view(uid) else { return true };
+        let current = self.is_current(&view);
+        match due(self.settings.mode, &view, self.is_overdue(&view), current) {
             Due::Nothing => true,
-            Due::PutOn => match &standing.order {
-                Some(order) => self.protect(uid, order).await,
+            Due::Write => match &view.request {
+                Some(request) => self.protect(uid, request).await,
                 None => true,
             },
-            Due::Close => self.close(uid, &standing.claim).await,
-            Due::TakeOff => self.take_off(uid, &standing.claim).await.is_some(),
-            Due::GiveUp => self.give_up(uid, &standing).await,
+            Due::Close => self.close_record(uid, &view.claim).await,
+            Due::Remove => self.remove_record(uid, &view.claim).await.is_some(),
+            Due::GiveUp => self.give_up(uid, &view).await,
         }
     }
 
-    fn is_current(&self, standing: &RecordView) -> bool {
-        match (&standing.mark, &standing.order) {
-            (Some(RecordStatus::Open(mark)), Some(order)) => *mark == self.record(order),
+    fn is_current(&self, view: &RecordView) -> bool {
+        match (&view.record_status, &view.request) {
+            (Some(RecordStatus::Open(record_status)), Some(request)) => {
+                *record_status == self.record(request)
+            }
             _ => false,
         }
     }
 
     /// Whether the claim has been deleted for longer than it is kept.
-    pub fn is_overdue(&self, standing: &RecordView) -> bool {
-        let deleted = standing.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
-        is_overdue(deleted, standing.seen_deleted, self.clock.wall(), self.settings.timeout)
+    pub fn is_overdue(&self, view: &RecordView) -> bool {
+        let deleted = view.claim.metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        is_overdue(deleted, view.terminating_for, self.clock.wall(), self.settings.timeout)
     }
 
-    /// Whether something that keeps a recorded call from being repeated has done so for longer than
-    /// a deleted claim is kept.
+    /// Whether `waited` exceeds the time for which a deleted claim is kept.
     pub fn is_too_long(&self, waited: Duration) -> bool {
         self.settings.timeout.is_some_and(|timeout| waited >= timeout)
     }
 
-    /// The digest of the order's request.
-    pub fn digest(&self, order: &ProvisionRequest) -> String {
-        (self.digest)(order)
+    /// The digest of the request.
+    pub fn digest(&self, request: &ProvisionRequest) -> String {
+        (self.digest)(request)
     }
 
-    fn record(&self, order: &ProvisionRequest) -> Record {
+    fn record(&self, request: &ProvisionRequest) -> Record {
         let recorder =
             Recorder { driver: &self.identity.driver, node: self.identity.node.as_deref() };
-        Record::of(order, recorder, self.digest(order))
+        Record::of(request, recorder, self.digest(request))
     }
 
-    async fn put_on(&self, uid: &str, order: &ProvisionRequest) -> Result<(), Unmarked> {
-        let record = self.record(order);
-        if self.book.is_recorded(uid, &record) {
+    async fn write_record(
+        &self,
+        uid: &str,
+        request: &ProvisionRequest,
+    ) -> Result<(), NotProtected> {
+        let record = self.record(request);
+        if self.index.has_record(uid, &record) {
             return Ok(());
         }
-        let text = record.encode().ok_or(Unmarked::TooLong)?;
-        let adopted = self.book.adopted(uid);
-        let standpoint = self.standpoint(adopted.as_deref());
-        let put_on = |object: &mut Value| {
-            let edit = status::put_on(object, standpoint, &text);
+        let text = record.encode().ok_or(NotProtected::TooLong)?;
+        let adopted = self.index.adopted_node(uid);
+        let this_process = self.this_process(adopted.as_deref());
+        let add_record = |object: &mut Value| {
+            let edit = status::add(object, this_process, &text);
             if edit == Edit::Write {
-                self.book.marking(uid);
+                self.index.before_record_write(uid);
             }
             edit
         };
-        let live = match self.edit(uid, &order.claim, put_on).await? {
+        let live = match self.edit(uid, &request.claim, add_record).await? {
             Edited::Written(live) | Edited::Unchanged(live) => live,
-            Edited::Gone => return Err(Unmarked::Unwanted),
+            Edited::Gone => return Err(NotProtected::Unwanted),
         };
         match status::read(&live) {
-            _ if is_over(&live) => Err(Unmarked::Unwanted),
+            _ if is_over(&live) => Err(NotProtected::Unwanted),
             Some(written) if written == record => {
-                self.book.marked(uid, Some(RecordStatus::Open(record)));
+                self.index.set_record_status(uid, Some(RecordStatus::Open(record)));
                 Ok(())
             }
-            Some(other) if standpoint.is_of_other_node(&other) => {
-                Err(Unmarked::Elsewhere(other.node_shown().to_owned()))
+            Some(other) if this_process.is_of_other_node(&other) => {
+                Err(NotProtected::Elsewhere(other.printable_node().to_owned()))
             }
-            _ => Err(Unmarked::Taken),
+            _ => Err(NotProtected::Taken),
         }
     }
 
-    /// Whose process this is, as the edits of marks need it.
-    pub fn standpoint<'a>(&'a self, adopted: Option<&'a str>) -> Standpoint<'a> {
-        Standpoint { identity: &self.identity, adopted }
+    /// Identifies this process to the edits of records.
+    pub fn this_process<'a>(&'a self, adopted: Option<&'a str>) -> ThisProcess<'a> {
+        ThisProcess { identity: &self.identity, adopted }
     }
 
     async fn edit(
@@ -342,14 +356,14 @@ impl CallRecords {
         self.client.edit::<Claim>(name, uid, edit).await
     }
 
-    /// Says on the claim that nothing is open; false when that must be tried again.
-    async fn close(&self, uid: &str, claim: &Claim) -> bool {
-        let adopted = self.book.adopted(uid);
-        let standpoint = self.standpoint(adopted.as_deref());
-        let closed = self.edit(uid, claim, |object| status::close(object, standpoint)).await;
+    /// Removes the record and keeps the finalizer. Returns false if that must be tried again.
+    async fn close_record(&self, uid: &str, claim: &Claim) -> bool {
+        let adopted = self.index.adopted_node(uid);
+        let this_process = self.this_process(adopted.as_deref());
+        let closed = self.edit(uid, claim, |object| status::close(object, this_process)).await;
         match closed {
             Ok(_) => {
-                self.book.marked(uid, Some(RecordStatus::Closed));
+                self.index.set_record_status(uid, Some(RecordStatus::Closed));
                 true
             }
             Err(error) => {
@@ -359,16 +373,17 @@ impl CallRecords {
         }
     }
 
-    /// Takes the mark off: whether this write did; `None` when that must be tried again.
-    async fn take_off(&self, uid: &str, claim: &Claim) -> Option<bool> {
-        let adopted = self.book.adopted(uid);
-        let standpoint = self.standpoint(adopted.as_deref());
+    /// Removes the finalizer and the record. Returns whether this write did, or `None` if that must
+    /// be tried again.
+    async fn remove_record(&self, uid: &str, claim: &Claim) -> Option<bool> {
+        let adopted = self.index.adopted_node(uid);
+        let this_process = self.this_process(adopted.as_deref());
         let written =
-            self.edit(uid, claim, |object| status::take_off_own(object, standpoint)).await;
-        self.taken_off(uid, claim, written)
+            self.edit(uid, claim, |object| status::remove_own(object, this_process)).await;
+        self.on_removed(uid, claim, written)
     }
 
-    fn taken_off(
+    fn on_removed(
         &self,
         uid: &str,
         claim: &Claim,
@@ -376,7 +391,7 @@ impl CallRecords {
     ) -> Option<bool> {
         match written {
             Ok(edited) => {
-                self.book.marked(uid, None);
+                self.index.set_record_status(uid, None);
                 Some(matches!(edited, Edited::Written(_)))
             }
             Err(error) => {
@@ -388,53 +403,56 @@ impl CallRecords {
     }
 
     fn report_unwritten(&self, uid: &str, claim: &Claim, what: &str, error: &ApiError) {
-        self.book.mark_is_doubtful(uid);
+        self.index.set_record_unclear(uid);
         let why = format!("cannot {what} the claim: {error}");
         tracing::warn!("{why}");
-        if self.book.tells(uid, &why, Duration::ZERO) {
+        if self.index.should_report(uid, &why, Duration::ZERO) {
             self.events.blocked(claim, &why);
         }
     }
 
-    /// Lets a deleted claim go although its call is open.
-    async fn give_up(&self, uid: &str, standing: &RecordView) -> bool {
-        let adopted = self.book.adopted(uid);
-        let standpoint = self.standpoint(adopted.as_deref());
-        let take_off = |object: &mut Value| status::take_off_own(object, standpoint);
-        let (reports, done) = self.let_go(uid, &standing.claim, take_off).await;
-        if (reports || done && standing.mark.is_none()) && self.book.tells_letting_go(uid) {
-            self.suspect_timeout(uid, &standing.claim, &standing.volume_name);
+    /// Releases a deleted claim although its call is open.
+    async fn give_up(&self, uid: &str, view: &RecordView) -> bool {
+        let adopted = self.index.adopted_node(uid);
+        let this_process = self.this_process(adopted.as_deref());
+        let remove = |object: &mut Value| status::remove_own(object, this_process);
+        let (reports, done) = self.release(uid, &view.claim, remove).await;
+        if (reports || done && view.record_status.is_none())
+            && self.index.should_report_release(uid)
+        {
+            self.suspect_timeout(uid, &view.claim, &view.volume_name);
         }
         if done {
-            self.book.given_up(uid);
+            self.index.give_up_call(uid);
         }
         done
     }
 
-    /// Takes the mark of an open call off: whether this process reports it, as only whose write does so
-    /// or may have done so, and whether it is off. Where nobody is told how a write ended, nobody else
-    /// reports it.
-    async fn let_go(
+    /// Removes the record of an open call. Returns whether this process must report the call, and
+    /// whether the record is removed. The process whose write removes the record, or may have
+    /// removed it, reports the call.
+    async fn release(
         &self,
         uid: &str,
         claim: &Claim,
-        take_off: impl Fn(&mut Value) -> Edit,
+        remove: impl Fn(&mut Value) -> Edit,
     ) -> (bool, bool) {
         let mut is_sent = false;
         let noted = |object: &mut Value| {
-            let edit = take_off(object);
+            let edit = remove(object);
             is_sent |= edit == Edit::Write;
             edit
         };
         let written = self.edit(uid, claim, noted).await;
         let is_unclear = written.as_ref().is_err_and(|error| is_sent && error.is_unclear());
-        let removed = self.taken_off(uid, claim, written);
+        let removed = self.on_removed(uid, claim, written);
         (is_unclear || removed == Some(true), removed.is_some())
     }
 
-    /// Lets a deleted claim go which another node's process has marked; false when that must be tried
-    /// again. Only whose write does it, or may have done it, reports the call.
-    pub async fn give_up_for_node(
+    /// Releases a deleted claim with the record of another node. Returns false if that must be
+    /// tried again. The process whose write removes the record, or may have removed it, reports the
+    /// call.
+    pub async fn release_for_node(
         &self,
         uid: &str,
         claim: &Claim,
@@ -442,9 +460,9 @@ impl CallRecords {
         record: &Record,
         node_is_gone: bool,
     ) -> bool {
-        let take_off = |object: &mut Value| status::take_off_of(object, record);
-        let (reports, done) = self.let_go(uid, claim, take_off).await;
-        match (reports && self.book.tells_letting_go(uid), node_is_gone) {
+        let remove = |object: &mut Value| status::remove_recorded(object, record);
+        let (reports, done) = self.release(uid, claim, remove).await;
+        match (reports && self.index.should_report_release(uid), node_is_gone) {
             (false, _) => {}
             (true, true) => self.suspect_node(uid, claim, volume),
             (true, false) => self.suspect_timeout(uid, claim, volume),
@@ -459,7 +477,7 @@ impl CallRecords {
         self.suspect(uid, claim, SuspectedLeak::ProtectionTimeout, &why);
     }
 
-    /// The node whose process has a call open for the claim is gone.
+    /// Reports a suspected leak: the node whose process has a call open for the claim is gone.
     pub fn suspect_node(&self, uid: &str, claim: &Claim, volume: &str) {
         let why = format!(
             "the node whose CreateVolume for this claim may still have run is gone: its volume {volume:?} may be left at the driver"
@@ -467,42 +485,44 @@ impl CallRecords {
         self.suspect(uid, claim, SuspectedLeak::NodeGone, &why);
     }
 
-    /// The call of a deleted claim is closed by errors alone.
-    pub fn suspect_closed_by_errors(&self, uid: &str, order: &ProvisionRequest) {
-        let volume = order.volume_name.as_deref().unwrap_or_default();
+    /// Reports a suspected leak: only errors have closed the call of a deleted claim.
+    pub fn suspect_closed_by_errors(&self, uid: &str, request: &ProvisionRequest) {
+        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "nobody waits for the claim's volume any more, and the driver refused to make it again after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &order.claim, SuspectedLeak::ClosedByErrors, &why);
+        self.suspect(uid, &request.claim, SuspectedLeak::ClosedByErrors, &why);
     }
 
-    /// The selected node is given back while a call for it may still make a volume there.
-    pub fn suspect_node_given_back(&self, uid: &str, order: &ProvisionRequest) {
-        let volume = order.volume_name.as_deref().unwrap_or_default();
+    /// Reports a suspected leak: the selected node is given back while a call may still make a
+    /// volume there.
+    pub fn suspect_node_given_back(&self, uid: &str, request: &ProvisionRequest) {
+        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the selected node is given back after a CreateVolume whose end is unknown: should that have made the volume {volume:?}, it is left at the driver of that node"
         );
-        self.suspect(uid, &order.claim, SuspectedLeak::NodeGivenBack, &why);
+        self.suspect(uid, &request.claim, SuspectedLeak::NodeGivenBack, &why);
     }
 
-    /// The claim has a volume that this process has not saved, and how its own call ended is not known.
-    pub fn suspect_superseded(&self, uid: &str, order: &ProvisionRequest) {
-        let volume = order.volume_name.as_deref().unwrap_or_default();
+    /// Reports a suspected leak: the claim has a volume that this process has not saved, and the
+    /// outcome of its own call is unknown.
+    pub fn suspect_superseded(&self, uid: &str, request: &ProvisionRequest) {
+        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "the claim has a volume from elsewhere, and how a CreateVolume for it ended is not known: should that have made the volume {volume:?}, it is left at the driver"
         );
-        self.suspect(uid, &order.claim, SuspectedLeak::Superseded, &why);
+        self.suspect(uid, &request.claim, SuspectedLeak::Superseded, &why);
     }
 
-    /// What was recorded cannot be asked for any more, and was waited for for long enough: the claim is
-    /// asked for as a new one is.
-    pub fn give_up_record(&self, uid: &str, order: &ProvisionRequest) {
-        let volume = order.volume_name.as_deref().unwrap_or_default();
+    /// Reports a suspected leak: the recorded call could not be repeated for too long. The claim is
+    /// provisioned as a new one.
+    pub fn give_up_record(&self, uid: &str, request: &ProvisionRequest) {
+        let volume = request.volume_name.as_deref().unwrap_or_default();
         let why = format!(
             "where an earlier CreateVolume asked for the volume {volume:?} cannot be asked for within --claim-protection-timeout: it is asked for elsewhere, and one there may be left at the driver"
         );
-        self.suspect(uid, &order.claim, SuspectedLeak::Topology, &why);
-        self.book.record_given_up(uid);
+        self.suspect(uid, &request.claim, SuspectedLeak::Topology, &why);
+        self.index.give_up_record(uid);
     }
 
     fn suspect(&self, uid: &str, claim: &Claim, reason: SuspectedLeak, why: &str) {
@@ -511,9 +531,9 @@ impl CallRecords {
         self.events.blocked(claim, why);
     }
 
-    /// Reports a record that is not followed: what it names may be left at the driver.
+    /// Reports a void record: the volume that it names may be left at the driver.
     pub fn report_unfollowed(&self, uid: &str, claim: &Claim, record: &Record) {
-        let volume = record.volume_shown();
+        let volume = record.printable_volume();
         tracing::warn!(
             claim = %claim_key(claim),
             uid,

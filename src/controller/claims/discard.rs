@@ -1,12 +1,16 @@
-//! Removing a volume that cannot be used, without a PersistentVolume.
+//! Removes an unusable volume directly, without a PersistentVolume.
 //!
-//! Owns the conditions under which that is safe (safety rule 8), read live before every attempt,
-//! which is several tries within two seconds: no PersistentVolume has the claim's name or the
-//! volume's handle or is for the claim, none that waits to be saved has the handle either, and the
-//! claim is unbound or gone. Promises that the claim is not asked for again before the volume is
-//! gone, that a volume which may be somebody's is left alone, counted and told (rule 14), and that
-//! its user hears what became of it. That the answer came in this process's term needs no check: what
-//! is known of a leftover ends with the process.
+//! That is safe only if the volume is nobody's (safety rule 8). Live reads before each attempt,
+//! which is several tries within two seconds, must show that
+//!
+//! * no PersistentVolume has the claim's volume name or the volume's handle, or is for the claim,
+//! * no volume with this handle waits to be saved,
+//! * the claim is unbound or gone.
+//!
+//! No call is made for the claim before the volume is removed. A volume that may be somebody's is
+//! left alone and reported as a suspected leak (safety rule 14). The user is told what became of
+//! it. An unusable volume is known only to the process that made it, so the volume is always of
+//! this process's term.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -28,151 +32,165 @@ use crate::{
     workqueue::Action,
 };
 
-/// Why a volume is not removed where what was looked up has aged since.
-const LOOKED_TOO_LONG_AGO: &str = "whose volume it is was looked up more than two seconds ago, and may have changed. It is looked up again";
+/// Why a volume is not removed if the live reads are too old.
+const READ_TOO_LONG_AGO: &str = "whose volume it is was looked up more than two seconds ago, and may have changed. It is looked up again";
+
+/// The result of live reads.
+struct LiveReads {
+    /// When the first of them began.
+    began: Duration,
+    /// Why the volume must stay, if it must.
+    objection: Option<String>,
+}
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Removes what the call for `order` left, or says why it stays. The caller holds the
-    /// volume's key. Like every DeleteVolume it waits for its turn, holding nothing.
+    /// Removes the unusable volume that the call with `request` made, or reports why it stays. The
+    /// caller holds the lock of the volume. Like every DeleteVolume, it waits for its turn without
+    /// holding anything.
     pub(crate) async fn discard(
         &self,
         uid: &str,
-        order: &ProvisionRequest,
-        leftover: &UnusableVolume,
-        look: &mut Attempt,
+        request: &ProvisionRequest,
+        unusable: &UnusableVolume,
+        attempt: &mut Attempt,
     ) -> Action {
-        let Some(permit) = look.permit(order.class.name(), false) else {
+        let Some(permit) = attempt.permit(request.class.name(), false) else {
             return Action::AwaitChange;
         };
-        let (objection, looked) = match self.objection(uid, order, leftover).await {
-            Ok(found) => found,
-            Err(error) => return self.not_discarded(order, leftover, &Failure::new(error)),
+        let reads = match self.read_objection(uid, request, unusable).await {
+            Ok(reads) => reads,
+            Err(error) => return self.retry_discard(request, unusable, &Failure::new(error)),
         };
-        if let Some(objection) = objection {
-            return self.suspect(uid, order, leftover, &objection);
+        if let Some(objection) = reads.objection {
+            return self.suspect(uid, request, unusable, &objection);
         }
-        self.open_calls.protect(uid, order).await;
-        if !self.live.is_recent(looked) {
-            // What it waited for is there now: the next look is followed by its call.
-            return self.not_discarded(order, leftover, &Failure::new(LOOKED_TOO_LONG_AGO));
+        self.call_records.protect(uid, request).await;
+        if !self.live.is_recent(reads.began) {
+            // The limiter and the record are ready now, so the next attempt is faster.
+            return self.retry_discard(request, unusable, &Failure::new(READ_TOO_LONG_AGO));
         }
-        let is_safe = || self.live.is_recent(looked);
-        let discarded = self.provisioner.discard(leftover, is_safe).await;
-        permit.ended(discarded.as_ref().err().map_or(Congestion::Bearable, Failure::strain));
+        let is_safe = || self.live.is_recent(reads.began);
+        let discarded = self.provisioner.discard(unusable, is_safe).await;
+        permit.ended(discarded.as_ref().err().map_or(Congestion::Bearable, Failure::congestion));
         match discarded {
             Ok(()) => {
-                self.tell_failure(order, &leftover.defect);
-                let wanted = self.book.discarded(uid);
+                self.report_failure(request, &unusable.defect);
+                let wanted = self.index.on_discarded(uid);
                 if wanted { Action::Retry } else { Action::Done }
             }
-            Err(why) => self.not_discarded(order, leftover, &why),
+            Err(why) => self.retry_discard(request, unusable, &why),
         }
     }
 
-    /// Why the leftover must stay, where it must, and since when that may be otherwise.
-    async fn objection(
+    /// Reads live whether the volume must stay.
+    async fn read_objection(
         &self,
         uid: &str,
-        order: &ProvisionRequest,
-        leftover: &UnusableVolume,
-    ) -> Result<(Option<String>, Duration), ApiError> {
-        let looked = self.live.now();
-        let unseen = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
-        if unseen.into_iter().any(mutations::is_on) {
-            return Ok((None, looked));
+        request: &ProvisionRequest,
+        unusable: &UnusableVolume,
+    ) -> Result<LiveReads, ApiError> {
+        let began = self.live.now();
+        let unchecked = [Mutation::DiscardUnseen, Mutation::ConflictIsDelete];
+        if unchecked.into_iter().any(mutations::is_on) {
+            return Ok(LiveReads { began, objection: None });
         }
-        let key = self.provisioner.key(&leftover.handle);
+        let key = self.provisioner.key(&unusable.handle);
         let same = |handle: &str| self.provisioner.key(handle) == key;
         if self.store.holds(same) {
-            return Ok((Some("it is being saved for another claim".to_owned()), looked));
+            let objection = Some("it is being saved for another claim".to_owned());
+            return Ok(LiveReads { began, objection });
         }
-        let stands_for_it =
+        let is_of_volume =
             |volume: &Volume| self.provisioner.handle(volume).is_some_and(|handle| same(&handle));
-        let found = objection(&self.client, uid, order, stands_for_it).await?;
-        if found.is_some() || self.live.is_recent(looked) {
-            return Ok((found, looked));
+        let objection = objection(&self.client, uid, request, is_of_volume).await?;
+        if objection.is_some() || self.live.is_recent(began) {
+            return Ok(LiveReads { began, objection });
         }
-        // To list all of them took long.
-        let looked = self.live.now();
-        Ok((objection_by_name(&self.client, uid, order).await?, looked))
+        // The list took so long that the first reads are too old.
+        let began = self.live.now();
+        let objection = objection_by_name(&self.client, uid, request).await?;
+        Ok(LiveReads { began, objection })
     }
 
-    /// Neither gone nor known to be somebody's: tried again before anything else.
-    fn not_discarded(
+    /// Reports why the volume could not be removed, and tries again before anything else.
+    fn retry_discard(
         &self,
-        order: &ProvisionRequest,
-        leftover: &UnusableVolume,
+        request: &ProvisionRequest,
+        unusable: &UnusableVolume,
         why: &Failure,
     ) -> Action {
-        let told = Failure::new(format!("{}: {why}", leftover.orphaned));
-        self.tell_failure(order, &told);
+        let failure = Failure::new(format!("{}: {why}", unusable.orphaned));
+        self.report_failure(request, &failure);
         Action::Retry
     }
 
+    /// Leaves the volume alone and reports a suspected leak.
     fn suspect(
         &self,
         uid: &str,
-        order: &ProvisionRequest,
-        leftover: &UnusableVolume,
+        request: &ProvisionRequest,
+        unusable: &UnusableVolume,
         objection: &str,
     ) -> Action {
         let why = format!(
             "{}. The volume {:?} may be left at the driver: it is not deleted, as {objection}",
-            leftover.defect, leftover.handle
+            unusable.defect, unusable.handle
         );
-        tracing::error!(claim = %claim_key(&order.claim), uid, error = why, "suspected leak");
+        tracing::error!(claim = %claim_key(&request.claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Unusable);
-        self.tell_failure(order, &Failure::new(why));
-        self.book.suspected(uid);
+        self.report_failure(request, &Failure::new(why));
+        self.index.on_leak_suspected(uid);
         Action::Done
     }
 }
 
-/// Why the volume that was made for `order` must not be deleted directly, by what the API server
-/// says now; `None`: it may be. `stands_for_it` is asked of every PersistentVolume.
+/// Returns why the volume that was made for `request` must not be deleted directly, by what the API
+/// server says now. `None`: it may be. `is_of_volume` returns whether a PersistentVolume has the
+/// volume.
 async fn objection(
     client: &Client,
     uid: &str,
-    order: &ProvisionRequest,
-    stands_for_it: impl Fn(&Volume) -> bool + Send,
+    request: &ProvisionRequest,
+    is_of_volume: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
-    match objection_by_name(client, uid, order).await? {
-        None => objection_among_all(client, uid, stands_for_it).await,
+    match objection_by_name(client, uid, request).await? {
+        None => objection_among_all(client, uid, is_of_volume).await,
         found => Ok(found),
     }
 }
 
-/// The same by the PersistentVolume of its name and by its claim.
+/// Looks for an objection in the PersistentVolume of the volume's name and in the claim.
 async fn objection_by_name(
     client: &Client,
     uid: &str,
-    order: &ProvisionRequest,
+    request: &ProvisionRequest,
 ) -> Result<Option<String>, ApiError> {
-    // Where there is no name, or none that an object can bear, none has it.
-    if let Ok(name) = &order.volume_name
+    // If there is no name, or it is not a valid object name, no PersistentVolume has it.
+    if let Ok(name) = &request.volume_name
         && let Ok(object) = Name::cluster(name)
         && exists(client.get::<Volume>(object).await)?.is_some()
     {
         return Ok(Some(format!("PersistentVolume {name:?} exists")));
     }
-    let claim = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+    let claim = Name::namespaced(request.claim.namespace(), request.claim.name())?;
     let live = exists(client.get::<Claim>(claim).await)?;
     let is_bound = live.is_some_and(|live| live.uid() == uid && !live.is_unbound());
     Ok(is_bound.then(|| "the claim is bound".to_owned()))
 }
 
-/// The same by all PersistentVolumes.
+/// Looks for an objection in all PersistentVolumes.
 async fn objection_among_all(
     client: &Client,
     uid: &str,
-    stands_for_it: impl Fn(&Volume) -> bool + Send,
+    is_of_volume: impl Fn(&Volume) -> bool + Send,
 ) -> Result<Option<String>, ApiError> {
-    // The index of handles (`handles`) can't answer this: its watch may be behind, and a missing
-    // entry would cost somebody's data; nor does it know whose a volume of another handle is. A
-    // list is read page by page, nothing of it is kept, and as many run at once as may delete.
+    // The index of handles (`volumes::handles`) cannot answer this: its watch may be behind, and a
+    // missing entry would cost somebody's data. Nor does it know the claims of other handles. The
+    // list is read page by page and not kept, and the limiter of deletions bounds how many run at
+    // once.
     let mut owner = None;
-    let look = |volume: Volume| {
-        let what = if stands_for_it(&volume) {
+    let visit = |volume: Volume| {
+        let what = if is_of_volume(&volume) {
             "has it"
         } else if volume.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == uid) {
             "is the claim's"
@@ -182,11 +200,11 @@ async fn objection_among_all(
         owner = Some(format!("PersistentVolume {:?} {what}", volume.name()));
         ControlFlow::Break(())
     };
-    client.list(&Scope::all(), look).await?;
+    client.list(&Scope::all(), visit).await?;
     Ok(owner)
 }
 
-/// What was read, where it exists.
+/// Returns the object that was read, if it exists.
 fn exists<V>(read: Result<V, ApiError>) -> Result<Option<V>, ApiError> {
     match read {
         Err(error) if error.is_not_found() => Ok(None),
@@ -203,7 +221,7 @@ mod tests {
     use super::*;
     use crate::kube::testing::{Answer, Server, client};
 
-    fn order() -> ProvisionRequest {
+    fn request() -> ProvisionRequest {
         let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u"}});
         ProvisionRequest {
             claim: Arc::new(serde_json::from_value(claim).unwrap()),
@@ -232,12 +250,12 @@ mod tests {
         })
     }
 
-    async fn asked(server: &Server) -> Option<String> {
-        objection(&client(server), "u", &order(), |volume| volume.handle() == "h").await.unwrap()
+    async fn objection_by(server: &Server) -> Option<String> {
+        objection(&client(server), "u", &request(), |volume| volume.handle() == "h").await.unwrap()
     }
 
     #[tokio::test]
-    async fn only_what_is_nobodys_is_deleted_directly() {
+    async fn only_a_volume_that_nobody_has_is_deleted_directly() {
         let claim = |uid: &str, volume: Option<&str>| {
             Some(json!({"metadata": {"uid": uid}, "spec": {"volumeName": volume}}))
         };
@@ -253,14 +271,15 @@ mod tests {
             (Some(json!({})), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (named("u", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (named("x", "h"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
-            // A stranger's of another handle: under a cut UUID that may be the same volume.
+            // Another claim's with another handle: with a shortened UUID that may be the same
+            // volume.
             (named("x", "other"), None, vec![], Some(r#"PersistentVolume "pvc-u" exists"#)),
             (None, claim("u", None), vec!["a", "h"], Some(r#"PersistentVolume "pv-h" has it"#)),
         ];
         for (named, claim, handles, expected) in table {
             let server = server(named.clone(), claim.clone(), &handles);
             assert_eq!(
-                asked(&server).await.as_deref(),
+                objection_by(&server).await.as_deref(),
                 expected,
                 "{named:?} {claim:?} {handles:?}"
             );
@@ -269,7 +288,7 @@ mod tests {
 
     /// Two handles can be one volume: while the claim has any PersistentVolume, nothing is deleted.
     #[tokio::test]
-    async fn another_volume_of_the_claim_protects_the_leftover() {
+    async fn another_volume_of_the_claim_prevents_the_deletion() {
         let other = json!({"metadata": {"name": "old-u"}, "spec": {
             "csi": {"volumeHandle": "alias"}, "claimRef": {"uid": "u"}}});
         let server = Server::new(move |_, request| match request.url.as_str() {
@@ -279,19 +298,19 @@ mod tests {
             _ => Answer::refusal(404, "NotFound", "not found"),
         });
         let expected = r#"PersistentVolume "old-u" is the claim's"#;
-        assert_eq!(asked(&server).await.as_deref(), Some(expected));
+        assert_eq!(objection_by(&server).await.as_deref(), Some(expected));
     }
 
     /// `--volume-name-prefix=a/b`: the PersistentVolume is refused, and its volume must not stay.
     #[tokio::test]
-    async fn a_name_that_no_object_can_bear_protects_nothing() {
+    async fn an_invalid_object_name_does_not_prevent_the_deletion() {
         let server = server(None, None, &["a"]);
-        let order = ProvisionRequest { volume_name: Ok("a/b-u".into()), ..order() };
-        assert_eq!(objection(&client(&server), "u", &order, |_| false).await.unwrap(), None);
+        let request = ProvisionRequest { volume_name: Ok("a/b-u".into()), ..request() };
+        assert_eq!(objection(&client(&server), "u", &request, |_| false).await.unwrap(), None);
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_is_no_permission() {
+    async fn nothing_is_deleted_after_a_failed_read() {
         for broken in 0..3 {
             let server = Server::new(move |number, _| match number {
                 n if n == broken => Answer::refusal(403, "Forbidden", "no"),
@@ -299,7 +318,7 @@ mod tests {
                 _ => Answer::json(200, &json!({"metadata": {}, "items": []})),
             });
             assert!(
-                objection(&client(&server), "u", &order(), |_| false).await.is_err(),
+                objection(&client(&server), "u", &request(), |_| false).await.is_err(),
                 "{broken}"
             );
         }

@@ -1,4 +1,4 @@
-//! The fuzz target of records: whatever stands in the annotation of an open call.
+//! The fuzz target for the text of a record annotation.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
         claims::{
             call_record::{
                 RECORD, Record,
-                status::{FINALIZER, RecordStatus, Standpoint, judge},
+                status::{FINALIZER, RecordStatus, ThisProcess, judge},
             },
             index::{ClaimSnapshot, Verification},
             state::Demand,
@@ -30,16 +30,16 @@ const DRIVER: &str = "d.example.com";
 const VOLUME: &str = "pvc-u";
 const DIGEST: &str = "0123456789abcdef";
 
-/// Of a record nothing is shown but DNS names, and nothing is asked for that would not be asked for
-/// without it: no other volume name, class or source, and no place beside the allowed ones.
+/// Checks that only DNS names of a record are printed, and that a record adds nothing to a request:
+/// no other volume name, class or source, and no topology term beside the allowed ones.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If a check fails.
 pub fn record(data: &[u8]) {
     let text = text(data);
     if let Some(record) = Record::decode(&text) {
         check_size(&record, &text);
-        check_shown(&record);
+        check_printable(&record);
     }
     for node in [None, Some("n1".to_owned())] {
         let identity = Identity { driver: DRIVER.to_owned(), in_tree: None, node };
@@ -49,7 +49,8 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// What is read is no larger than what was written, and is the same when it is written again.
+/// A record that was read is no larger than its text, and is the same after it is written and read
+/// again.
 fn check_size(record: &Record, text: &str) {
     assert!(text.len() <= MAX_BYTES, "a record of {} bytes was read", text.len());
     let node = record.node.as_deref().unwrap_or_default();
@@ -70,17 +71,18 @@ fn terms(topology: &Recorded) -> &[Segments] {
     }
 }
 
-fn check_shown(record: &Record) {
-    for shown in [record.volume_shown(), record.node_shown()] {
-        let plain = shown.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
-        assert!(plain && shown.len() <= 253, "{shown:?} is shown");
+fn check_printable(record: &Record) {
+    for printable in [record.printable_volume(), record.printable_node()] {
+        let plain =
+            printable.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
+        assert!(plain && printable.len() <= 253, "{printable:?} is printed");
     }
     if is_dns_name(&record.volume) {
-        assert_eq!(record.volume_shown(), record.volume);
+        assert_eq!(record.printable_volume(), record.volume);
     }
 }
 
-/// A claim of ours that carries the record.
+/// A claim of our driver that carries the record.
 fn claim(record: &str, bound: bool) -> Claim {
     let annotations = json!({"volume.kubernetes.io/storage-provisioner": DRIVER, RECORD: record});
     let claim = json!({
@@ -95,10 +97,10 @@ fn class(provisioner: &str, uid: &str) -> Arc<StorageClass> {
     Arc::new(serde_json::from_value(class).unwrap_or_default())
 }
 
-/// A record counts only where it fits the claim, and then leads to the usual order of its class.
+/// A record counts only if it fits the claim, and then leads to the usual request of its class.
 fn check_claim(identity: &Identity, claim: &Arc<Claim>) {
-    let standpoint = Standpoint { identity, adopted: None };
-    let Some(RecordStatus::Open(record)) = judge(claim, standpoint, Some(VOLUME)) else { return };
+    let this_process = ThisProcess { identity, adopted: None };
+    let Some(RecordStatus::Open(record)) = judge(claim, this_process, Some(VOLUME)) else { return };
     assert!(claim.is_unbound(), "a record counts on a bound claim");
     assert_eq!(record.volume, VOLUME);
     assert!(record.driver.is_empty() || record.driver == DRIVER, "{record:?}");
@@ -115,59 +117,60 @@ fn check_order(
     record: &Record,
     class: &Arc<StorageClass>,
 ) {
-    let order = |ask: Ask| ask.order(identity, claim, false, || Ok(format!("pvc-{}", claim.uid())));
-    let usual = order(Ask::New(Arc::clone(class)));
+    let request =
+        |ask: Ask| ask.request(identity, claim, false, || Ok(format!("pvc-{}", claim.uid())));
+    let usual = request(Ask::New(Arc::clone(class)));
     let fits = |record: &Record, _: &Arc<StorageClass>| record.is_of_class(&usual, DIGEST);
-    let planned = plan(identity, &glance(claim, record), Some(Arc::clone(class)), fits);
+    let planned = plan(identity, &snapshot(claim, record), Some(Arc::clone(class)), fits);
     let Plan::Provision(ask) = planned else { return };
     assert_eq!(class.provisioner, DRIVER, "a class of another driver");
     let says_nothing = record.class_uid.is_empty() && record.digest.is_empty();
     let is_same = record.class_uid == class.uid() || record.digest == DIGEST;
     assert!(says_nothing || is_same, "a class that is not the recorded one: {record:?}");
-    let asked = order(ask);
-    assert_eq!(asked.volume_name, Ok(VOLUME.to_owned()));
-    assert_eq!(asked.source, None);
-    assert!(Arc::ptr_eq(&asked.class, class) && Arc::ptr_eq(&asked.claim, claim));
+    let made = request(ask);
+    assert_eq!(made.volume_name, Ok(VOLUME.to_owned()));
+    assert_eq!(made.source, None);
+    assert!(Arc::ptr_eq(&made.class, class) && Arc::ptr_eq(&made.claim, claim));
     let own = identity.node.as_deref().filter(|_| record.node.is_some());
-    assert_eq!(asked.selected_node.as_deref(), own.or(usual.selected_node.as_deref()));
-    check_places(&asked);
+    assert_eq!(made.selected_node.as_deref(), own.or(usual.selected_node.as_deref()));
+    check_places(&made);
 }
 
-/// No place is asked for beside those that would be asked for without the record.
-fn check_places(order: &ProvisionRequest) {
-    let Some(Pinned::Recorded(recorded)) = order.topology.as_deref() else {
-        return assert!(order.topology.is_none(), "{:?}", order.topology);
+/// The request has only topology terms that it would have without the record.
+fn check_places(request: &ProvisionRequest) {
+    let Some(Pinned::Recorded(recorded)) = request.topology.as_deref() else {
+        return assert!(request.topology.is_none(), "{:?}", request.topology);
     };
     let zone = |zone: &str| Segments::from([("zone".to_owned(), zone.to_owned())]);
     let now = Requirement::new(vec![zone("a"), zone("b"), zone("c")], 0);
-    if let Ok(asked) = recorded.restrict(now.as_ref()) {
-        let places = asked.iter().flat_map(Requirement::requisite).collect::<Vec<_>>();
+    if let Ok(made) = recorded.restrict(now.as_ref()) {
+        let places = made.iter().flat_map(Requirement::requisite).collect::<Vec<_>>();
         let allowed = now.iter().flat_map(Requirement::requisite).collect::<Vec<_>>();
         assert!(!places.is_empty() && places.iter().all(|it| allowed.contains(it)), "{places:?}");
     }
     assert!(!matches!(recorded.restrict(None), Ok(Some(_))), "a place for a driver without any");
 }
 
-fn glance(claim: &Arc<Claim>, record: &Record) -> ClaimSnapshot {
+fn snapshot(claim: &Arc<Claim>, record: &Record) -> ClaimSnapshot {
     ClaimSnapshot {
         claim: Arc::clone(claim),
         demand: Demand::Wanted,
         may_call: true,
         verification: Verification::None,
-        doubted: 0,
-        order: None,
-        loosened: false,
+        verification_epoch: 0,
+        request: None,
+        accepts_changes: false,
         recorded: Some(record.clone()),
         elsewhere: None,
-        leftover: None,
-        bared: None,
+        unusable: None,
+        pv_gone: None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn no_record_brings_another_name_class_source_or_place() {
+    fn no_record_adds_a_name_class_source_or_term() {
         crate::fuzzing::run("record", 2000, super::record);
     }
 }

@@ -1,15 +1,24 @@
-//! What is known of every claim in work: the claim as last seen, its state, its open request.
+//! The index of claims: what this process knows of every claim that it works on.
 //!
-//! Owns the one map from UID to [`ClaimState`], and feeds it from what the watches show.
-//! Promises that a claim leaves the map only when nothing of it is open, and that a
-//! PersistentVolume for a claim is noticed whatever its name. Leaves acting on it to `claims`.
+//! The index maps the UID of a claim to its entry: the newest version of the claim, the state of
+//! its volume ([`ClaimState`]), the request of its open call and the record that it carries. Events
+//! of claims and of PersistentVolumes update it, and so do the results of provisioning attempts.
+//! One lock guards it.
+//!
+//! * A claim stays in the index while a call for it is open, even after the claim is deleted.
+//! * A PersistentVolume is matched with its claim by the UID in `claimRef`, whatever its name is.
+//!
+//! The methods are split by their source: `on_event` for claim events, `volumes` for
+//! PersistentVolume events, `attempts` for provisioning attempts, `records` for records of open
+//! calls, `reported` for what users were told. The index does not act: it returns the UIDs of the
+//! claims that must be queued.
 
 mod attempts;
 mod entry;
 mod on_event;
+mod others;
 mod records;
 mod reported;
-mod stood;
 mod volumes;
 
 use std::sync::{
@@ -22,7 +31,7 @@ use tokio::time::{Duration, Instant};
 
 use self::{
     entry::{Entry, Interest},
-    stood::{ClaimSet, Stood},
+    others::{ClaimSet, OtherClaims},
 };
 use super::{
     call_record::{Record, RecordStatus},
@@ -40,45 +49,47 @@ use crate::{
     table::Table,
 };
 
-/// Every claim in work. Clones share it.
+/// The index of claims. Clones share its content.
 #[derive(Clone)]
 pub struct ClaimIndex(Arc<Shared>);
 
-/// Names a claim's PersistentVolume by the claim's UID.
+/// Returns the name of a claim's PersistentVolume, given the claim's UID.
 type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Told the UID of a claim that needs nothing any more of what its volume is made from.
+/// Called with the UID of a claim that no longer needs the source of its volume.
 type Closed = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Shared {
     identity: Identity,
-    /// The name of a claim's PersistentVolume, from its UID.
+    /// Returns the name of a claim's PersistentVolume.
     volume_name: Naming,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     closed: Closed,
-    /// Whether this process works: records that others left are its to follow.
-    working: bool,
+    /// Whether this process is the leader, so that it must follow the records that other processes
+    /// left.
+    is_leading: bool,
     listed: Listed,
-    /// While claims are listed beside their watch: whom that has shown since.
-    shown_meanwhile: Option<ClaimSet>,
+    /// The claims that had watch events while a list of all claims runs beside their watch.
+    changed_meanwhile: Option<ClaimSet>,
     names: Names,
     claims: Cache<Arc<Claim>>,
     entries: Table<String, Entry>,
     /// UIDs by the name of the PersistentVolume that the claim gets.
     by_volume: Table<String, String>,
-    /// Claims that are not ours, or not yet, or not any more, and may have a PersistentVolume.
-    stood: Stood,
+    /// Claims of other provisioners, which may have a PersistentVolume if they become ours.
+    others: OtherClaims,
 }
 
-/// Whether a claim still exists, bound or not, but for our mark; known beyond the end of its entry.
+/// Whether a claim still exists. A claim that only our own finalizer keeps counts as gone. The
+/// handle stays valid after the claim has left the index.
 #[derive(Debug, Clone, Default)]
 pub struct Existence(Arc<AtomicBool>);
 
 impl Existence {
-    /// Whether the claim's end was seen.
+    /// Whether the claim is gone.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -88,23 +99,26 @@ impl Existence {
     }
 }
 
-/// How far claims and PersistentVolumes are listed since this process works. Until both are, any claim
-/// may have a PersistentVolume that nobody here has seen (safety rule 6).
+/// How far claims and PersistentVolumes have been listed since the term of this leader began. Until
+/// both are listed, any claim may have a PersistentVolume that this process does not know of
+/// (safety rule 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Listed {
-    /// They are not: claims are not, or PersistentVolumes not after them.
+    /// Claims are not listed, or PersistentVolumes are not listed after the claims.
     #[default]
     NotYet,
-    /// Claims are, beside a watch that began before: what it shows of this version and older is old. Of
-    /// `None` nothing can be told.
+    /// Claims are listed at this resource version, beside a watch that began before: events of this
+    /// version and older are from before the list. `None`: the version is not a number, and tells
+    /// nothing.
     Claims(Option<u64>),
-    /// Both are.
+    /// Claims, and after them PersistentVolumes, are listed. The version is that of the claims.
     Both(Option<u64>),
 }
 
 impl Listed {
-    /// Whether a claim that is shown in this version, and was not listed, was born since.
-    fn is_born_since(self, claim: &Claim) -> bool {
+    /// Whether a claim, of which an event comes in this version and which was not listed, was
+    /// created after the list.
+    fn is_created_since(self, claim: &Claim) -> bool {
         let version = claim.metadata.resource_version.as_deref();
         match self {
             Self::Both(Some(listed)) => {
@@ -115,87 +129,91 @@ impl Listed {
     }
 }
 
-/// Under which names PersistentVolumes of ours have gone past.
+/// Which names PersistentVolumes of our driver were seen to have.
 #[derive(Debug, Clone, Copy, Default)]
 struct Names {
-    /// Under those that look-ups try.
+    /// A name that [`verification`](super::verification) looks up.
     usual: bool,
-    /// Under others, of an earlier `--volume-name-prefix`.
+    /// Another name, as an earlier `--volume-name-prefix` gives.
     others: bool,
 }
 
-/// What must be read live before a claim's first call (safety rule 6).
+/// What a worker must read live before the first call for a claim (safety rule 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Verification {
-    /// Nothing: the claim was born under our eyes.
+    /// Nothing: this process has seen every event of the claim since it was created.
     #[default]
     None,
-    /// Whether it has a PersistentVolume already.
+    /// Whether the claim has a PersistentVolume already.
     Volume,
-    /// The same, and whether the claim is still unbound.
+    /// Whether the claim has a PersistentVolume already, and whether it is still unbound.
     VolumeAndClaim,
-    /// Whether it has a PersistentVolume of a name that no look-up tries: only the list of all of them
-    /// tells, and there is no call before it is whole.
+    /// The claim may have a PersistentVolume under a name that no look-up tries. Only the list of
+    /// all PersistentVolumes shows it, so no call is made before that list is complete.
     Unlisted,
 }
 
-/// One claim as a worker finds it.
+/// What the index knows of one claim, copied for a worker.
 #[derive(Debug, Clone)]
 pub struct ClaimSnapshot {
-    /// The claim as last seen.
+    /// The newest version of the claim.
     pub claim: Arc<Claim>,
     /// Whether anybody still wants its volume.
     pub demand: Demand,
-    /// Whether the driver may be asked for it now.
+    /// Whether the state of the claim allows a call now.
     pub may_call: bool,
-    /// What must be read live first.
+    /// What must be read live before the call.
     pub verification: Verification,
-    /// How often it was put in doubt before.
-    pub doubted: u32,
+    /// How often the index has required a verification of this claim. A live read from before the
+    /// last requirement does not satisfy it.
+    pub verification_epoch: u32,
     /// The request of the call that this process has open.
-    pub order: Option<ProvisionRequest>,
-    /// Whether a changed class and another node count though that is open (safety rule 3).
-    pub loosened: bool,
-    /// The record of a call that an earlier process left open and this one has not asked for yet.
+    pub request: Option<ProvisionRequest>,
+    /// Whether a changed class and another node are accepted although a call is open (safety rule
+    /// 3).
+    pub accepts_changes: bool,
+    /// The record of a call that an earlier process left open and that this process has not
+    /// repeated yet.
     pub recorded: Option<Record>,
-    /// The record of a call of another node's process.
+    /// The record of a call that the process of another node made.
     pub elsewhere: Option<Record>,
-    /// The volume that it led to and that must go first.
-    pub leftover: Option<Box<UnusableVolume>>,
-    /// The handle of a volume that may have gone with another's PersistentVolume.
-    pub bared: Option<String>,
+    /// The unusable volume that the call made. It must be removed before the next call.
+    pub unusable: Option<Box<UnusableVolume>>,
+    /// The handle of a volume that may have been deleted together with another claim's
+    /// PersistentVolume.
+    pub pv_gone: Option<String>,
 }
 
-/// How a claim stands with regard to its mark ([`super::call_record`]).
+/// What the index knows of one claim that concerns its record ([`super::call_record`]).
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools)] // independent facts, not the states of one thing
 pub struct RecordView {
-    /// The claim as last seen.
+    /// The newest version of the claim.
     pub claim: Arc<Claim>,
-    /// Whether a call is open, or what it made is neither saved nor removed.
-    pub open: bool,
-    /// Whether it is not known what came of that call, or whether its volume is still there.
-    pub unknown: bool,
-    /// What its mark means.
-    pub mark: Option<RecordStatus>,
-    /// Whether a mark on it is known: this process has put one on it, or follows the one it found.
-    pub is_known: bool,
-    /// Whether it has its PersistentVolume.
-    pub is_served: bool,
+    /// Whether a call is open, or its volume is neither saved nor removed.
+    pub is_open: bool,
+    /// Whether the outcome of the call is unknown, or whether its volume still exists.
+    pub is_outcome_unknown: bool,
+    /// What the finalizer and the record on the claim mean. `None`: there are none, or not ours.
+    pub record_status: Option<RecordStatus>,
+    /// Whether this process has written the record on the claim, or follows it.
+    pub is_record_known: bool,
+    /// Whether the claim has its PersistentVolume.
+    pub has_volume: bool,
     /// Whether anybody still wants its volume.
     pub demand: Demand,
-    /// The request of the open call, where it is known.
-    pub order: Option<ProvisionRequest>,
-    /// The name of its volume.
+    /// The request of the open call, if this process knows it.
+    pub request: Option<ProvisionRequest>,
+    /// The name of the claim's PersistentVolume.
     pub volume_name: String,
-    /// How long ago it was first seen to be deleted.
-    pub seen_deleted: Duration,
+    /// How long ago this process first saw that the claim is being deleted.
+    pub terminating_for: Duration,
 }
 
 impl ClaimIndex {
-    /// An empty book. `volume_name` names the PersistentVolume of the claim with a given UID.
-    /// `closed` is told, at least once, of each claim that needs nothing any more of what its
-    /// volume is made from; it must not call back.
+    /// Creates an empty index. `volume_name` returns the name of the PersistentVolume of the claim
+    /// with the given UID. `closed` is called at least once for each claim that no longer needs the
+    /// source of its volume; the index is locked meanwhile, so it must not call the index.
     pub fn new(
         identity: Identity,
         volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
@@ -205,52 +223,55 @@ impl ClaimIndex {
         Self(Arc::new(Shared { identity, volume_name: Box::new(volume_name), inner }))
     }
 
-    /// From now on this process works, and another one may have until now. What was shown before may be
-    /// older than its last work: every claim is looked up before its first call, and a record that it
-    /// carries is of a call to follow.
+    /// This process becomes the leader. Events from before may be older than the last work of the
+    /// previous leader. So each claim is verified live before its first call, and the records on
+    /// the claims are of calls that this process must follow.
     pub fn begin_term(&self) {
         let mut inner = self.0.inner.lock();
-        (inner.working, inner.listed) = (true, Listed::NotYet);
-        inner.shown_meanwhile = Some(ClaimSet::default());
+        inner.is_leading = true;
+        inner.listed = Listed::NotYet;
+        inner.changed_meanwhile = Some(ClaimSet::default());
         let verification = inner.verification();
         for entry in inner.entries.values_mut() {
             entry.verification = Verification::None;
             entry.requires(verification);
-            // A deleted claim is kept for as long as this process has worked, too.
-            entry.deleted = entry.deleted.map(|_| Instant::now());
-            entry.take_up_record();
+            // `--claim-protection-timeout` counts only the time in which this process is the
+            // leader.
+            entry.terminating_since = entry.terminating_since.map(|_| Instant::now());
+            entry.follow_record();
         }
     }
 
-    /// A list of all claims that was asked for since the term began shows this one, beside the watch: who
-    /// is not known yet is taken in. Whom the watch has shown meanwhile it may have shown to go. Names the
-    /// claims to look at now.
-    pub fn stands(&self, event: InformerEvent<Claim>) -> Vec<String> {
+    /// Handles an event of the list of all claims that started after the term began, beside the
+    /// watch. A claim that is not known is added. A claim that had watch events during the list is
+    /// skipped: the watch may already have reported its deletion. Returns the claims to queue.
+    pub fn on_relist_event(&self, event: InformerEvent<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         match event {
             InformerEvent::InitApply(claim) if !inner.is_known(claim.uid()) => {
-                self.seen(&mut inner, claim, true)
+                self.apply(&mut inner, claim, true)
             }
             InformerEvent::Unreadable { uid, .. } => {
-                inner.stood.insert(&uid);
+                inner.others.insert(&uid);
                 Vec::new()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Claims were listed since the term began, in this version where that is a number.
+    /// All claims have been listed since the term began, at this resource version if it is a
+    /// number.
     pub fn claims_listed(&self, version: Option<u64>) {
         let mut inner = self.0.inner.lock();
-        if inner.listed == Listed::NotYet && inner.working {
+        if inner.listed == Listed::NotYet && inner.is_leading {
             inner.listed = Listed::Claims(version);
-            inner.shown_meanwhile = None;
+            inner.changed_meanwhile = None;
         }
     }
 
-    /// After the claims PersistentVolumes were listed as well: a claim that is first seen from now on
-    /// is born under our eyes. Names the claims that have waited for this.
-    pub fn listed(&self) -> Vec<String> {
+    /// PersistentVolumes have been listed after the claims. A claim that is first seen from now on
+    /// is new. Returns the claims that were waiting for this list.
+    pub fn both_listed(&self) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         let Listed::Claims(version) = inner.listed else { return Vec::new() };
         inner.listed = Listed::Both(version);
@@ -265,23 +286,24 @@ impl ClaimIndex {
         waited.collect()
     }
 
-    /// The claims that wait for the list of all PersistentVolumes.
-    pub fn unlisted(&self) -> Vec<String> {
+    /// Returns the claims that wait for the list of all PersistentVolumes.
+    pub fn awaiting_volume_list(&self) -> Vec<String> {
         let inner = self.0.inner.lock();
         let waiting =
             inner.entries.iter().filter(|(_, entry)| entry.verification == Verification::Unlisted);
         waiting.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// The key under which one actor at a time works for the claim: the name of its
-    /// PersistentVolume, its UID where that makes no name; none when nothing is known of it.
+    /// Returns the key of the lock under which one worker at a time works for the claim: the name
+    /// of its PersistentVolume, or its UID if no name can be made of it. `None`: the claim is not
+    /// in the index.
     pub fn key(&self, uid: &str) -> Option<String> {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid)?;
         Some(entry.volume_name.clone().unwrap_or_else(|| uid.to_owned()))
     }
 
-    /// One claim, as a worker needs it; none when nothing is known of it.
+    /// Returns what a worker needs to know of the claim. `None`: the claim is not in the index.
     pub fn snapshot(&self, uid: &str) -> Option<ClaimSnapshot> {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid)?;
@@ -290,76 +312,76 @@ impl ClaimIndex {
             demand: entry.demand(),
             may_call: entry.state.may_call(),
             verification: entry.verification(),
-            doubted: entry.doubted,
-            order: entry.order.as_deref().cloned(),
-            loosened: entry.state.is_loosened(),
+            verification_epoch: entry.verification_epoch,
+            request: entry.request.as_deref().cloned(),
+            accepts_changes: entry.state.accepts_changes(),
             recorded: entry.recorded(),
             elsewhere: entry.elsewhere(),
-            leftover: match &entry.state {
-                ClaimState::Unusable(leftover) => Some(leftover.clone()),
+            unusable: match &entry.state {
+                ClaimState::Unusable(unusable) => Some(unusable.clone()),
                 _ => None,
             },
-            bared: match &entry.state {
+            pv_gone: match &entry.state {
                 ClaimState::PvGone(handle) => Some(handle.clone()),
                 _ => None,
             },
         })
     }
 
-    /// How the claim stands with regard to its mark; none when nothing is known of it.
-    pub fn standing(&self, uid: &str) -> Option<RecordView> {
+    /// Returns what concerns the claim's record. `None`: the claim is not in the index.
+    pub fn record_view(&self, uid: &str) -> Option<RecordView> {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid)?;
         Some(RecordView {
             claim: Arc::clone(&entry.claim),
-            open: entry.state.is_open(),
-            unknown: entry.state.is_unknown(),
-            mark: entry.mark.as_deref().cloned(),
-            is_known: entry.mark_is_known,
-            is_served: entry.state == ClaimState::Done,
+            is_open: entry.state.is_open(),
+            is_outcome_unknown: entry.state.is_outcome_unknown(),
+            record_status: entry.record_status.as_deref().cloned(),
+            is_record_known: entry.record_is_known,
+            has_volume: entry.state == ClaimState::Done,
             demand: entry.demand(),
-            order: entry.order.as_deref().cloned(),
+            request: entry.request.as_deref().cloned(),
             volume_name: entry.volume_name.clone().unwrap_or_default(),
-            seen_deleted: entry.deleted.map(|at| at.elapsed()).unwrap_or_default(),
+            terminating_for: entry.terminating_since.map(|at| at.elapsed()).unwrap_or_default(),
         })
     }
 
-    /// Whether a call for the claim is open, or what it made is neither saved nor removed.
+    /// Whether a call for the claim is open, or its volume is neither saved nor removed.
     pub fn is_open(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
         inner.entries.get(uid).is_some_and(|entry| entry.state.is_open())
     }
 
-    /// Whether the claim bears the mark of an open call.
-    pub fn is_marked(&self, uid: &str) -> bool {
+    /// Whether the claim carries our finalizer.
+    pub fn is_protected(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
-        inner.entries.get(uid).is_some_and(|entry| entry.mark.is_some())
+        inner.entries.get(uid).is_some_and(|entry| entry.record_status.is_some())
     }
 
-    /// Whether the claim carries a record of this very request, by an answer of the API server to this
-    /// process: an event may be older than the last write.
-    pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
+    /// Whether the API server has confirmed to this process that the claim carries exactly this
+    /// record. An event does not confirm it: it may be older than the last write.
+    pub fn has_record(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
         let entry = inner.entries.get(uid).filter(|entry| entry.record_is_confirmed);
-        let mark = entry.and_then(|entry| entry.mark.as_deref());
-        matches!(mark, Some(RecordStatus::Open(mark)) if mark == record)
+        let record_status = entry.and_then(|entry| entry.record_status.as_deref());
+        matches!(record_status, Some(RecordStatus::Open(record_status)) if record_status == record)
     }
 
-    /// The claim's mark was to be changed or taken off, and the API server may have done so although it
-    /// answered with an error.
-    pub fn mark_is_doubtful(&self, uid: &str) {
+    /// A write of the claim's record ended with an error, and the API server may have carried it
+    /// out.
+    pub fn set_record_unclear(&self, uid: &str) {
         self.change(uid, |entry| entry.record_is_confirmed = false);
     }
 
-    /// The claim's mark was written, or taken off.
-    pub fn marked(&self, uid: &str, mark: Option<RecordStatus>) {
+    /// The record was written or, with `None`, removed.
+    pub fn set_record_status(&self, uid: &str, record_status: Option<RecordStatus>) {
         self.change(uid, |entry| {
-            entry.record_is_confirmed = matches!(mark, Some(RecordStatus::Open(_)));
-            entry.mark = mark.map(Box::new);
+            entry.record_is_confirmed = matches!(record_status, Some(RecordStatus::Open(_)));
+            entry.record_status = record_status.map(Box::new);
         });
     }
 
-    /// The claims that name this class.
+    /// Returns the claims that name this class.
     pub fn of_class(&self, class: &str) -> Vec<String> {
         let inner = self.0.inner.lock();
         let named = inner.entries.iter().filter(|(_, entry)| {
@@ -368,49 +390,49 @@ impl ClaimIndex {
         named.map(|(uid, _)| uid.clone()).collect()
     }
 
-    /// Every claim in work.
+    /// Returns the UIDs of all claims in the index.
     pub fn all(&self) -> Vec<String> {
         self.0.inner.lock().entries.keys().cloned().collect()
     }
 
-    /// What will tell whether the claim still exists, whatever becomes of its entry.
+    /// Returns a handle that tells whether the claim exists, even after it has left the index.
     pub fn existence(&self, uid: &str) -> Existence {
         let inner = self.0.inner.lock();
         inner.entries.get(uid).map(|entry| entry.existence.clone()).unwrap_or_default()
     }
 
-    /// Whether the claim is being deleted, or gone: nobody can use its volume any more.
-    pub fn is_leaving(&self, uid: &str) -> bool {
+    /// Whether the claim is being deleted or gone, so that nobody can use its volume.
+    pub fn is_gone_or_terminating(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
-        let leaves = |entry: &Entry| entry.existence.is_over() || entry.claim.is_terminating();
-        inner.entries.get(uid).is_none_or(leaves)
+        let is_leaving = |entry: &Entry| entry.existence.is_over() || entry.claim.is_terminating();
+        inner.entries.get(uid).is_none_or(is_leaving)
     }
 
-    /// Whether the claim stands, unbound, and waits for its volume.
+    /// Whether the claim is unbound, not being deleted, and ours.
     pub fn is_wanted(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
         inner.entries.get(uid).is_some_and(|entry| entry.demand() == Demand::Wanted)
     }
 
-    /// Whether the claim still needs what its volume is made from.
+    /// Whether the claim still needs the source of its volume.
     pub fn needs_source(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
         inner.entries.get(uid).is_some_and(Entry::needs_source)
     }
 
-    /// Whether a call for the claim is open, here or by what its record says.
+    /// Whether this process has a call for the claim open, or a record says that another one has.
     pub fn may_have_open_call(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
         inner.entries.get(uid).is_some_and(Entry::may_have_open_call)
     }
 
-    /// How long ago the claim was first seen; none when nothing is known of it.
-    pub fn waited(&self, uid: &str) -> Option<Duration> {
+    /// How long ago the claim was added to the index. `None`: it is not in the index.
+    pub fn age(&self, uid: &str) -> Option<Duration> {
         let inner = self.0.inner.lock();
-        inner.entries.get(uid)?.since.map(|since| since.elapsed())
+        inner.entries.get(uid)?.known_since.map(|since| since.elapsed())
     }
 
-    /// Counts the claims in work by where they stand.
+    /// Counts the claims by their states, for the metrics.
     pub fn census(&self) -> Census {
         let mut census = Census::default();
         for entry in self.0.inner.lock().entries.values() {
@@ -422,31 +444,31 @@ impl ClaimIndex {
                 }
                 ClaimState::Saving(_) => &mut census.saving,
                 ClaimState::Unusable(_) => &mut census.unusable,
-                ClaimState::Suspect => &mut census.suspect,
+                ClaimState::SuspectedLeak => &mut census.suspect,
                 ClaimState::Done => continue,
             };
             *count += 1;
-            let age = entry.since.map(|since| since.elapsed()).unwrap_or_default();
+            let age = entry.known_since.map(|since| since.elapsed()).unwrap_or_default();
             census.oldest = census.oldest.max(age);
         }
         census
     }
 
-    /// The audit queues this claim, and nothing else has.
-    pub fn resynced(&self, uid: &str) {
+    /// The resync queues this claim, and nothing else had queued it.
+    pub fn set_resynced(&self, uid: &str) {
         self.change(uid, |entry| entry.resynced = true);
     }
 
-    /// Whether the claim comes from the audit alone; asked once, when it is taken from its queue.
+    /// Whether only the resync has queued the claim. Resets the flag.
     pub fn take_resynced(&self, uid: &str) -> bool {
         self.change(uid, |entry| std::mem::take(&mut entry.resynced)).unwrap_or(false)
     }
 
-    /// Whether the claim is gone for good: deleted, or bound to something.
-    pub fn is_gone(&self, uid: &str) -> bool {
+    /// Whether the claim is deleted or bound.
+    pub fn is_gone_or_bound(&self, uid: &str) -> bool {
         let inner = self.0.inner.lock();
-        let stands = |entry: &Entry| !entry.existence.is_over() && entry.claim.is_unbound();
-        !inner.entries.get(uid).is_some_and(stands)
+        let is_waiting = |entry: &Entry| !entry.existence.is_over() && entry.claim.is_unbound();
+        !inner.entries.get(uid).is_some_and(is_waiting)
     }
 
     /// Whether the claim's volume still waits to be saved.
@@ -459,13 +481,11 @@ impl ClaimIndex {
         self.0.inner.lock().change(uid, change)
     }
 
-    /// How many claims are in work.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.0.inner.lock().entries.len()
     }
 
-    /// Whether no claim is in work.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -476,26 +496,28 @@ impl Inner {
     fn new(closed: Closed) -> Self {
         Self {
             closed,
-            working: false,
+            is_leading: false,
             listed: Listed::default(),
-            shown_meanwhile: None,
+            changed_meanwhile: None,
             names: Names::default(),
             claims: Cache::default(),
             entries: Table::default(),
             by_volume: Table::default(),
-            stood: Stood::default(),
+            others: OtherClaims::default(),
         }
     }
 
-    /// Changes an entry, and lets it go when nothing holds it any more.
+    /// Changes the entry of the claim, if there is one, and removes the entry if nothing needs it
+    /// any more.
     fn change<T>(&mut self, uid: &str, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
         let result = change(self.entries.get_mut(uid)?);
         self.tidy(uid);
         Some(result)
     }
 
-    /// What is in doubt about a claim that was not born under our eyes. Where PersistentVolumes of ours
-    /// bear other names than look-ups try, or none was seen that says so, it may have one of any name.
+    /// What must be verified for a claim that may have had events which this process has not seen.
+    /// It may have a PersistentVolume of any name if PersistentVolumes of our driver have other
+    /// names than the usual ones, or if none was seen that proves the opposite.
     fn verification(&self) -> Verification {
         let is_listed = matches!(self.listed, Listed::Both(_));
         let are_usual = self.names.usual && !self.names.others;
@@ -503,31 +525,31 @@ impl Inner {
     }
 
     fn is_known(&self, uid: &str) -> bool {
-        let is_shown = self.shown_meanwhile.as_ref().is_some_and(|shown| shown.contains(uid));
-        is_shown
+        let has_changed =
+            self.changed_meanwhile.as_ref().is_some_and(|claims| claims.contains(uid));
+        has_changed
             || self.entries.contains_key(uid)
             || self.claims.get(uid).is_some()
-            || self.stood.contains(uid)
+            || self.others.contains(uid)
     }
 
-    /// Takes in a claim that was not known. `is_born`: under our eyes.
-    fn enter(&mut self, uid: &str, volume_name: Option<String>, is_born: bool) {
-        let verification = if is_born { Verification::None } else { self.verification() };
+    fn insert(&mut self, uid: &str, volume_name: Option<String>, is_new: bool) {
+        let verification = if is_new { Verification::None } else { self.verification() };
         if let Some(name) = &volume_name {
             self.by_volume.insert(name.clone(), uid.to_owned());
         }
-        let since = Some(Instant::now());
-        let entry = Entry { volume_name, verification, since, ..Entry::default() };
+        let known_since = Some(Instant::now());
+        let entry = Entry { volume_name, verification, known_since, ..Entry::default() };
         self.entries.insert(uid.to_owned(), entry);
     }
 
-    /// Clears what a closed call leaves and tells what needs its source no longer; lets a claim go
-    /// that is of no interest with nothing open.
+    /// Drops what is left of a closed call, calls `closed` for a claim that no longer needs its
+    /// source, and removes the entry of a claim that is not ours and has nothing open.
     fn tidy(&mut self, uid: &str) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        // What a record alone tells of is asked for by the claim as it is.
+        // A recorded call is repeated with the claim as it is now, not with an old request.
         if !entry.state.is_open() || entry.state == ClaimState::Recorded {
-            entry.order = None;
+            entry.request = None;
         }
         if !entry.needs_source() {
             (self.closed)(uid);
@@ -537,7 +559,7 @@ impl Inner {
             return;
         }
         let Some(entry) = self.entries.remove(uid) else { return };
-        // Two claims share a name where UIDs are cut short: the other one keeps it.
+        // Two claims may share a name if it holds only a part of the UID: the other one keeps it.
         if let Some(name) = entry
             .volume_name
             .filter(|name| self.by_volume.get(name).is_some_and(|owner| owner == uid))

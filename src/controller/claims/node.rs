@@ -1,7 +1,8 @@
-//! Giving the selected node back.
+//! Removes the selected node from a claim, so that the scheduler chooses again ("giving the node
+//! back").
 //!
-//! Owns taking it off the claim, so that the scheduler chooses again. Promises that only the node that
-//! was refused is taken off (safety rule 11).
+//! Only the node that the driver refused is removed, not a later choice of the scheduler (safety
+//! rule 11).
 
 use serde_json::Value;
 
@@ -15,49 +16,33 @@ use super::{
 };
 use crate::{
     kube::{
-        Edit, Name,
+        ApiError, Edit, Edited, Name,
         objects::{Claim, View as _},
     },
     workqueue::Action,
 };
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Takes the selected node off the claim, so that the scheduler chooses again.
-    pub(crate) async fn give_node_back(&self, order: &ProvisionRequest) -> Action {
-        let claim = &order.claim;
-        let refused = order.selected_node.as_deref();
+    /// Removes the selected node of the request from its claim.
+    pub(crate) async fn give_node_back(&self, request: &ProvisionRequest) -> Action {
+        let claim = &request.claim;
+        let refused = request.selected_node.as_deref();
         if claim.annotation(SELECTED_NODE).is_none() {
-            // It stands under its oldest name, which nobody takes off: a failure like any other.
+            // The node is under the annotation's oldest name, which external-provisioner keeps,
+            // too.
             self.count_failure(claim);
             return Action::Retry;
         }
-        let is_open = self.book.is_open(claim.uid());
-        let standpoint = self.open_calls.standpoint(None);
-        let remove = |object: &mut Value| {
-            let edit = remove_node(object, refused);
-            match edit {
-                // The next request may be for another node. With node deployment it is to that node's
-                // own driver, and nobody would follow what is recorded here.
-                Edit::Write if is_open && standpoint.identity.node.is_none() => {
-                    status::forget_place(object, standpoint);
-                }
-                Edit::Write => drop(status::take_off_own(object, standpoint)),
-                Edit::Nothing => {}
-            }
-            edit
-        };
-        let edited = match Name::namespaced(claim.namespace(), claim.name()) {
-            Ok(name) => self.client.edit::<Claim>(name, claim.uid(), remove).await,
-            Err(error) => Err(error.into()),
-        };
-        match edited {
+        let is_open = self.index.is_open(claim.uid());
+        match self.remove_node_from(claim, refused, is_open).await {
             Ok(_) => {
-                // Until the watch shows it, what is known of the claim still names the node.
-                self.book.node_given_back(claim.uid());
-                // Another node's process serves the claim from now on, with a driver of its own.
+                // The index still has the node until the event of this write arrives.
+                self.index.on_node_given_back(claim.uid());
+                // The process of another node serves the claim from now on, with a driver of its
+                // own.
                 if is_open && self.identity.node.is_some() {
-                    self.open_calls.suspect_node_given_back(claim.uid(), order);
-                    self.book.given_up(claim.uid());
+                    self.call_records.suspect_node_given_back(claim.uid(), request);
+                    self.index.give_up_call(claim.uid());
                 }
                 Action::Done
             }
@@ -69,10 +54,35 @@ impl<P: Provisioner> ClaimWorker<P> {
             }
         }
     }
+
+    /// Removes the node `refused` from the claim, and what depends on it from the claim's record.
+    /// `is_open`: a call is open.
+    async fn remove_node_from(
+        &self,
+        claim: &Claim,
+        refused: Option<&str>,
+        is_open: bool,
+    ) -> Result<Edited<Claim>, ApiError> {
+        let this_process = self.call_records.this_process(None);
+        let remove = |object: &mut Value| {
+            let edit = remove_node(object, refused);
+            match edit {
+                // The next request may be for another node. With node deployment that node has a
+                // driver of its own, and no process there would follow this record.
+                Edit::Write if is_open && this_process.identity.node.is_none() => {
+                    status::forget_topology(object, this_process);
+                }
+                Edit::Write => drop(status::remove_own(object, this_process)),
+                Edit::Nothing => {}
+            }
+            edit
+        };
+        let name = Name::namespaced(claim.namespace(), claim.name())?;
+        self.client.edit::<Claim>(name, claim.uid(), remove).await
+    }
 }
 
-/// Takes the selected node off a claim if it still is the refused one (safety rule 11): a later
-/// choice is the scheduler's own.
+/// Removes the selected node if it is still the refused one (safety rule 11).
 pub(crate) fn remove_node(claim: &mut Value, refused: Option<&str>) -> Edit {
     let annotations = claim.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
     let Some(annotations) = annotations else { return Edit::Nothing };

@@ -1,9 +1,8 @@
-//! What to do about a claim now.
+//! Decides what to do with a claim now.
 //!
-//! Owns that decision, by what is known of the claim and its class. Promises that a call which this
-//! process has open is followed to its end, whatever has become of claim and class, and that a record
-//! of an earlier process's call is followed only with a class that is ours and the one that it was
-//! made with.
+//! [`plan`] is a pure function of the claim's snapshot and its class. A call that this process has
+//! open is repeated until its outcome is known, whatever becomes of claim and class. A recorded
+//! call of an earlier process is repeated only with a class of our driver that is the recorded one.
 
 use std::sync::Arc;
 
@@ -27,45 +26,45 @@ use crate::{
     mutations::Mutation,
 };
 
-/// What to do about a claim now.
+/// What to do with a claim now.
 #[derive(Debug, Clone)]
 pub(crate) enum Plan {
-    /// Nothing, until an event comes.
+    /// Nothing, until the next event.
     Drop,
-    /// Its class keeps it waiting, for this reason.
+    /// The claim's class keeps it waiting.
     Blocked {
-        /// For what, in its user's words.
+        /// The reason, for the user.
         why: String,
-        /// Whether the original counts a failed attempt at each back-off (reference 3.12).
+        /// Whether external-provisioner counts a failed attempt at each retry.
         is_failure: bool,
     },
-    /// Ask the provisioner.
+    /// Call the provisioner.
     Provision(Ask),
-    /// Remove what the last call for this order left.
+    /// Remove the unusable volume that the last call with this request made.
     Discard(Box<ProvisionRequest>, Box<UnusableVolume>),
-    /// The volume with this handle may be left, and nobody wants it.
-    Suspect(String),
-    /// Its record is of a class that another provisioner serves: it does not count.
+    /// The volume with this handle may be left at the driver, and nobody wants it.
+    SuspectedLeak(String),
+    /// The class of the recorded call is another provisioner's: the record is void.
     Void,
-    /// The process of another node has a call open for it.
+    /// The process of another node has a call open for the claim.
     Elsewhere(Record),
 }
 
-/// For what the provisioner is asked.
+/// What to request from the provisioner.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
-    /// For the claim as it is, with this class.
+    /// A volume for the claim as it is, of this class.
     New(Arc<StorageClass>),
-    /// For what this process has asked for before, and whose end is not known.
+    /// What this process has requested before, as the outcome is unknown.
     Again(Box<ProvisionRequest>),
-    /// For what an earlier process has recorded, with this class.
+    /// What an earlier process has recorded, with this class.
     Recorded(Arc<StorageClass>, Box<Record>),
 }
 
 impl Ask {
-    /// The order to ask for. Of a record only the place counts, and with node deployment that the call
-    /// was made on a node.
-    pub(super) fn order(
+    /// Makes the request. Of a record only the topology counts, and with node deployment that the
+    /// call was made for a node.
+    pub(super) fn request(
         self,
         identity: &Identity,
         claim: &Arc<Claim>,
@@ -73,11 +72,11 @@ impl Ask {
         volume_name: impl FnOnce() -> Result<String, Failure>,
     ) -> ProvisionRequest {
         let (class, record) = match self {
-            Self::Again(order) => return ProvisionRequest { withdrawn, ..*order },
+            Self::Again(request) => return ProvisionRequest { withdrawn, ..*request },
             Self::New(class) => (class, Record::default()),
             Self::Recorded(class, record) => (class, *record),
         };
-        let mut order = ProvisionRequest {
+        let mut request = ProvisionRequest {
             claim: Arc::clone(claim),
             class,
             volume_name: volume_name(),
@@ -86,39 +85,39 @@ impl Ask {
             source: None,
             topology: record.topology.clone().map(|it| Arc::new(Pinned::Recorded(*it))),
         };
-        // With node deployment the request is for the node of this process.
+        // With node deployment the volume is for the node of this process.
         if let (Some(_), Some(own)) = (&record.node, &identity.node) {
-            order.selected_node = Some(own.clone());
+            request.selected_node = Some(own.clone());
         }
-        seeded::believe(&mut order, &record);
-        order
+        seeded::believe(&mut request, &record);
+        request
     }
 }
 
-/// Decides what to do about a claim, whose class is `class` where that exists. `fits`: whether that is
-/// the class that the record was made with.
+/// Decides what to do with a claim of this class, if the class exists. `fits` returns whether the
+/// class is the one that the record was made with.
 pub(crate) fn plan(
     identity: &Identity,
     snapshot: &ClaimSnapshot,
     class: Option<Arc<StorageClass>>,
     fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
 ) -> Plan {
-    if let (Some(order), Some(leftover)) = (&snapshot.order, &snapshot.leftover) {
-        return Plan::Discard(Box::new(order.clone()), leftover.clone());
+    if let (Some(request), Some(unusable)) = (&snapshot.request, &snapshot.unusable) {
+        return Plan::Discard(Box::new(request.clone()), unusable.clone());
     }
-    if let (Some(handle), Demand::Withdrawn) = (&snapshot.bared, snapshot.demand) {
-        return Plan::Suspect(handle.clone());
+    if let (Some(handle), Demand::Withdrawn) = (&snapshot.pv_gone, snapshot.demand) {
+        return Plan::SuspectedLeak(handle.clone());
     }
-    // Whatever is known of its volume, what keeps a deleted claim is looked at.
+    // Another node's record keeps a deleted claim, whatever is known of its volume.
     if let (true, Some(record)) = (snapshot.claim.is_terminating(), &snapshot.elsewhere) {
         return Plan::Elsewhere(record.clone());
     }
-    // Once all PersistentVolumes are listed it comes back.
+    // A claim that waits for the list of PersistentVolumes is queued once that is complete.
     if !snapshot.may_call || snapshot.verification == Verification::Unlisted {
         return Plan::Drop;
     }
-    if let Some(order) = &snapshot.order {
-        return again(identity, snapshot, order, class);
+    if let Some(request) = &snapshot.request {
+        return again(identity, snapshot, request, class);
     }
     if let Some(record) = &snapshot.recorded {
         return recorded(identity, &snapshot.claim, record, class, fits);
@@ -132,23 +131,23 @@ pub(crate) fn plan(
     new(identity, &snapshot.claim, class)
 }
 
-/// What this process has open is asked for again, whatever has become of claim and class; only after
-/// enough refusals the claim's new node and a changed class count (safety rule 3).
+/// Repeats the open call of this process. Only after enough final answers it accepts the claim's
+/// new node and a changed class (safety rule 3).
 fn again(
     identity: &Identity,
     snapshot: &ClaimSnapshot,
-    order: &ProvisionRequest,
+    request: &ProvisionRequest,
     class: Option<Arc<StorageClass>>,
 ) -> Plan {
-    let again = || Plan::Provision(Ask::Again(Box::new(order.clone())));
-    if !snapshot.loosened || snapshot.demand == Demand::Withdrawn {
+    let again = || Plan::Provision(Ask::Again(Box::new(request.clone())));
+    if !snapshot.accepts_changes || snapshot.demand == Demand::Withdrawn {
         return again();
     }
     match new(identity, &snapshot.claim, class) {
         Plan::Provision(Ask::New(class)) => {
             let same_node =
-                ownership::selected_node(&snapshot.claim) == order.selected_node.as_deref();
-            let same = same_node && class.uid() == order.class.uid();
+                ownership::selected_node(&snapshot.claim) == request.selected_node.as_deref();
+            let same = same_node && class.uid() == request.class.uid();
             if same { again() } else { Plan::Provision(Ask::New(class)) }
         }
         Plan::Blocked { .. } => again(),
@@ -156,12 +155,12 @@ fn again(
     }
 }
 
-/// The claim waits, for these reasons, and the original would not count that.
+/// The claim waits for this reason, and external-provisioner would not count a failed attempt.
 fn blocked(why: String) -> Plan {
     Plan::Blocked { why, is_failure: false }
 }
 
-/// What an earlier process has recorded is asked for as the claim and its class are now.
+/// Repeats a recorded call with the claim and its class as they are now.
 fn recorded(
     identity: &Identity,
     claim: &Claim,
@@ -169,18 +168,18 @@ fn recorded(
     class: Option<Arc<StorageClass>>,
     fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
 ) -> Plan {
-    let gone = |what: &str| {
+    let restore_class = |what: &str| {
         let named = ownership::class_of_claim(claim);
         blocked(format!(
             "an earlier CreateVolume for this claim may still run, and its storage class {named:?} {what}: restore the class, and the call is followed to its end; or delete the claim, and look for its volume at the driver by hand"
         ))
     };
-    let Some(class) = class else { return gone("is gone") };
+    let Some(class) = class else { return restore_class("is gone") };
     if !identity.knows(&class.provisioner) && !mutations::is_on(Mutation::ForeignClassAccepted) {
         return Plan::Void;
     }
     if !fits(record, &class) {
-        return gone("was replaced by another");
+        return restore_class("was replaced by another");
     }
     if record.node.is_none() && waits_for_a_node(claim, &class) {
         return Plan::Drop;
@@ -188,14 +187,14 @@ fn recorded(
     Plan::Provision(Ask::Recorded(class, Box::new(record.clone())))
 }
 
-/// The record that the process of another node follows. One that names no node is followed by
-/// whichever is selected.
+/// The record of a call that the process of another node follows. A record without a node is
+/// followed by the process of the selected node.
 fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
     let record = snapshot.elsewhere.as_ref()?;
     (snapshot.demand == Demand::Wanted && record.node.is_some()).then_some(record)
 }
 
-/// A claim for which nothing is open.
+/// Plans for a claim without an open call.
 fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
     let Some(class) = class else {
         let why = match ownership::class_of_claim(claim) {
@@ -218,7 +217,8 @@ fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> 
     Plan::Provision(Ask::New(class))
 }
 
-/// Whether the class binds late and the scheduler has not chosen a node yet.
+/// Whether the class has the binding mode `WaitForFirstConsumer` and the scheduler has not chosen a
+/// node.
 fn waits_for_a_node(claim: &Claim, class: &StorageClass) -> bool {
     let late = class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
     late && claim.annotation(SELECTED_NODE).unwrap_or_default().is_empty()

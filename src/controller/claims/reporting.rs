@@ -1,7 +1,7 @@
-//! What the claim's user and the metrics are told.
+//! Events and metrics of claims.
 //!
-//! Owns which attempts count as failed, and when something that a claim waits for is told. Promises
-//! one current event for whatever that is. Leaves the words to `events`.
+//! Decides which attempts count as failed, and when something that a claim waits for is reported.
+//! There is one current event for whatever that is.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,103 +20,105 @@ use crate::{
     metrics::Audited,
 };
 
-/// How long something that often passes by itself may keep a claim waiting before its user is
-/// told: a class that comes right after its claims, or is being replaced, is no dead end.
+/// How long something that often passes by itself may keep a claim waiting before its user is told.
+/// A class may be created right after its claims, or be replaced.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(900);
 
-/// When a claim is looked at again that waits for what only its user or an administrator can change,
-/// and that wakes it when it changes: its event is about to be forgotten by then.
+/// When to work again on a claim that waits for an object whose change queues it: right before its
+/// event expires.
 pub(crate) const AT_REST: Duration = EVENT_LASTS.saturating_add(PATIENCE);
 
-/// For so long a claim that fails in the same way until something changes is tried again with back-off.
+/// How long a claim with a lasting failure is tried again with back-off.
 pub(crate) const SETTLING: Duration = Duration::from_secs(60);
 
-/// How long an open call may take before its user is told that it still does: the warning of its
-/// unknown end is news enough before.
+/// How long a call may be open before its user is told that it still is. Until then the warning of
+/// the unknown outcome is enough.
 const STILL_OPEN: Duration = Duration::from_secs(20);
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// The claim waits for something beside the driver.
-    pub(crate) fn blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) {
+    /// The claim waits for something other than the driver.
+    pub(crate) fn on_blocked(self: &Arc<Self>, uid: &str, claim: &Claim, why: &str) {
         tracing::debug!(why, "the claim waits");
-        self.tell_blocked(claim, why, PATIENCE);
-        self.tell_in_time(uid, why);
+        self.report_blocked(claim, why, PATIENCE);
+        self.report_blocked_later(uid, why);
     }
 
-    /// The claim waits: its user is told once this has stood for `patience`, and again once in a while.
-    pub(in super::super) fn tell_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
-        if self.book.tells(claim.uid(), why, patience) {
+    /// Tells the user what the claim waits for, once it has waited for `patience`, and again before
+    /// the event expires.
+    pub(in super::super) fn report_blocked(&self, claim: &Claim, why: &str, patience: Duration) {
+        if self.index.should_report(claim.uid(), why, patience) {
             self.events.blocked(claim, why);
         }
     }
 
-    /// The claim waits for something that keeps all claims waiting.
+    /// Tells the user what all claims wait for.
     pub(in super::super) fn report_waiting(&self, uid: &str, why: &str) {
-        if let Some(snapshot) = self.book.snapshot(uid).filter(|_| self.book.is_wanted(uid)) {
-            self.tell_blocked(&snapshot.claim, why, Duration::ZERO);
+        if let Some(snapshot) = self.index.snapshot(uid).filter(|_| self.index.is_wanted(uid)) {
+            self.report_blocked(&snapshot.claim, why, Duration::ZERO);
         }
     }
 
-    /// Sees to it that the user is told as soon as this has stood for [`PATIENCE`], however long
-    /// the next try takes to come.
-    pub(crate) fn tell_in_time(self: &Arc<Self>, uid: &str, why: &str) {
-        if !self.book.take_untold(uid) {
+    /// Schedules a report after [`PATIENCE`], as the next retry may come much later.
+    pub(crate) fn report_blocked_later(self: &Arc<Self>, uid: &str, why: &str) {
+        if !self.index.take_unreported(uid) {
             return;
         }
-        let (worker, uid, why) = (Arc::clone(self), uid.to_owned(), why.to_owned());
+        let worker = Arc::clone(self);
+        let uid = uid.to_owned();
+        let why = why.to_owned();
         self.tasks.spawn("telling of a claim that waits", async move {
             sleep(PATIENCE).await;
-            let Some(mut snapshot) = worker.book.snapshot(&uid) else { return };
+            let Some(mut snapshot) = worker.index.snapshot(&uid) else { return };
             let plan = worker.plan(&uid, &mut snapshot);
             if matches!(plan, Plan::Blocked { why: still, .. } if still == why) {
-                worker.tell_blocked(&snapshot.claim, &why, PATIENCE);
+                worker.report_blocked(&snapshot.claim, &why, PATIENCE);
             }
         });
     }
 
-    /// Tells the claim's user and the metrics what came of an attempt.
-    pub(crate) fn tell(&self, order: &ProvisionRequest, outcome: &Outcome) {
+    /// Reports the outcome of a call to the user and the metrics.
+    pub(crate) fn report(&self, request: &ProvisionRequest, outcome: &Outcome) {
         if is_failed_attempt(outcome) {
-            self.count_failure(&order.claim);
+            self.count_failure(&request.claim);
         }
         match outcome {
-            // Saving and discarding tell what became of the volume.
+            // `save` and `discard` report what became of the volume.
             Outcome::Provisioned(_) | Outcome::Unusable(_) => {}
             Outcome::Infeasible(failure) => {
                 tracing::info!(error = %failure, "provisioning failed");
-                self.events.infeasible(&order.claim, &failure.to_string());
+                self.events.infeasible(&request.claim, &failure.to_string());
             }
             Outcome::Background(failure) | Outcome::Unsent(failure)
-                if !self.book.warns(order.claim.uid(), failure.kind()) =>
+                if !self.index.should_warn(request.claim.uid(), failure.kind()) =>
             {
-                self.tell_still_open(order, failure);
+                self.report_still_open(request, failure);
             }
             Outcome::Final(failure)
             | Outcome::Background(failure)
             | Outcome::Unsent(failure)
-            | Outcome::Reschedule(failure) => self.warn(order, failure),
+            | Outcome::Reschedule(failure) => self.warn(request, failure),
         }
     }
 
-    /// Tells the claim's user and the metrics of a failed attempt.
-    pub(in super::super) fn tell_failure(&self, order: &ProvisionRequest, failure: &Failure) {
-        self.warn(order, failure);
-        self.count_failure(&order.claim);
+    /// Reports a failed attempt to the user and the metrics.
+    pub(in super::super) fn report_failure(&self, request: &ProvisionRequest, failure: &Failure) {
+        self.warn(request, failure);
+        self.count_failure(&request.claim);
     }
 
-    /// Tells the claim's user why it has no volume yet.
-    pub(crate) fn warn(&self, order: &ProvisionRequest, failure: &Failure) {
+    /// Tells the user why the claim has no volume yet.
+    pub(crate) fn warn(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::info!(error = %failure, "provisioning failed");
-        self.events.failed(&order.claim, &failure.to_string());
+        self.events.failed(&request.claim, &failure.to_string());
     }
 
-    /// Tells that the end of an open call is still unknown, in a way that was warned of before:
-    /// once, and again when the way changes.
-    pub(crate) fn tell_still_open(&self, order: &ProvisionRequest, failure: &Failure) {
+    /// Reports that the outcome of a call is still unknown for a reason of which the user was
+    /// warned before: once, and again when the reason changes.
+    pub(crate) fn report_still_open(&self, request: &ProvisionRequest, failure: &Failure) {
         tracing::debug!(error = %failure, "the call is still open");
-        // The driver's words may be others each time, and are no news then.
-        if self.book.tells(order.claim.uid(), failure.kind(), STILL_OPEN) {
-            self.events.still_provisioning(&order.claim, &still_open(failure));
+        // The kind is compared, as the driver's message may differ each time.
+        if self.index.should_report(request.claim.uid(), failure.kind(), STILL_OPEN) {
+            self.events.still_provisioning(&request.claim, &still_open(failure));
         }
     }
 
@@ -125,7 +127,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         self.metrics.provision_failed(class, source_label(claim));
     }
 
-    /// Something was due for a claim that no queue held until the audit found it.
+    /// Counts that something had to be done for a claim which no queue held until the resync.
     pub(crate) fn count_resync(&self, resynced: bool) {
         if resynced {
             self.metrics.audit_found(Audited::Claims);
@@ -133,18 +135,20 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
-/// What keeps a call open, in words: the driver's own where it has any.
+/// Why the call is still open, in the driver's words if it has any.
 fn still_open(failure: &Failure) -> String {
     match failure.kind() {
         "DeadlineExceeded" => "the driver does not answer in time".to_owned(),
-        _ if failure.strain() == Congestion::Locked => "the driver still works on it".to_owned(),
+        _ if failure.congestion() == Congestion::Locked => {
+            "the driver still works on it".to_owned()
+        }
         _ => failure.to_string(),
     }
 }
 
-/// Whether the metrics count the end of a call as a failed attempt: as in the original one whose end
-/// is unknown is, however often it is asked after. Not counted is what only needs another node, and
-/// what comes of a volume that was made is counted where it is known.
+/// Whether the metrics count the outcome of a call as a failed attempt. As in external-provisioner,
+/// each unknown outcome counts. A request to choose another node does not count, and an unusable
+/// volume is counted by `discard`.
 pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Final(_)
@@ -155,7 +159,7 @@ pub(crate) fn is_failed_attempt(outcome: &Outcome) -> bool {
     }
 }
 
-/// The label `source` of the claim's metrics: bounded, since users choose kinds freely.
+/// The label `source` of the claim's metrics. Users choose kinds freely, so others share one value.
 pub(crate) fn source_label(claim: &Claim) -> &'static str {
     match claim.spec.data_source.as_ref().map(|source| source.kind.as_str()) {
         None => "",

@@ -1,10 +1,10 @@
-//! Saving PersistentVolumes: a volume that the driver has made is never forgotten.
+//! Saves PersistentVolumes.
 //!
-//! Owns what was made and is not saved yet, and the protocol of saving (safety rule 7): POST;
-//! where its outcome is unclear, look before the next POST; where the name is taken, judge by
-//! whose it is. Promises that an unsaved volume is tried again until it is saved or turns out to
-//! have been saved, that its user hears why it waits, and that nothing is deleted here: a volume
-//! whose PersistentVolume is refused as invalid and whose claim is gone goes to `discard`.
+//! Keeps each volume that the driver has made until its PersistentVolume exists (safety rule 7). A
+//! save is a POST. If its answer is unclear, the next attempt reads first; if the name is taken,
+//! the object that has it decides. The user is told why a save waits. Nothing is deleted here: a
+//! volume whose PersistentVolume is invalid and whose claim is gone goes to
+//! `discard`.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -35,29 +35,29 @@ use crate::{
     workqueue::{Action, KeyedMutex, Queue},
 };
 
-/// The policy of volumes that are kept.
+/// The reclaim policy of volumes that are kept.
 const RETAIN: &str = "Retain";
 
-/// Saves PersistentVolumes. Clones share what is unsaved.
+/// Saves PersistentVolumes. Clones share the unsaved volumes.
 #[derive(Clone)]
 pub struct PvStore {
-    /// Writes them.
+    /// Writes PersistentVolumes.
     pub client: Client,
-    /// Learns which claims have theirs.
-    pub book: ClaimIndex,
-    /// The classes as they are now.
+    /// What is known of the claims.
+    pub index: ClaimIndex,
+    /// The storage classes.
     pub classes: Classes,
-    /// Tells users.
+    /// Emits events on claims.
     pub events: ClaimEvents,
-    /// Counts.
+    /// The controller's metrics.
     pub metrics: ControllerMetrics,
-    /// One actor a volume.
+    /// Lets one worker at a time work for a volume.
     pub exclusive: KeyedMutex,
-    /// The claims whose PersistentVolume must be tried again.
+    /// The claims whose PersistentVolume must be saved again.
     pub queue: Queue<String>,
-    /// The claims to look at.
+    /// The claims to work on.
     pub claims: Queue<String>,
-    /// What is unsaved, by claim UID.
+    /// The unsaved volumes, by claim UID.
     pub unsaved: watch::Sender<BTreeMap<String, Arc<Unsaved>>>,
 }
 
@@ -65,47 +65,48 @@ pub struct PvStore {
 #[derive(Debug, Clone)]
 pub struct Unsaved {
     claim: Arc<Claim>,
-    /// Whether the claim is still there to be told.
+    /// Whether the claim still exists.
     existence: Existence,
     volume: PersistentVolume,
-    /// The driver's id of the volume; one that is saved as an in-tree volume does not tell it.
+    /// The driver's ID of the volume. An in-tree PersistentVolume does not contain it.
     handle: String,
-    /// The credentials with which it was made.
+    /// The credentials with which the volume was made.
     credentials: Credentials,
     /// The label `source` of the metrics.
     source: &'static str,
-    /// When the attempt that made it started.
+    /// When the attempt that made the volume started.
     started: Instant,
-    /// How the attempts so far failed.
+    /// How the attempts to save it have failed.
     setback: Setback,
 }
 
-/// What failed attempts leave behind.
+/// What failed attempts to save have shown.
 #[derive(Debug, Clone, Copy, Default)]
 struct Setback {
-    /// Whether an earlier POST may have been carried out: look before the next.
+    /// Whether an earlier POST may have been carried out, so that the next attempt reads first.
     unclear: bool,
-    /// Whether the API server refused the last one, as it will until somebody changes something.
+    /// Whether the API server refused the last attempt and will refuse the next one until somebody
+    /// acts.
     refused: bool,
-    /// Whether a PersistentVolume of the name was there that has this very volume, or may have: when
-    /// that goes, the volume may go with it.
-    shadowed: bool,
+    /// Whether a PersistentVolume of the name has, or may have, this very volume: when that
+    /// PersistentVolume is deleted, the volume may be deleted with it.
+    may_share_handle: bool,
 }
 
 impl Unsaved {
-    /// What `order` ended in: what was `made`, completed by what the controller adds to it.
+    /// Completes the PersistentVolume that the call with `request` brought, `provisioned`.
     pub fn new(
-        order: ProvisionRequest,
-        made: ProvisionedVolume,
+        request: ProvisionRequest,
+        provisioned: ProvisionedVolume,
         source: &'static str,
         started: Instant,
         existence: Existence,
     ) -> Self {
-        let ProvisionedVolume { volume, handle, credentials } = made;
-        let volume = complete(volume, &order);
+        let ProvisionedVolume { volume, handle, credentials } = provisioned;
+        let volume = complete(volume, &request);
         let setback = Setback::default();
         Self {
-            claim: order.claim,
+            claim: request.claim,
             existence,
             volume,
             handle,
@@ -116,8 +117,8 @@ impl Unsaved {
         }
     }
 
-    /// The volume without its PersistentVolume, which the API server refuses for this reason.
-    fn leftover(&self, why: &str) -> UnusableVolume {
+    /// The volume without its PersistentVolume, which the API server refuses for the reason `why`.
+    fn unusable_volume(&self, why: &str) -> UnusableVolume {
         let name = self.name();
         UnusableVolume {
             handle: self.handle.clone(),
@@ -138,9 +139,10 @@ impl Unsaved {
     }
 }
 
-/// Adds what is the controller's: whose volume it is, of which class, made by whom, protected.
-fn complete(mut volume: PersistentVolume, order: &ProvisionRequest) -> PersistentVolume {
-    let claim = &order.claim;
+/// Adds the fields that are the controller's: claimRef, class, provisioner and protection
+/// finalizer.
+fn complete(mut volume: PersistentVolume, request: &ProvisionRequest) -> PersistentVolume {
+    let claim = &request.claim;
     let spec = volume.spec.get_or_insert_default();
     spec.claim_ref = Some(ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -154,65 +156,65 @@ fn complete(mut volume: PersistentVolume, order: &ProvisionRequest) -> Persisten
     spec.storage_class_name =
         Some(class_of_claim(claim).to_owned()).filter(|class| !class.is_empty());
     let annotations = volume.metadata.annotations.get_or_insert_default();
-    annotations.insert(PROVISIONED_BY.to_owned(), order.class.provisioner.clone());
+    annotations.insert(PROVISIONED_BY.to_owned(), request.class.provisioner.clone());
     volume.metadata.finalizers.get_or_insert_default().push(finalizer::PROTECTION.to_owned());
     volume
 }
 
-/// What came of one attempt to save.
+/// The result of one attempt to save.
 #[derive(Debug)]
 enum Attempt {
-    /// The PersistentVolume is there, and it is this one.
+    /// The PersistentVolume exists and is of this volume.
     Saved,
-    /// The claim has another PersistentVolume: this volume is one too many.
+    /// The claim has a PersistentVolume of another volume.
     Superseded {
-        /// What that PersistentVolume calls its volume.
+        /// The ID of that volume in its PersistentVolume.
         volume: String,
     },
-    /// It was saved, and somebody has deleted the PersistentVolume, which is not gone yet.
+    /// The PersistentVolume was saved, and somebody has deleted it since. It is not gone yet.
     PvTerminating {
-        /// The PersistentVolume as it was found.
+        /// The PersistentVolume that was found.
         volume: Box<Volume>,
     },
-    /// Refused as invalid: it will never be saved as it is.
+    /// Refused as invalid: it can never be saved as it is.
     Invalid {
         /// Why, for the claim's user.
         why: String,
     },
-    /// Refused for want of rights.
+    /// Refused for missing permissions.
     Forbidden {
         /// Why, for the claim's user.
         why: String,
     },
-    /// The name is another claim's PersistentVolume's, of another volume.
+    /// A PersistentVolume of another volume, not for this claim, has the name.
     NameTaken {
         /// Why, for the claim's user.
         why: String,
     },
-    /// A PersistentVolume of the name, not for this claim, is there that has this very volume.
-    Shared {
+    /// A PersistentVolume of the name, not for this claim, has this very volume.
+    HandleInUse {
         /// Why, for the claim's user.
         why: String,
     },
-    /// A PersistentVolume of the name is there that may have this very volume.
-    Shadowed {
+    /// A PersistentVolume of the name exists that may have this very volume.
+    HandleMaybeInUse {
         /// Why, for the claim's user.
         why: String,
-        /// Whether its owner may not be read.
+        /// Whether that PersistentVolume may not be read.
         refused: bool,
     },
-    /// What shadowed it is gone.
+    /// The PersistentVolume that had, or may have had, this volume is gone.
     PvGone,
-    /// Not saved now; `unclear` when it may have been.
+    /// Not saved now.
     NotYet {
         /// Why, for the claim's user.
         why: String,
-        /// Whether to look before the next POST.
+        /// Whether it may have been saved, so that the next attempt reads first.
         unclear: bool,
     },
 }
 
-/// What a PersistentVolume of the name means for the one to be saved; `None`: there is none.
+/// Decides what a PersistentVolume of the name means for the one to save. `None`: there is none.
 fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
     let found = found?;
     let ours = found.spec.claim_ref.as_ref().is_some_and(|claim| claim.uid == unsaved.claim.uid());
@@ -224,32 +226,34 @@ fn judge(found: Option<&Volume>, unsaved: &Unsaved) -> Option<Attempt> {
         (true, true) => Attempt::PvTerminating { volume: Box::new(found.clone()) },
         (true, false) => Attempt::Superseded { volume: found.source_id().to_owned() },
         (false, true) if is_of_same_driver(found, &unsaved.volume) && !is_going(found) => {
-            Attempt::Shared { why: taken() }
+            Attempt::HandleInUse { why: taken() }
         }
-        (false, true) => Attempt::Shadowed { why: taken(), refused: false },
+        (false, true) => Attempt::HandleMaybeInUse { why: taken(), refused: false },
         (false, false) => Attempt::NameTaken { why: taken() },
     })
 }
 
-/// Whether the PersistentVolume goes, or soon will: what stands for its volume may have been made after that
-/// was deleted.
+/// Whether the PersistentVolume is being deleted or soon will be. The volume of that handle may
+/// have been made after the one of this PersistentVolume was deleted.
 fn is_going(found: &Volume) -> bool {
     found.is_terminating() || finalizer::due(found) == finalizer::Due::Delete
 }
 
-/// Whether both are of the same CSI driver; what others call their volumes tells less.
+/// Whether both are of the same CSI driver. Handles of different drivers are not comparable.
 fn is_of_same_driver(found: &Volume, volume: &PersistentVolume) -> bool {
     let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref());
     csi.is_some_and(|csi| found.spec.csi.as_ref().is_some_and(|it| it.driver == csi.driver))
 }
 
 impl PvStore {
-    /// Saves a PersistentVolume now, or keeps it for [`PvStore::sync`]. The caller holds its key.
+    /// Saves a PersistentVolume, or keeps it for [`PvStore::sync`]. The caller holds the lock of
+    /// the volume.
     pub async fn save(&self, unsaved: Unsaved) {
-        let (uid, unsaved) = (unsaved.claim.uid().to_owned(), Arc::new(unsaved));
-        // Kept first: whatever happens to the attempt, the volume is not forgotten.
+        let uid = unsaved.claim.uid().to_owned();
+        let unsaved = Arc::new(unsaved);
+        // Kept first, so that the volume is not forgotten if the attempt is cancelled.
         self.keep(&uid, Arc::clone(&unsaved));
-        if self.attempt_and_tell(&uid, &unsaved).await == Action::Retry {
+        if self.attempt_and_report(&uid, &unsaved).await == Action::Retry {
             self.queue.add_rate_limited(uid);
         }
     }
@@ -258,20 +262,20 @@ impl PvStore {
     pub async fn sync(&self, uid: &str) -> Action {
         let Some(waiting) = self.get(uid) else { return Action::Done };
         let _held = self.exclusive.hold(waiting.name()).await;
-        // Looked at under the key: another attempt may have saved it meanwhile.
+        // Read again under the lock: another attempt may have saved it meanwhile.
         let Some(unsaved) = self.get(uid) else { return Action::Done };
         let claim = claim_key(&unsaved.claim);
         let span = tracing::info_span!("save", %claim, uid, pv = unsaved.name());
-        self.attempt_and_tell(uid, &unsaved).instrument(span).await
+        self.attempt_and_report(uid, &unsaved).instrument(span).await
     }
 
-    /// The claims whose PersistentVolume waits to be saved, by UID.
+    /// The UIDs of the claims whose PersistentVolume is not saved.
     pub fn all(&self) -> Vec<String> {
         self.unsaved.borrow().keys().cloned().collect()
     }
 
-    /// Names what is left unsaved, for whoever must find it should its claim go, too.
-    pub fn tell_unsaved(&self) {
+    /// Logs the unsaved volumes, so that an admin can find them if their claims are deleted, too.
+    pub fn log_unsaved(&self) {
         for (uid, unsaved) in &*self.unsaved.borrow() {
             tracing::warn!(
                 claim = %claim_key(&unsaved.claim),
@@ -283,28 +287,28 @@ impl PvStore {
         }
     }
 
-    /// Whether a volume with such a handle waits to be saved.
+    /// Whether a volume with a matching handle is not saved.
     pub fn holds(&self, such: impl Fn(&str) -> bool) -> bool {
         self.unsaved.borrow().values().any(|unsaved| such(&unsaved.handle))
     }
 
-    /// Whether a volume with such a handle waits to be saved as another PersistentVolume.
+    /// Whether a volume with a matching handle is not saved and has another name than `name`.
     pub fn holds_as_another(&self, such: impl Fn(&str) -> bool, name: &str) -> bool {
         let same = |unsaved: &Arc<Unsaved>| such(&unsaved.handle) && unsaved.name() != name;
         self.unsaved.borrow().values().any(same)
     }
 
-    /// At the end of work: tries all once more, and waits until nothing is left to this process.
-    /// What the API server refuses even now is left to the next one, where its claim bears the
-    /// record that leads that one to it.
-    pub async fn ended(&self) {
+    /// Tries to save all volumes once more before the process exits. Returns when only volumes are
+    /// left that the API server refuses and that the records on their claims lead the next process
+    /// to.
+    pub async fn drain(&self) {
         self.unsaved.send_modify(|all| {
             for unsaved in all.values_mut() {
                 Arc::make_mut(unsaved).setback.refused = false;
             }
         });
         self.all().into_iter().for_each(|uid| self.queue.add(uid));
-        let recorded = |uid: &str| self.book.is_marked(uid);
+        let recorded = |uid: &str| self.index.is_protected(uid);
         let left = |all: &BTreeMap<String, Arc<Unsaved>>| {
             all.iter().all(|(uid, unsaved)| unsaved.setback.refused && recorded(uid))
         };
@@ -312,13 +316,14 @@ impl PvStore {
         let _ = self.unsaved.subscribe().wait_for(left).await;
     }
 
-    /// The driver deletes the volume of the PersistentVolume `name`, which others may have put there:
-    /// what waits to be saved under it may be that very volume. The caller holds the volume's key.
-    pub fn volume_goes(&self, name: &str) {
+    /// The driver deletes the volume of the PersistentVolume `name`. An unsaved volume of that name
+    /// may be the same volume. The caller holds the lock of the volume.
+    pub fn on_volume_deletion(&self, name: &str) {
         self.unsaved.send_if_modified(|all| {
             for unsaved in all.values_mut().filter(|unsaved| unsaved.name() == name) {
                 let setback = &mut Arc::make_mut(unsaved).setback;
-                (setback.unclear, setback.shadowed) = (true, true);
+                setback.unclear = true;
+                setback.may_share_handle = true;
             }
             false
         });
@@ -332,32 +337,34 @@ impl PvStore {
         self.unsaved.send_modify(|all| drop(all.insert(uid.to_owned(), unsaved)));
     }
 
-    async fn attempt_and_tell(&self, uid: &str, unsaved: &Unsaved) -> Action {
-        // Its PersistentVolume was seen: it may even be gone again by now, volume and all.
-        if !self.book.is_saving(uid) {
-            return self.settled(uid, unsaved);
+    async fn attempt_and_report(&self, uid: &str, unsaved: &Unsaved) -> Action {
+        // Its PersistentVolume was seen, and may be deleted together with the volume by now.
+        if !self.index.is_saving(uid) {
+            return self.on_saved(uid, unsaved);
         }
         match self.attempt(unsaved).await {
-            Attempt::Saved => self.settled(uid, unsaved),
-            Attempt::Superseded { volume } => self.superseded(uid, unsaved, &volume),
-            Attempt::PvTerminating { volume } => self.leaving(uid, unsaved, &volume),
+            Attempt::Saved => self.on_saved(uid, unsaved),
+            Attempt::Superseded { volume } => self.on_superseded(uid, unsaved, &volume),
+            Attempt::PvTerminating { volume } => self.on_pv_terminating(uid, unsaved, &volume),
             Attempt::Invalid { why } | Attempt::NameTaken { why } if self.is_hopeless(uid) => {
-                self.hand_over(uid, unsaved, &why)
+                self.discard_volume(uid, unsaved, &why)
             }
             Attempt::NameTaken { why } => {
-                let setback = Setback { unclear: true, refused: true, shadowed: false };
+                let setback = Setback { unclear: true, refused: true, may_share_handle: false };
                 self.not_saved(uid, unsaved, &why, setback)
             }
-            Attempt::Shared { .. } if self.book.is_gone(uid) => self.needless(uid),
-            Attempt::Shared { why } => {
-                let setback = Setback { unclear: true, refused: false, shadowed: true };
+            Attempt::HandleInUse { .. } if self.index.is_gone_or_bound(uid) => {
+                self.on_not_needed(uid)
+            }
+            Attempt::HandleInUse { why } => {
+                let setback = Setback { unclear: true, refused: false, may_share_handle: true };
                 self.not_saved(uid, unsaved, &why, setback)
             }
-            Attempt::Shadowed { why, refused } => {
-                let setback = Setback { unclear: true, refused, shadowed: true };
+            Attempt::HandleMaybeInUse { why, refused } => {
+                let setback = Setback { unclear: true, refused, may_share_handle: true };
                 self.not_saved(uid, unsaved, &why, setback)
             }
-            Attempt::PvGone => self.bared(uid, unsaved),
+            Attempt::PvGone => self.on_pv_gone(uid, unsaved),
             Attempt::Invalid { why } | Attempt::Forbidden { why } => {
                 let setback = Setback { refused: true, ..Setback::default() };
                 self.not_saved(uid, unsaved, &why, setback)
@@ -374,59 +381,60 @@ impl PvStore {
             handle = unsaved.handle,
             "the PersistentVolume is not saved yet"
         );
-        if self.book.tells(uid, why, Duration::ZERO) {
+        if self.index.should_report(uid, why, Duration::ZERO) {
             self.events.blocked(&unsaved.claim, why);
         }
         self.metrics.provision_failed(unsaved.class(), unsaved.source);
         let unclear = setback.unclear || unsaved.setback.unclear;
-        let shadowed = setback.shadowed || unsaved.setback.shadowed;
-        let setback = Setback { unclear, shadowed, ..setback };
+        let may_share_handle = setback.may_share_handle || unsaved.setback.may_share_handle;
+        let setback = Setback { unclear, may_share_handle, ..setback };
         self.keep(uid, Arc::new(Unsaved { setback, ..unsaved.clone() }));
-        // A claim that is being deleted is kept for a time only.
+        // The claim worker gives up a deleted claim after `--claim-protection-timeout`.
         self.claims.add(uid.to_owned());
         Action::Retry
     }
 
-    /// Whether nobody is left to mend what the API server refuses.
+    /// Whether nobody is left who could change what the API server refuses.
     fn is_hopeless(&self, uid: &str) -> bool {
-        self.book.is_gone(uid) || mutations::is_on(Mutation::ConflictIsDelete)
+        self.index.is_gone_or_bound(uid) || mutations::is_on(Mutation::ConflictIsDelete)
     }
 
-    /// Nobody is left to mend what the API server refuses: the volume must go (safety rule 8).
-    fn hand_over(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Action {
-        self.book.refused(uid, unsaved.leftover(why));
+    /// Gives the volume, which can never be saved, to `discard` (safety rule 8).
+    fn discard_volume(&self, uid: &str, unsaved: &Unsaved, why: &str) -> Action {
+        self.index.on_pv_refused(uid, unsaved.unusable_volume(why));
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
         self.claims.add(uid.to_owned());
         Action::Done
     }
 
-    fn settled(&self, uid: &str, unsaved: &Unsaved) -> Action {
+    fn on_saved(&self, uid: &str, unsaved: &Unsaved) -> Action {
         tracing::info!("volume provisioned");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
-        if let Some(waited) = self.book.waited(uid) {
+        if let Some(waited) = self.index.age(uid) {
             self.metrics.served(unsaved.class(), unsaved.source, waited);
         }
-        // Nobody reads of success on a claim that is gone; the original is silent then, too.
+        // Like external-provisioner, emits no event on a claim that is gone.
         if !unsaved.existence.is_over() {
             self.events.provisioned(&unsaved.claim, unsaved.name());
         }
         self.forget(uid)
     }
 
-    /// It was saved, and its PersistentVolume is about to go: never saved again, as the volume may
-    /// go with it. Once it is gone the claim, if it still waits, asks anew (safety rules 6 and 7).
-    fn leaving(&self, uid: &str, unsaved: &Unsaved, volume: &Volume) -> Action {
+    /// The PersistentVolume was saved and is being deleted. It is never saved again, as the volume
+    /// may be deleted with it. Once it is gone, a claim that still waits is provisioned again
+    /// (safety rules 6 and 7).
+    fn on_pv_terminating(&self, uid: &str, unsaved: &Unsaved, volume: &Volume) -> Action {
         let why =
             format!("waiting for PersistentVolume {:?} to go: somebody deleted it", volume.name());
         tracing::warn!(error = why, "the PersistentVolume does not stay");
         self.metrics.provisioned(unsaved.class(), unsaved.source, unsaved.started.elapsed());
         self.events.blocked(&unsaved.claim, &why);
-        self.book.volume_leaves(uid, volume);
+        self.index.on_pv_terminating(uid, volume);
         self.forget(uid)
     }
 
-    /// The claim has another volume; this one is suspected to be left over (safety rule 14).
-    fn superseded(&self, uid: &str, unsaved: &Unsaved, volume: &str) -> Action {
+    /// The claim has another volume, so this one is a suspected leak (safety rule 14).
+    fn on_superseded(&self, uid: &str, unsaved: &Unsaved, volume: &str) -> Action {
         let why = format!(
             "PersistentVolume {:?} has the volume {volume:?} already; the volume {:?} may be left at the driver",
             unsaved.name(),
@@ -438,58 +446,59 @@ impl PvStore {
         self.forget(uid)
     }
 
-    /// Nobody waits for it any more, and what stands under its name is of this very volume: what
-    /// becomes of it is decided there, and nothing is left over.
-    fn needless(&self, uid: &str) -> Action {
+    /// Nobody waits for the volume any more, and another PersistentVolume has it: nothing is left
+    /// over.
+    fn on_not_needed(&self, uid: &str) -> Action {
         tracing::info!("not saved: its claim is gone, and another PersistentVolume has the volume");
         self.forget(uid)
     }
 
-    /// What stood under its name is gone, perhaps with this very volume: it is not saved, and who
-    /// still waits asks anew.
-    fn bared(&self, uid: &str, unsaved: &Unsaved) -> Action {
-        self.book.bared(uid, &unsaved.handle);
+    /// The PersistentVolume that had the name is gone, perhaps with this very volume. The volume is
+    /// not saved; a claim that still waits is provisioned again.
+    fn on_pv_gone(&self, uid: &str, unsaved: &Unsaved) -> Action {
+        self.index.on_pv_gone(uid, &unsaved.handle);
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        if self.book.is_gone(uid) {
-            self.suspect_bared(uid, &unsaved.claim, &unsaved.handle);
+        if self.index.is_gone_or_bound(uid) {
+            self.suspect_leak(uid, &unsaved.claim, &unsaved.handle);
         }
         self.claims.add(uid.to_owned());
         Action::Done
     }
 
-    /// The volume with this handle may have gone with another's PersistentVolume, and nobody waits for
-    /// it any more, so that asking again would not tell (safety rule 14).
-    pub fn suspect_bared(&self, uid: &str, claim: &Claim, handle: &str) {
+    /// The volume with this handle may have been deleted with another PersistentVolume. Nobody
+    /// waits for it any more, so no further call would show whether it was (safety rule 14).
+    pub fn suspect_leak(&self, uid: &str, claim: &Claim, handle: &str) {
         let why = format!(
             "the volume {handle:?} may be left at the driver: another PersistentVolume of its name is gone, perhaps with it, and nobody waits for it any more"
         );
         tracing::error!(claim = %claim_key(claim), uid, error = why, "suspected leak");
         self.metrics.suspected_leak(SuspectedLeak::Superseded);
-        if !self.book.existence(uid).is_over() {
+        if !self.index.existence(uid).is_over() {
             self.events.blocked(claim, &why);
         }
-        self.book.suspected(uid);
+        self.index.on_leak_suspected(uid);
     }
 
     fn forget(&self, uid: &str) -> Action {
         self.unsaved.send_modify(|all| drop(all.remove(uid)));
-        self.book.saved(uid);
-        if self.book.is_marked(uid) {
+        self.index.on_saved(uid);
+        if self.index.is_protected(uid) {
             self.claims.add(uid.to_owned());
         }
         Action::Done
     }
 
     async fn attempt(&self, unsaved: &Unsaved) -> Attempt {
-        let looked = if unsaved.setback.unclear { self.look(unsaved).await } else { None };
-        match looked {
+        let found =
+            if unsaved.setback.unclear { self.read_taken_name(unsaved).await } else { None };
+        match found {
             Some(attempt) => attempt,
-            None if unsaved.setback.shadowed => Attempt::PvGone,
+            None if unsaved.setback.may_share_handle => Attempt::PvGone,
             None => self.post(unsaved).await,
         }
     }
 
-    /// The PersistentVolume with the policy that its class says now (safety rule 9).
+    /// The PersistentVolume with the reclaim policy that its class has now (safety rule 9).
     fn with_policy<'a>(&self, unsaved: &'a Unsaved) -> Cow<'a, PersistentVolume> {
         let spec = unsaved.volume.spec.as_ref();
         let then = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
@@ -497,8 +506,8 @@ impl PvStore {
         let class = class.and_then(|class| self.classes.get(class));
         let now = class.as_deref().and_then(|class| class.reclaim_policy.as_deref());
         let uid = unsaved.claim.uid();
-        let stands = !self.book.is_leaving(uid) && !self.book.is_gone(uid);
-        match policy(then, now, stands) {
+        let is_live = !self.index.is_gone_or_terminating(uid) && !self.index.is_gone_or_bound(uid);
+        match policy(then, now, is_live) {
             policy if policy == then => Cow::Borrowed(&unsaved.volume),
             policy => {
                 let mut volume = unsaved.volume.clone();
@@ -523,14 +532,16 @@ impl PvStore {
             {
                 Attempt::Invalid { why: taken.to_string() }
             }
-            Err(taken) if taken.is_already_exists() => behind(self.look(unsaved).await, &taken),
+            Err(taken) if taken.is_already_exists() => {
+                after_conflict(self.read_taken_name(unsaved).await, &taken)
+            }
             Err(error) if error.is_invalid() => Attempt::Invalid { why: error.to_string() },
-            Err(error) => not_yet(&error),
+            Err(error) => not_saved_yet(&error),
         }
     }
 
-    /// Looks whether a PersistentVolume of the name is there, and what it means.
-    async fn look(&self, unsaved: &Unsaved) -> Option<Attempt> {
+    /// Reads the PersistentVolume of the name and decides what it means.
+    async fn read_taken_name(&self, unsaved: &Unsaved) -> Option<Attempt> {
         let found = match Name::cluster(unsaved.name()) {
             Ok(name) => self.client.get::<Volume>(name).await,
             Err(error) => Err(error.into()),
@@ -538,31 +549,31 @@ impl PvStore {
         match found {
             Ok(found) => judge(Some(&found), unsaved),
             Err(error) if error.is_not_found() => None,
-            Err(error) => Some(not_yet(&error)),
+            Err(error) => Some(not_saved_yet(&error)),
         }
     }
 }
 
-/// The policy of a PersistentVolume (safety rule 9): what its class says now, or said at the call where
-/// it says nothing. Of a volume whose claim does not stand any more, and which is about to be released,
-/// Retain wins if either says so.
-fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, stands: bool) -> Option<&'a str> {
+/// The reclaim policy of a PersistentVolume (safety rule 9): that of its class `now`, or, without a
+/// class, that of the class at the call (`then`). If the claim does not exist any more (`is_live`
+/// is false), the volume is about to be released, and Retain wins if either says so.
+fn policy<'a>(then: Option<&'a str>, now: Option<&'a str>, is_live: bool) -> Option<&'a str> {
     let retain = Some(RETAIN);
-    if !stands && (then == retain || now == retain) { retain } else { now.or(then) }
+    if !is_live && (then == retain || now == retain) { retain } else { now.or(then) }
 }
 
-/// What a look at the PersistentVolume that has `taken` the name means. One that was not seen may
-/// have had this very volume.
-fn behind(looked: Option<Attempt>, taken: &ApiError) -> Attempt {
-    match looked {
-        None => Attempt::Shadowed { why: taken.to_string(), refused: false },
-        Some(Attempt::NotYet { why, .. }) => Attempt::Shadowed { why, refused: false },
-        Some(Attempt::Forbidden { why }) => Attempt::Shadowed { why, refused: true },
-        Some(seen) => seen,
+/// Decides what the read of the PersistentVolume that has the name means, after a POST failed
+/// because the name is taken. A PersistentVolume that could not be read may have this very volume.
+fn after_conflict(found: Option<Attempt>, taken: &ApiError) -> Attempt {
+    match found {
+        None => Attempt::HandleMaybeInUse { why: taken.to_string(), refused: false },
+        Some(Attempt::NotYet { why, .. }) => Attempt::HandleMaybeInUse { why, refused: false },
+        Some(Attempt::Forbidden { why }) => Attempt::HandleMaybeInUse { why, refused: true },
+        Some(attempt) => attempt,
     }
 }
 
-fn not_yet(error: &ApiError) -> Attempt {
+fn not_saved_yet(error: &ApiError) -> Attempt {
     if error.is_forbidden() {
         return Attempt::Forbidden { why: error.to_string() };
     }

@@ -1,9 +1,9 @@
-//! Where a claim stands, and what follows from what happens to it.
+//! The state of a claim's volume and its transitions.
 //!
-//! Owns [`ClaimState`], the one enum that says what is known of a claim's volume, and its
-//! transitions, which are pure functions of the state, the news and the time. Promises that a
-//! call whose end is unknown is never forgotten (safety rules 2 to 4). Leaves acting on it to
-//! `claims` and `pv_store`.
+//! [`ClaimState`] says what is known of a claim's volume. Its transitions are pure functions of the
+//! state, of what has happened and of the time. A call of unknown outcome is never forgotten
+//! (safety rules 2 to 4). The index keeps the states, and [`sync`](super::sync) and
+//! [`save`](super::save) act on them.
 
 use tokio::time::{Duration, Instant};
 
@@ -17,76 +17,78 @@ use crate::{
     mutations::Mutation,
 };
 
-/// How many final answers in a row say that an open call has left no volume.
+/// How many final answers in a row show that an open call has left no volume.
 const CLOSING_FINALS: u32 = 3;
-/// The least time between the first and the last of them.
+/// The least time between the first and the last of those answers.
 const CLOSING_TIME: Duration = Duration::from_secs(120);
 
-/// Where one claim stands.
+/// The state of one claim's volume.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum ClaimState {
-    /// No call is open: the claim may be asked for, given up or rescheduled freely.
+    /// No call is open.
     #[default]
     Waiting,
     /// The claim carries the record of a call that an earlier process left open, and this process
-    /// has not asked for it yet.
+    /// has not repeated the call yet.
     Recorded,
-    /// A CreateVolume is under way; `earlier` is the open call it repeats, where there is one.
+    /// A CreateVolume call is running.
     InFlight {
-        /// What was known of an earlier call whose end was not.
-        earlier: Option<Open>,
-        /// Whether a PersistentVolume for the claim was seen meanwhile.
-        seen: bool,
+        /// The open call that this one repeats, if there is one.
+        earlier: Option<OpenCall>,
+        /// Whether a PersistentVolume for the claim was seen since the call started.
+        has_pv: bool,
     },
-    /// A CreateVolume was sent and may still run at the driver.
-    Background(Open),
-    /// The driver has made the volume that its PersistentVolume will name so, which is not saved yet.
+    /// A CreateVolume call was sent, its outcome is unknown, and the driver may still work on it.
+    Background(OpenCall),
+    /// The driver has made the volume, and its PersistentVolume is not saved yet. The string is the
+    /// volume's ID in the PersistentVolume.
     Saving(String),
-    /// Another PersistentVolume that had the volume with this handle, or may have, is gone, and the
-    /// volume perhaps with it: while somebody wants one the driver is asked, once that is looked up.
+    /// Another PersistentVolume that had, or may have had, the volume with this handle is gone, and
+    /// perhaps the volume with it. While the claim is wanted, the driver is asked again after a
+    /// live look-up.
     PvGone(String),
-    /// The driver has made a volume that cannot be used: it goes before the claim is asked for
-    /// again (safety rule 8).
+    /// The driver has made a volume that cannot be used. It is removed before the next call (safety
+    /// rule 8).
     Unusable(Box<UnusableVolume>),
-    /// The driver's volume may be somebody's, so it stays and the claim is never asked for again
-    /// (safety rule 14).
-    Suspect,
-    /// The claim has or had its PersistentVolume: never ask for it again (safety rule 6).
+    /// The driver's volume may be somebody's. It is not deleted, and no call is made for the claim
+    /// any more (safety rule 14).
+    SuspectedLeak,
+    /// The claim has or had its PersistentVolume: no call is made for it any more (safety rule 6).
     Done,
 }
 
-/// A call whose end is not known.
+/// A call of unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Open {
-    /// The final answers in a row since, if any.
-    row: Option<Row>,
-    /// Whether enough of them came while the claim was wanted: its node may be given back, and a
-    /// changed class counts (safety rule 3).
-    loosened: bool,
-    /// Whether a record alone tells of it: this process has sent nothing yet.
-    recorded: bool,
+pub struct OpenCall {
+    /// The final answers in a row since the call, if any.
+    finals: Option<FinalAnswers>,
+    /// Whether enough final answers came while the claim was wanted: its node may be given back,
+    /// and a changed class is accepted (safety rule 3).
+    accepts_changes: bool,
+    /// Whether only a record tells of the call: this process has sent nothing yet.
+    is_only_recorded: bool,
 }
 
 /// Conclusive final answers in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Row {
-    /// Whether the claim was wanted: those of a claim that is being deleted are counted anew.
+struct FinalAnswers {
+    /// Whether the claim was wanted. The count starts anew when the claim is deleted.
     demand: Demand,
-    finals: u32,
+    count: u32,
     /// When the first of them came.
     since: Instant,
 }
 
-/// Whether anybody still wants the claim's volume.
+/// Whether the claim's volume is still wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
-    /// The claim stands, unbound.
+    /// The claim exists and is unbound.
     Wanted,
-    /// The claim is deleted, being deleted, replaced or bound to something else.
+    /// The claim is deleted, being deleted, replaced, or bound to something else.
     Withdrawn,
 }
 
-/// What to do after an answer.
+/// What to do after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Save the PersistentVolume.
@@ -95,25 +97,25 @@ pub enum Next {
     Discard,
     /// Try again with back-off.
     Retry,
-    /// Ask soon how the open call ended.
+    /// Repeat the open call soon to learn its outcome.
     Poll,
-    /// Rest for the longest interval, or until something changes.
+    /// Try again after the longest interval, or when something changes.
     Rest,
-    /// Give the selected node back to the scheduler.
+    /// Remove the selected node from the claim, so that the scheduler chooses again.
     GiveNodeBack,
-    /// The open call is closed by errors: report it, then nothing more until an event comes.
+    /// The open call is closed by errors: report it and do nothing until the next event.
     ClosedByErrors,
-    /// Nothing more until an event comes.
+    /// Do nothing until the next event.
     Drop,
 }
 
 impl ClaimState {
-    /// Whether the driver may be asked now.
+    /// Whether the state allows a call.
     pub fn may_call(&self) -> bool {
         matches!(self, Self::Waiting | Self::Recorded | Self::Background(_) | Self::PvGone(_))
     }
 
-    /// Whether the claim must be followed even when nobody wants it any more.
+    /// Whether the claim must be followed even if nobody wants its volume any more.
     pub fn is_open(&self) -> bool {
         matches!(
             self,
@@ -126,93 +128,97 @@ impl ClaimState {
         )
     }
 
-    /// Whether a call was sent whose end is not known.
+    /// Whether a call of unknown outcome was sent.
     pub fn awaits_answer(&self) -> bool {
         matches!(self, Self::Recorded | Self::InFlight { .. } | Self::Background(_))
     }
 
     /// Whether enough final answers came for a wanted claim to let its node and class change.
-    pub fn is_loosened(&self) -> bool {
-        let loosened = Open::is_loosened;
+    pub fn accepts_changes(&self) -> bool {
+        let accepts_changes = OpenCall::accepts_changes;
         match self {
-            Self::Background(open) => loosened(open),
-            Self::InFlight { earlier, .. } => earlier.as_ref().is_some_and(loosened),
+            Self::Background(open) => accepts_changes(open),
+            Self::InFlight { earlier, .. } => earlier.as_ref().is_some_and(accepts_changes),
             _ => false,
         }
     }
 
-    /// A call starts: `Waiting | Recorded | Background | PvGone => InFlight`; other states stay, as
-    /// nobody may call.
+    /// A call starts: `Waiting | Recorded | Background | PvGone => InFlight`. Other states do not
+    /// change, as they do not allow a call.
     #[must_use]
-    pub fn called(self) -> Self {
+    pub fn call_started(self) -> Self {
         match self {
-            Self::Waiting => Self::InFlight { earlier: None, seen: false },
-            Self::Background(open) => Self::InFlight { earlier: Some(open), seen: false },
+            Self::Waiting => Self::InFlight { earlier: None, has_pv: false },
+            Self::Background(open) => Self::InFlight { earlier: Some(open), has_pv: false },
             Self::Recorded => {
-                let open = Open { recorded: true, ..Open::default() };
-                Self::InFlight { earlier: Some(open), seen: false }
+                let open = OpenCall { is_only_recorded: true, ..OpenCall::default() };
+                Self::InFlight { earlier: Some(open), has_pv: false }
             }
             // Where the driver still has the volume, it is that of an earlier call.
-            Self::PvGone(_) => Self::InFlight { earlier: Some(Open::default()), seen: false },
+            Self::PvGone(_) => Self::InFlight { earlier: Some(OpenCall::default()), has_pv: false },
             other => other,
         }
     }
 
-    /// The call under way ended with `outcome`: `InFlight => Waiting | Background | Saving |
-    /// Unusable | Done`. An answer in any other state changes nothing.
-    pub fn answered(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
-        let Self::InFlight { earlier, seen } = self else {
+    /// The running call ended with `outcome`: `InFlight => Waiting | Background | Saving | Unusable
+    /// | Done`. In other states an answer changes nothing.
+    pub fn call_ended(self, outcome: &Outcome, demand: Demand, now: Instant) -> (Self, Next) {
+        let Self::InFlight { earlier, has_pv } = self else {
             return (self, Next::Drop);
         };
         match outcome {
-            // Even where a PersistentVolume was seen: saving tells whether it is of this volume.
-            Outcome::Provisioned(made) => {
-                (Self::Saving(Volume::source_id_of(&made.volume)), Next::Save)
+            // Even if a PersistentVolume was seen: saving shows whether it is of this volume.
+            Outcome::Provisioned(provisioned) => {
+                (Self::Saving(Volume::source_id_of(&provisioned.volume)), Next::Save)
             }
-            // The same: whether it may be removed is found out live.
-            Outcome::Unusable(leftover) => (Self::Unusable(leftover.clone()), Next::Discard),
-            // Another's PersistentVolume closes the call (rule 3); the claim is not asked for again.
-            _ if seen => (Self::Done, Next::Drop),
-            Outcome::Background(_) => (Self::Background(Open::default()), Next::Poll),
-            Outcome::Unsent(_) => Self::unsent(earlier, demand),
+            // Even if a PersistentVolume was seen: live reads decide whether the volume is removed.
+            Outcome::Unusable(unusable) => (Self::Unusable(unusable.clone()), Next::Discard),
+            // A PersistentVolume that this process did not save closes the call (safety rule 3).
+            _ if has_pv => (Self::Done, Next::Drop),
+            Outcome::Background(_) => (Self::Background(OpenCall::default()), Next::Poll),
+            Outcome::Unsent(_) => Self::after_unsent(earlier, demand),
             Outcome::Final(failure) => {
-                Self::ended(earlier, demand, failure.is_inconclusive(), Next::Retry, now)
+                Self::after_final(earlier, demand, failure.is_inconclusive(), Next::Retry, now)
             }
             Outcome::Infeasible(failure) => {
-                Self::ended(earlier, demand, failure.is_inconclusive(), Next::Rest, now)
+                Self::after_final(earlier, demand, failure.is_inconclusive(), Next::Rest, now)
             }
-            Outcome::Reschedule(failure) => {
-                Self::ended(earlier, demand, failure.is_inconclusive(), Next::GiveNodeBack, now)
-            }
+            Outcome::Reschedule(failure) => Self::after_final(
+                earlier,
+                demand,
+                failure.is_inconclusive(),
+                Next::GiveNodeBack,
+                now,
+            ),
         }
     }
 
-    /// Nothing was sent: what was open is open, and nothing else is (rule 3).
-    fn unsent(earlier: Option<Open>, demand: Demand) -> (Self, Next) {
+    /// Nothing was sent: an open call stays open, and no other is (safety rule 3).
+    fn after_unsent(earlier: Option<OpenCall>, demand: Demand) -> (Self, Next) {
         match (earlier, demand) {
-            (Some(open), _) if open.recorded => (Self::Recorded, Next::Poll),
+            (Some(open), _) if open.is_only_recorded => (Self::Recorded, Next::Poll),
             (Some(open), _) => (Self::Background(open), Next::Poll),
             (None, Demand::Wanted) => (Self::Waiting, Next::Poll),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
         }
     }
 
-    /// Whether the call under way leaves open what it may have made, should it end with `outcome`
-    /// after a PersistentVolume for the claim was seen.
-    pub fn leaves_unknown(&self, outcome: &Outcome) -> bool {
+    /// Whether it is unknown what the running call has made, if it ends with `outcome` after a
+    /// PersistentVolume for the claim was seen.
+    pub fn is_outcome_unknown_after(&self, outcome: &Outcome) -> bool {
         match self {
-            Self::InFlight { earlier, seen: true } => {
+            Self::InFlight { earlier, has_pv: true } => {
                 earlier.is_some() || matches!(outcome, Outcome::Background(_))
             }
             _ => false,
         }
     }
 
-    /// An attempt ended before its call, which leaves the state as it was: what to do next.
-    pub fn not_asked(&self, why: &NotSent, demand: Demand) -> Next {
+    /// An attempt ended before its call, which does not change the state. Returns what to do next.
+    pub fn after_not_sent(&self, why: &NotSent, demand: Demand) -> Next {
         let open = matches!(self, Self::Recorded | Self::Background(_) | Self::PvGone(_));
         match (self, why, demand) {
-            // What is left to others is followed only where a call is open.
+            // A claim that is left to others is followed only while a call is open.
             (_, NotSent::Ignored { .. }, _) => {
                 if open {
                     Next::Poll
@@ -221,11 +227,11 @@ impl ClaimState {
                 }
             }
             (Self::Waiting, NotSent::Reschedule(_), Demand::Wanted) => Next::GiveNodeBack,
-            (state, NotSent::Reschedule(_), Demand::Wanted) if state.is_loosened() => {
+            (state, NotSent::Reschedule(_), Demand::Wanted) if state.accepts_changes() => {
                 Next::GiveNodeBack
             }
             (Self::Waiting, _, Demand::Wanted) => Next::Retry,
-            // A node is given back only when no call can still make a volume for it (rule 4).
+            // The node is given back only if no call can still make a volume there (safety rule 4).
             _ => {
                 if open {
                     Next::Retry
@@ -237,52 +243,52 @@ impl ClaimState {
     }
 
     /// The driver gave a final answer (rule 3).
-    fn ended(
-        earlier: Option<Open>,
+    fn after_final(
+        earlier: Option<OpenCall>,
         demand: Demand,
         inconclusive: bool,
         next: Next,
         now: Instant,
     ) -> (Self, Next) {
         let earlier = earlier.filter(|_| !mutations::is_on(Mutation::FinalClosesOpenCall));
-        // A final code after an open call says nothing about that call (safety fact 2).
+        // A final answer after an open call says nothing about that call.
         match (earlier, demand) {
             (None, Demand::Wanted) => (Self::Waiting, next),
             (None, Demand::Withdrawn) => (Self::Waiting, Next::Drop),
             (Some(open), _) => {
-                let open = Open { recorded: false, ..open };
-                let open = if inconclusive { open } else { open.one_more_final(demand, now) };
-                open.goes_on(demand, next, now)
+                let open = OpenCall { is_only_recorded: false, ..open };
+                let open = if inconclusive { open } else { open.with_final_answer(demand, now) };
+                open.after_final(demand, next, now)
             }
         }
     }
 
-    /// A PersistentVolume for this claim was seen, of the volume `source_id`: `Waiting | Background
-    /// => Done`. A call under way ends first. A volume that is being saved is saved if this is
-    /// it, and stays unsaved if it is another.
+    /// A PersistentVolume for the claim was seen, whose volume has the ID `source_id`: `Waiting |
+    /// Recorded | Background | PvGone => Done`. A running call ends first. `Saving` becomes `Done`
+    /// only if this is the volume that is being saved.
     #[must_use]
-    pub fn volume_seen(self, source_id: &str) -> Self {
+    pub fn volume_found(self, source_id: &str) -> Self {
         match self {
-            Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: true },
+            Self::InFlight { earlier, .. } => Self::InFlight { earlier, has_pv: true },
             Self::Saving(own) if own != source_id => Self::Saving(own),
-            // Looked at live before anything is removed.
-            Self::Unusable(leftover) => Self::Unusable(leftover),
+            // Live reads decide whether it may be removed.
+            Self::Unusable(unusable) => Self::Unusable(unusable),
             _ => Self::Done,
         }
     }
 
-    /// The claim was found bound to its own volume, though that may be gone by now: `Waiting |
-    /// Recorded | Background => Done`.
+    /// The claim was found bound to its own volume, which may be gone by now: `Waiting | Recorded |
+    /// Background => Done`.
     #[must_use]
-    pub fn had_volume(self) -> Self {
+    pub fn found_bound(self) -> Self {
         match self {
             Self::Waiting | Self::Recorded | Self::Background(_) => Self::Done,
             other => other,
         }
     }
 
-    /// Saving the volume has come to its end: `Saving => Done`. Where the PersistentVolume was
-    /// seen, or seen to go, before the answer to its POST came, that stands.
+    /// Saving the volume is finished: `Saving => Done`. If the PersistentVolume, or its deletion,
+    /// was seen before the answer to the POST came, nothing changes.
     #[must_use]
     pub fn saved(self) -> Self {
         match self {
@@ -291,27 +297,27 @@ impl ClaimState {
         }
     }
 
-    /// Another PersistentVolume, which may have had the volume, is gone, and the volume perhaps with
-    /// it: `Saving => PvGone`, where a live read comes before the next call.
+    /// Another PersistentVolume, which may have had the volume, is gone, and perhaps the volume
+    /// with it: `Saving => PvGone`. A live look-up comes before the next call.
     #[must_use]
-    pub fn bared(self, handle: &str) -> Self {
+    pub fn pv_gone(self, handle: &str) -> Self {
         match self {
             Self::Saving(_) => Self::PvGone(handle.to_owned()),
             other => other,
         }
     }
 
-    /// The API server refuses the PersistentVolume, and nobody wants it: `Saving => Unusable`.
+    /// The API server refuses the PersistentVolume, and nobody wants the volume: `Saving =>
+    /// Unusable`.
     #[must_use]
-    pub fn refused(self, leftover: UnusableVolume) -> Self {
+    pub fn pv_refused(self, unusable: UnusableVolume) -> Self {
         match self {
-            Self::Saving(_) => Self::Unusable(Box::new(leftover)),
+            Self::Saving(_) => Self::Unusable(Box::new(unusable)),
             other => other,
         }
     }
 
-    /// The volume that could not be used is gone, and with it every call that led to it:
-    /// `Unusable => Waiting`.
+    /// The unusable volume is removed, and with it whatever its calls made: `Unusable => Waiting`.
     #[must_use]
     pub fn discarded(self) -> Self {
         match self {
@@ -320,109 +326,112 @@ impl ClaimState {
         }
     }
 
-    /// The volume that cannot be used may be somebody's, or nobody wants the one that may be gone: it
-    /// stays and the claim is not asked for again: `Unusable | PvGone => Suspect`.
+    /// The unusable volume may be somebody's, or nobody wants the volume that may be gone: it
+    /// stays, and no call is made any more: `Unusable | PvGone => SuspectedLeak`.
     #[must_use]
-    pub fn suspected(self) -> Self {
+    pub fn leak_suspected(self) -> Self {
         match self {
-            Self::Unusable(_) | Self::PvGone(_) => Self::Suspect,
+            Self::Unusable(_) | Self::PvGone(_) => Self::SuspectedLeak,
             other => other,
         }
     }
 
-    /// The claim's PersistentVolume is gone: `Done => Waiting`, where a live read comes before
-    /// the next call.
+    /// The claim's PersistentVolume is gone: `Done => Waiting`. A live look-up comes before the
+    /// next call.
     #[must_use]
-    pub fn volume_gone(self) -> Self {
+    pub fn pv_deleted(self) -> Self {
         match self {
             Self::Done if !mutations::is_on(Mutation::DoneForEver) => Self::Waiting,
-            Self::InFlight { earlier, .. } => Self::InFlight { earlier, seen: false },
+            Self::InFlight { earlier, .. } => Self::InFlight { earlier, has_pv: false },
             other => other,
         }
     }
 
     /// The claim carries the record of a call that an earlier process left open: `Waiting =>
-    /// Recorded`. A call under way repeats it.
+    /// Recorded`. A running call counts as its repeat.
     #[must_use]
-    pub fn recorded(self) -> Self {
+    pub fn record_found(self) -> Self {
         match self {
             Self::Waiting => Self::Recorded,
-            Self::InFlight { earlier: None, seen } => {
-                Self::InFlight { earlier: Some(Open::default()), seen }
+            Self::InFlight { earlier: None, has_pv } => {
+                Self::InFlight { earlier: Some(OpenCall::default()), has_pv }
             }
             other => other,
         }
     }
 
-    /// The record counts no longer, or is gone: `Recorded => Waiting`. What this process has asked
-    /// for itself it follows without one.
+    /// The record has become void or is gone: `Recorded => Waiting`. Calls that this process has
+    /// made are followed without a record.
     #[must_use]
-    pub fn unrecorded(self) -> Self {
+    pub fn record_dropped(self) -> Self {
         match self {
             Self::Recorded => Self::Waiting,
             other => other,
         }
     }
 
-    /// Whether it is not known what came of the open call, or whether its volume is still there.
-    pub fn is_unknown(&self) -> bool {
+    /// Whether the outcome of the open call is unknown, or whether its volume still exists.
+    pub fn is_outcome_unknown(&self) -> bool {
         matches!(self, Self::Recorded | Self::Background(_) | Self::PvGone(_))
     }
 
-    /// Nobody follows the open call any longer: `Recorded | Background | PvGone => Suspect`. What is in memory and
-    /// can still be saved or removed goes on.
+    /// The open call is no longer followed: `Recorded | Background | PvGone => SuspectedLeak`. A
+    /// volume that this process can still save or remove is not given up.
     #[must_use]
     pub fn given_up(self) -> Self {
-        if self.is_unknown() { Self::Suspect } else { self }
+        if self.is_outcome_unknown() { Self::SuspectedLeak } else { self }
     }
 
-    /// The task that worked on the claim died at an unknown point: `InFlight => Background`,
-    /// or `Done` where the claim's PersistentVolume was seen.
+    /// The task that worked on the claim has panicked: `InFlight => Background`, or `Done` if the
+    /// claim's PersistentVolume was seen.
     #[must_use]
     pub fn interrupted(self) -> Self {
         match self {
-            Self::InFlight { seen: true, .. } => Self::Done,
-            Self::InFlight { seen: false, .. } => Self::Background(Open::default()),
+            Self::InFlight { has_pv: true, .. } => Self::Done,
+            Self::InFlight { has_pv: false, .. } => Self::Background(OpenCall::default()),
             other => other,
         }
     }
 }
 
-impl Open {
-    fn is_loosened(&self) -> bool {
-        self.loosened
+impl OpenCall {
+    fn accepts_changes(&self) -> bool {
+        self.accepts_changes
     }
 
-    fn one_more_final(self, demand: Demand, now: Instant) -> Self {
-        let row = self.row.filter(|row| row.demand == demand);
-        let Row { finals, since, .. } = row.unwrap_or(Row { demand, finals: 0, since: now });
-        Self { row: Some(Row { demand, finals: finals.saturating_add(1), since }), ..self }
+    fn with_final_answer(self, demand: Demand, now: Instant) -> Self {
+        let earlier = self.finals.filter(|finals| finals.demand == demand);
+        let FinalAnswers { count, since, .. } =
+            earlier.unwrap_or(FinalAnswers { demand, count: 0, since: now });
+        let finals = FinalAnswers { demand, count: count.saturating_add(1), since };
+        Self { finals: Some(finals), ..self }
     }
 
     /// Whether enough final answers came in a row, over enough time.
-    fn is_answered(self, demand: Demand, now: Instant) -> bool {
-        self.row.is_some_and(|row| {
-            row.demand == demand
-                && row.finals >= CLOSING_FINALS
-                && now.saturating_duration_since(row.since) >= CLOSING_TIME
+    fn has_enough_finals(self, demand: Demand, now: Instant) -> bool {
+        self.finals.is_some_and(|finals| {
+            finals.demand == demand
+                && finals.count >= CLOSING_FINALS
+                && now.saturating_duration_since(finals.since) >= CLOSING_TIME
         })
     }
 
-    /// What follows from this row: it closes the call of a claim that nobody wants. One that is
-    /// wanted stays open, but its node may be given back (rule 3).
-    fn goes_on(self, demand: Demand, next: Next, now: Instant) -> (ClaimState, Next) {
-        let answered = self.is_answered(demand, now);
+    /// Decides what follows from the final answers. Enough of them close the call of a claim that
+    /// is not wanted. The call of a wanted claim stays open, but its node may be given back (safety
+    /// rule 3).
+    fn after_final(self, demand: Demand, next: Next, now: Instant) -> (ClaimState, Next) {
+        let has_enough = self.has_enough_finals(demand, now);
         if demand == Demand::Withdrawn {
-            return if answered {
+            return if has_enough {
                 (ClaimState::Waiting, Next::ClosedByErrors)
             } else {
                 (ClaimState::Background(self), Next::Retry)
             };
         }
-        let loosened = self.loosened || answered;
-        let may_give_back = loosened || mutations::is_on(Mutation::NodeGivenBackOpen);
+        let accepts_changes = self.accepts_changes || has_enough;
+        let may_give_back = accepts_changes || mutations::is_on(Mutation::NodeGivenBackOpen);
         let next = if next == Next::GiveNodeBack && !may_give_back { Next::Retry } else { next };
-        (ClaimState::Background(Self { loosened, ..self }), next)
+        (ClaimState::Background(Self { accepts_changes, ..self }), next)
     }
 }
 

@@ -1,10 +1,11 @@
-//! One claim, from its queue to its saved PersistentVolume.
+//! The claim worker: brings a claim from the queue to its PersistentVolume.
 //!
-//! Owns the order of things for a claim: decide by what is known (`plan`), look up live what is
-//! in doubt, ask the provisioner, and do what its outcome asks for. Promises one call at a time
-//! for a volume, no call for a claim that has or had its PersistentVolume, and one current event
-//! for whatever a claim waits for. Leaves what is known to `claim_book`, what follows from an
-//! outcome to `claim_state`, and saving to `pv_store`.
+//! A sync takes a snapshot of the claim, decides what to do (`plan`), reads live what must be
+//! verified, calls the provisioner, and acts on the outcome.
+//!
+//! * At most one call runs for a volume.
+//! * No call is made for a claim that has or had its PersistentVolume.
+//! * Whatever a claim waits for, there is one current event that says so.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use tracing::{Instrument as _, field};
 
 pub(crate) use super::reporting::{AT_REST, PATIENCE};
 use super::{
-    call_record::{CallRecords, Record, Unmarked},
+    call_record::{CallRecords, NotProtected, Record},
     index::{ClaimIndex, ClaimSnapshot},
     plan::{Ask, Plan, plan},
     reporting::{SETTLING, source_label},
@@ -42,75 +43,78 @@ use crate::{
     workqueue::{Action, KeyedMutex},
 };
 
-/// The shortest and the longest wait before an open call is asked after.
-const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// The shortest wait before an open call is repeated.
+const FIRST_POLL: Duration = Duration::from_millis(500);
+/// The longest wait before an open call is repeated.
+const LAST_POLL: Duration = Duration::from_secs(15);
 
 /// Works on claims.
 pub struct ClaimWorker<P> {
     /// Makes the volumes.
     pub provisioner: Arc<P>,
-    /// Whose claims these are.
+    /// The driver and the node of this process.
     pub identity: Identity,
     /// What is known of the claims.
-    pub book: ClaimIndex,
-    /// Their classes.
+    pub index: ClaimIndex,
+    /// The storage classes.
     pub classes: Classes,
-    /// What else they wait for.
-    pub waits: DependencyIndex,
+    /// The objects that claims wait for.
+    pub dependencies: DependencyIndex,
     /// Reads and writes claims and volumes.
     pub client: Client,
-    /// How old what was read is.
+    /// Measures the age of live reads.
     pub live: Live,
-    /// Saves what was made.
+    /// Saves PersistentVolumes.
     pub store: PvStore,
     /// Records open calls on their claims.
-    pub open_calls: CallRecords,
-    /// Cancelled when calls that still run are about to be cut.
+    pub call_records: CallRecords,
+    /// Cancelled shortly before running calls are cut.
     pub ending: CancellationToken,
-    /// Tells users.
+    /// Emits events on claims.
     pub events: ClaimEvents,
-    /// Counts.
+    /// The controller's metrics.
     pub metrics: ControllerMetrics,
-    /// One actor a volume.
+    /// Lets one worker at a time work for a volume.
     pub exclusive: KeyedMutex,
-    /// How many CreateVolume calls there may be.
+    /// Limits CreateVolume calls.
     pub creates: ConcurrencyLimiter,
-    /// How many DeleteVolume calls there may be, those for released volumes included.
+    /// Limits DeleteVolume calls, those for released volumes included.
     pub deletes: ConcurrencyLimiter,
     /// Jitter.
     pub random: Arc<dyn Random>,
-    /// Tells in time.
+    /// Spawns tasks that report in time.
     pub tasks: Tasks,
     /// `--retry-interval-max`: no wait is longer.
     pub retry_max: Duration,
 }
 
-/// One look at a claim, which may end in a call of either kind.
-struct Looks {
+/// The places of a claim in the queues of both limiters.
+struct Attempts {
     create: Attempt,
     delete: Attempt,
 }
 
-/// How long to wait before asking for the `polls`th time in a row how an open call ended: grows
-/// from half a second to fifteen, jittered, and never beyond the longest retry interval.
+/// How long to wait before the call is repeated for the `polls`th time in a row: grows from half a
+/// second to fifteen, with jitter, and never exceeds the longest retry interval.
 fn poll_delay(polls: u32, unit: f64, retry_max: Duration) -> Duration {
-    let (first, last) = POLL;
-    let grown =
-        first.saturating_mul(2_u32.saturating_pow(polls.saturating_sub(1).min(10))).min(last);
-    // Never longer than the longest: a volume that is ready is not left waiting.
+    let doublings = polls.saturating_sub(1).min(10);
+    let grown = FIRST_POLL.saturating_mul(2_u32.saturating_pow(doublings)).min(LAST_POLL);
+    // Jitter only shortens, so that a volume which is ready does not wait longer than this.
     grown.mul_f64(0.75 + unit / 4.0).min(retry_max)
 }
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Brings one claim a step further.
+    /// Works on the claim with this UID. Returns when to work on it again.
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Action {
-        let [create, delete] =
-            [&self.creates, &self.deletes].map(|limiter| limiter.look(Item::claim(uid)));
-        let Some(key) = self.book.key(uid) else { return self.forget(uid) };
+        let attempts = Attempts {
+            create: self.creates.look(Item::claim(uid)),
+            delete: self.deletes.look(Item::claim(uid)),
+        };
+        let Some(key) = self.index.key(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(&key).await;
-        let resynced = self.book.take_resynced(uid);
-        // Looked at under the key: what another actor has just done is seen.
-        let Some(snapshot) = self.book.snapshot(uid) else { return self.forget(uid) };
+        let resynced = self.index.take_resynced(uid);
+        // Taken under the lock, so that the snapshot contains what the previous holder did.
+        let Some(snapshot) = self.index.snapshot(uid) else { return self.forget(uid) };
         let span = tracing::info_span!(
             "claim",
             claim = %claim_key(&snapshot.claim),
@@ -119,28 +123,28 @@ impl<P: Provisioner> ClaimWorker<P> {
             code = field::Empty
         );
         let work = async {
-            let verdict = self.step(uid, snapshot, resynced, Looks { create, delete }).await;
+            let action = self.step(uid, snapshot, resynced, attempts).await;
             self.report_unfollowed(uid);
             self.report_superseded(uid);
-            if verdict == Action::Done {
-                self.waits.forget(&Item::claim(uid));
+            if action == Action::Done {
+                self.dependencies.forget(&Item::claim(uid));
             }
-            // Whatever came of it: what stays open is recorded, what is closed is recorded no more.
-            let settled = self.open_calls.settle(uid).await;
-            // What ended before its call, or while it was prepared, nobody else tells.
-            if !self.book.needs_source(uid) {
-                self.provisioner.closed(uid);
-            } else if !self.book.may_have_open_call(uid) {
+            // The outcome may have opened or closed a call.
+            let is_reconciled = self.call_records.reconcile(uid).await;
+            // The index does not report attempts that ended before their call.
+            if !self.index.needs_source(uid) {
+                self.provisioner.release_source(uid);
+            } else if !self.index.may_have_open_call(uid) {
                 self.provisioner.call_ended(uid);
             }
-            if settled || verdict != Action::Done { verdict } else { Action::Retry }
+            if is_reconciled || action != Action::Done { action } else { Action::Retry }
         };
         work.instrument(span).await
     }
 
-    /// Nothing is known of the claim any more.
+    /// The claim is not in the index any more.
     fn forget(&self, uid: &str) -> Action {
-        self.waits.forget(&Item::claim(uid));
+        self.dependencies.forget(&Item::claim(uid));
         self.provisioner.forget(uid);
         Action::Done
     }
@@ -150,7 +154,7 @@ impl<P: Provisioner> ClaimWorker<P> {
         uid: &str,
         mut snapshot: ClaimSnapshot,
         resynced: bool,
-        mut looks: Looks,
+        mut attempts: Attempts,
     ) -> Action {
         match self.plan(uid, &mut snapshot) {
             Plan::Drop => {
@@ -158,7 +162,7 @@ impl<P: Provisioner> ClaimWorker<P> {
                 Action::Done
             }
             Plan::Blocked { why, is_failure } => {
-                self.blocked(uid, &snapshot.claim, &why);
+                self.on_blocked(uid, &snapshot.claim, &why);
                 if !is_failure {
                     return Action::RequeueAfter(AT_REST);
                 }
@@ -166,65 +170,78 @@ impl<P: Provisioner> ClaimWorker<P> {
                 self.retry_lasting(uid, &why)
             }
             Plan::Provision(ask) => {
-                let repeats = snapshot.order.is_some() || snapshot.recorded.is_some();
-                let order = self.order(uid, &snapshot.claim, ask);
-                // An open call is for whoever made it, so nobody is asked whose turn it is.
-                if !repeats && let Some(verdict) = self.leave(&order).await {
-                    return verdict;
-                }
-                self.count_resync(resynced);
-                // The wait for it holds nothing: the claim comes again when it is its turn.
-                let Some(permit) = looks.create.permit(order.class.name(), repeats) else {
-                    return Action::AwaitChange;
-                };
-                self.take(uid, snapshot, order, permit, &mut looks.delete).await
+                let request = self.request(uid, &snapshot.claim, ask);
+                self.provision_in_turn(uid, snapshot, request, resynced, &mut attempts).await
             }
-            Plan::Discard(order, leftover) => {
+            Plan::Discard(request, unusable) => {
                 self.count_resync(resynced);
-                self.discard(uid, &order, &leftover, &mut looks.delete).await
+                self.discard(uid, &request, &unusable, &mut attempts.delete).await
             }
-            Plan::Suspect(handle) => {
-                self.store.suspect_bared(uid, &snapshot.claim, &handle);
+            Plan::SuspectedLeak(handle) => {
+                self.store.suspect_leak(uid, &snapshot.claim, &handle);
                 Action::Done
             }
-            Plan::Elsewhere(record) => self.elsewhere(uid, &snapshot, &record).await,
-            // `plan` has planned anew.
+            Plan::Elsewhere(record) => self.follow_elsewhere(uid, &snapshot, &record).await,
+            // `self.plan` has replaced this plan.
             Plan::Void => Action::Retry,
         }
     }
 
-    /// Where others may provision for the claim as well, and it is not our turn: what becomes of it
-    /// here.
-    async fn leave(&self, order: &ProvisionRequest) -> Option<Action> {
-        match self.provisioner.turn(order).await {
+    /// Provisions for the claim if it is this process's turn and the limiter permits a call.
+    async fn provision_in_turn(
+        self: &Arc<Self>,
+        uid: &str,
+        snapshot: ClaimSnapshot,
+        request: ProvisionRequest,
+        resynced: bool,
+        attempts: &mut Attempts,
+    ) -> Action {
+        let repeats = snapshot.request.is_some() || snapshot.recorded.is_some();
+        // An open call belongs to the process that made it.
+        if !repeats && let Some(action) = self.check_turn(&request).await {
+            return action;
+        }
+        self.count_resync(resynced);
+        // The limiter queues the claim again when it is its turn.
+        let Some(permit) = attempts.create.permit(request.class.name(), repeats) else {
+            return Action::AwaitChange;
+        };
+        self.verify_and_provision(uid, snapshot, request, permit, &mut attempts.delete).await
+    }
+
+    /// Returns what to do with a claim that other processes may provision for as well, if it is not
+    /// this process's turn.
+    async fn check_turn(&self, request: &ProvisionRequest) -> Option<Action> {
+        match self.provisioner.turn(request).await {
             Turn::Ours => None,
             Turn::Others => Some(Action::Done),
             Turn::Later(wait) => Some(Action::RequeueAfter(wait)),
             Turn::Unable => Some(Action::Retry),
             Turn::Failed(why) => {
-                self.events.provisioning(&order.claim);
-                self.tell_failure(order, &why);
+                self.events.provisioning(&request.claim);
+                self.report_failure(request, &why);
                 Some(Action::Retry)
             }
         }
     }
 
-    /// Whether the claim waits for its turn to call, or has its permit reserved.
+    /// Whether a limiter holds a place or a permit for the claim.
     pub fn waits_for_a_call(&self, uid: &str) -> bool {
         let claim = Item::claim(uid);
         self.creates.holds(&claim) || self.deletes.holds(&claim)
     }
 
-    /// What to do now. A record whose class is another provisioner's does not count any longer.
+    /// Decides what to do with the claim now. If the class of a recorded call is another
+    /// provisioner's, marks the record as void and plans without it.
     pub(super) fn plan(&self, uid: &str, snapshot: &mut ClaimSnapshot) -> Plan {
         let class = self.classes.get(ownership::class_of_claim(&snapshot.claim));
         let fits = |record: &Record, class: &Arc<StorageClass>| {
-            let order = self.order(uid, &snapshot.claim, Ask::New(Arc::clone(class)));
-            record.is_of_class(&order, &self.open_calls.digest(&order))
+            let request = self.request(uid, &snapshot.claim, Ask::New(Arc::clone(class)));
+            record.is_of_class(&request, &self.call_records.digest(&request))
         };
         match plan(&self.identity, snapshot, class.clone(), fits) {
             Plan::Void => {
-                self.book.record_is_void(uid);
+                self.index.set_record_void(uid);
                 snapshot.recorded = None;
                 plan(&self.identity, snapshot, class, |_, _| false)
             }
@@ -232,146 +249,153 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// A record on the claim that is not followed is reported once.
+    /// Reports, once, a record on the claim that is void.
     fn report_unfollowed(&self, uid: &str) {
-        if let Some(record) = self.book.take_unfollowed(uid)
-            && let Some(standing) = self.book.standing(uid)
+        if let Some(record) = self.index.take_unfollowed(uid)
+            && let Some(view) = self.index.record_view(uid)
         {
-            self.open_calls.report_unfollowed(uid, &standing.claim, &record);
+            self.call_records.report_unfollowed(uid, &view.claim, &record);
         }
     }
 
-    /// A call that a volume from elsewhere has closed is reported once.
+    /// Reports, once, a call of unknown outcome that another volume has closed.
     fn report_superseded(&self, uid: &str) {
-        if let Some(order) = self.book.take_superseded(uid) {
-            self.open_calls.suspect_superseded(uid, &order);
+        if let Some(request) = self.index.take_superseded(uid) {
+            self.call_records.suspect_superseded(uid, &request);
         }
     }
 
-    /// Takes the claim in hand.
-    async fn take(
+    /// Reads live what must be verified, and provisions if nothing objects.
+    async fn verify_and_provision(
         self: &Arc<Self>,
         uid: &str,
         snapshot: ClaimSnapshot,
-        order: ProvisionRequest,
+        request: ProvisionRequest,
         permit: Permit,
         delete: &mut Attempt,
     ) -> Action {
-        match self.settle_doubt(uid, &snapshot, &order).await {
+        match self.verify_live(uid, &snapshot, &request).await {
             Ok(()) => {
                 self.report_unfollowed(uid);
-                self.provision(uid, order, permit, delete).await
+                self.provision(uid, request, permit, delete).await
             }
-            Err(verdict) => verdict,
+            Err(action) => action,
         }
     }
 
-    /// The order to ask for.
-    fn order(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
+    /// Makes the request for the claim.
+    fn request(&self, uid: &str, claim: &Arc<Claim>, ask: Ask) -> ProvisionRequest {
         let volume_name = || self.provisioner.volume_name(claim.uid());
-        ask.order(&self.identity, claim, self.book.is_leaving(uid), volume_name)
+        ask.request(&self.identity, claim, self.index.is_gone_or_terminating(uid), volume_name)
     }
 
-    /// Asks the provisioner, and does what its outcome asks for.
+    /// Prepares the request, calls the driver, and acts on the outcome.
     async fn provision(
         self: &Arc<Self>,
         uid: &str,
-        mut order: ProvisionRequest,
+        mut request: ProvisionRequest,
         permit: Permit,
         delete: &mut Attempt,
     ) -> Action {
         if !permit.repeats() {
-            self.events.provisioning(&order.claim);
+            self.events.provisioning(&request.claim);
         }
         let started = Instant::now();
-        let request = match self.provisioner.prepare(&mut order).await {
-            Ok(request) => request,
-            Err(why) => return self.not_asked(uid, &order, &why).await,
+        let prepared = match self.provisioner.prepare(&mut request).await {
+            Ok(prepared) => prepared,
+            Err(why) => return self.on_not_sent(uid, &request, &why).await,
         };
-        // What cannot be sent opens nothing, and so needs no record.
-        if self.provisioner.can_send(&request) {
-            match self.open_calls.before_call(uid, &order).await {
-                Ok(()) => {}
-                Err(Unmarked::Unwanted) => return Action::Retry,
-                Err(error) => {
-                    if matches!(error, Unmarked::Elsewhere(_)) {
-                        self.book.called_elsewhere(uid);
-                    }
-                    self.blocked(uid, &order.claim, &error.to_string());
-                    return Action::Retry;
-                }
-            }
+        // A request that cannot be sent opens no call, and so needs no record.
+        let may_open_call = self.provisioner.can_send(&prepared);
+        if may_open_call && !self.record_before_call(uid, &request).await {
+            return Action::Retry;
         }
-        if !self.book.called(uid, &order) {
-            // What changed since the plan was made is planned for anew.
+        if !self.index.start_call(uid, &request) {
+            // Something has changed since the plan was made.
             return Action::Retry;
         }
         tracing::trace!("asking the provisioner");
-        let outcome = self.ask(uid, &order, request).await;
-        permit.ended(outcome.strain());
-        let (next, polls) = self.book.answered(uid, &outcome);
-        self.waits.wait(&Item::claim(uid), outcome.awaited());
-        self.tell(&order, &outcome);
+        let outcome = self.call_driver(uid, &request, prepared).await;
+        permit.ended(outcome.congestion());
+        let (next, polls) = self.index.on_outcome(uid, &outcome);
+        self.dependencies.wait(&Item::claim(uid), outcome.dependencies());
+        self.report(&request, &outcome);
         tracing::debug!(?next, "the provisioner answered");
         match next {
-            Next::Save => self.save(order, outcome, started).await,
-            Next::Discard => self.discard_made(uid, &order, &outcome, delete).await,
-            Next::GiveNodeBack => self.give_node_back(&order).await,
+            Next::Save => self.save(request, outcome, started).await,
+            Next::Discard => self.discard_unusable(uid, &request, &outcome, delete).await,
+            Next::GiveNodeBack => self.give_node_back(&request).await,
             Next::ClosedByErrors => {
-                self.open_calls.suspect_closed_by_errors(uid, &order);
+                self.call_records.suspect_closed_by_errors(uid, &request);
                 Action::Done
             }
-            later => self.come_back(later, polls),
+            later => self.action_after(later, polls),
         }
     }
 
-    /// The attempt ended before its call.
-    async fn not_asked(&self, uid: &str, order: &ProvisionRequest, why: &NotSent) -> Action {
-        self.give_up_unrepeatable(uid, order, why);
-        let (next, polls) = self.book.not_asked(uid, why);
-        self.waits.wait(&Item::claim(uid), why.awaited());
+    /// Records the call where that comes first. Returns false if the call must not be made.
+    async fn record_before_call(self: &Arc<Self>, uid: &str, request: &ProvisionRequest) -> bool {
+        match self.call_records.before_call(uid, request).await {
+            Ok(()) => true,
+            Err(NotProtected::Unwanted) => false,
+            Err(error) => {
+                if matches!(error, NotProtected::Elsewhere(_)) {
+                    self.index.on_call_elsewhere(uid);
+                }
+                self.on_blocked(uid, &request.claim, &error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Reports an attempt that ended before its call. Returns when to try again.
+    async fn on_not_sent(&self, uid: &str, request: &ProvisionRequest, why: &NotSent) -> Action {
+        self.give_up_unrepeatable(uid, request, why);
+        let (next, polls) = self.index.on_not_sent(uid, why);
+        self.dependencies.wait(&Item::claim(uid), why.dependencies());
         match why {
             NotSent::Ignored { reason } => tracing::debug!(reason, "left to others"),
-            NotSent::Failed(failure) => self.tell_failure(order, failure),
+            NotSent::Failed(failure) => self.report_failure(request, failure),
             NotSent::Unrepeatable(failure) => {
-                self.tell_blocked(&order.claim, &failure.to_string(), PATIENCE);
+                self.report_blocked(&request.claim, &failure.to_string(), PATIENCE);
             }
-            NotSent::Reschedule(failure) => self.warn(order, failure),
+            NotSent::Reschedule(failure) => self.warn(request, failure),
         }
         match next {
-            Next::GiveNodeBack => self.give_node_back(order).await,
+            Next::GiveNodeBack => self.give_node_back(request).await,
             Next::Retry => match why {
                 NotSent::Failed(why) if why.is_lasting() => {
                     self.retry_lasting(uid, &why.to_string())
                 }
                 _ => Action::Retry,
             },
-            later => self.come_back(later, polls),
+            later => self.action_after(later, polls),
         }
     }
 
-    /// When a claim is tried again that waits for what brings it back when it changes: with back-off for
-    /// [`SETTLING`], as the original goes on to do, and then only to renew its event.
+    /// Returns when to try again for a claim whose failure lasts until an object changes that
+    /// queues the claim: with back-off for [`SETTLING`], as external-provisioner does, and later
+    /// only to renew its event.
     fn retry_lasting(&self, uid: &str, why: &str) -> Action {
-        let settled = self.book.waits_for(uid, why) >= SETTLING;
+        let settled = self.index.blocked_for(uid, why) >= SETTLING;
         if settled { Action::RequeueAfter(AT_REST) } else { Action::Retry }
     }
 
-    /// What an earlier process recorded, and cannot be asked for now, is waited for as long as a deleted
-    /// claim is kept.
-    fn give_up_unrepeatable(&self, uid: &str, order: &ProvisionRequest, why: &NotSent) {
+    /// Gives up a recorded call that cannot be repeated, once that has lasted for
+    /// `--claim-protection-timeout`.
+    fn give_up_unrepeatable(&self, uid: &str, request: &ProvisionRequest, why: &NotSent) {
         let is_stuck = matches!(why, NotSent::Unrepeatable(_) | NotSent::Reschedule(_));
-        if !is_stuck || !self.book.is_recorded_alone(uid) {
+        if !is_stuck || !self.index.is_only_recorded(uid) {
             return;
         }
-        let waited = self.book.unrepeatable(uid);
-        if self.book.is_wanted(uid) && self.open_calls.is_too_long(waited) {
-            self.open_calls.give_up_record(uid, order);
+        let waited = self.index.unrepeatable_for(uid);
+        if self.index.is_wanted(uid) && self.call_records.is_too_long(waited) {
+            self.call_records.give_up_record(uid, request);
         }
     }
 
-    /// When the claim is worked on again, where nothing is to be done for it now.
-    fn come_back(&self, next: Next, polls: u32) -> Action {
+    /// When to work on the claim again, given what to do next.
+    fn action_after(&self, next: Next, polls: u32) -> Action {
         match next {
             Next::Retry => Action::Retry,
             Next::Poll => {
@@ -384,57 +408,61 @@ impl<P: Provisioner> ClaimWorker<P> {
         }
     }
 
-    /// Asks the provisioner. Where the process's end comes first, the call is recorded before it
-    /// is cut.
-    async fn ask(&self, uid: &str, order: &ProvisionRequest, request: P::Request) -> Outcome {
-        let call = self.provisioner.create(order, request);
+    /// Calls the driver. If the process is about to exit first, records the call before it is cut.
+    async fn call_driver(
+        &self,
+        uid: &str,
+        request: &ProvisionRequest,
+        prepared: P::Request,
+    ) -> Outcome {
+        let call = self.provisioner.create(request, prepared);
         tokio::pin!(call);
         tokio::select! {
             biased;
             outcome = &mut call => outcome,
             () = self.ending.cancelled() => {
                 tracing::warn!("CreateVolume still runs shortly before the end of --shutdown-timeout, which cuts it");
-                futures::future::join(call, self.open_calls.protect_at_last(uid, order)).await.0
+                futures::future::join(call, self.call_records.protect_before_exit(uid, request)).await.0
             }
         }
     }
 
-    async fn discard_made(
+    async fn discard_unusable(
         &self,
         uid: &str,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
         outcome: &Outcome,
-        look: &mut Attempt,
+        attempt: &mut Attempt,
     ) -> Action {
         match outcome {
-            Outcome::Unusable(leftover) => self.discard(uid, order, leftover, look).await,
+            Outcome::Unusable(unusable) => self.discard(uid, request, unusable, attempt).await,
             _ => Action::Done,
         }
     }
 
-    async fn save(&self, order: ProvisionRequest, outcome: Outcome, started: Instant) -> Action {
-        if let Outcome::Provisioned(made) = outcome {
-            let source = source_label(&order.claim);
-            let existence = self.book.existence(order.claim.uid());
-            self.store.save(Unsaved::new(order, *made, source, started, existence)).await;
+    async fn save(&self, request: ProvisionRequest, outcome: Outcome, started: Instant) -> Action {
+        if let Outcome::Provisioned(provisioned) = outcome {
+            let source = source_label(&request.claim);
+            let existence = self.index.existence(request.claim.uid());
+            self.store.save(Unsaved::new(request, *provisioned, source, started, existence)).await;
         }
         Action::Done
     }
 
-    /// The task that worked on the claim died: what the driver has made is saved, and the claim is
-    /// set aside until it changes or the next audit; its user is told.
+    /// The task that worked on the claim has panicked. Saves what the driver has made, and leaves
+    /// the claim alone until it changes or until the next resync. Its user is told.
     pub fn panicked(&self, uid: &str, panic: &str) {
         tracing::error!(uid, panic, "working on a claim panicked; this is a bug");
         self.metrics.panicked(Panicked::Claims);
-        self.book.interrupted(uid);
+        self.index.on_worker_panic(uid);
         self.store.queue.add(uid.to_owned());
-        if let Some(snapshot) = self.book.snapshot(uid) {
+        if let Some(snapshot) = self.index.snapshot(uid) {
             self.events.failed(&snapshot.claim, PANICKED);
         }
     }
 }
 
-/// Defects on purpose.
+/// Deliberate defects, which the simulation must find.
 #[cfg(feature = "mutations")]
 pub(super) mod seeded {
     use super::{ProvisionRequest, Record};
@@ -447,18 +475,18 @@ pub(super) mod seeded {
         mutations::{Mutation, is_on},
     };
 
-    /// Believes what a record must not say.
-    pub(crate) fn believe(order: &mut ProvisionRequest, record: &Record) {
+    /// Takes the volume's name and source from the record, which must not be trusted for them.
+    pub(crate) fn believe(request: &mut ProvisionRequest, record: &Record) {
         if is_on(Mutation::RecordedNameBelieved) && !record.volume.is_empty() {
-            order.volume_name = Ok(record.volume.clone());
+            request.volume_name = Ok(record.volume.clone());
         }
         if is_on(Mutation::RecordedSourceBelieved) && !record.volume.is_empty() {
-            order.source = source(order);
+            request.source = source(request);
         }
     }
 
-    fn source(order: &ProvisionRequest) -> Option<Source> {
-        let text = order.claim.annotation(RECORD)?;
+    fn source(request: &ProvisionRequest) -> Option<Source> {
+        let text = request.claim.annotation(RECORD)?;
         let written: serde_json::Value = serde_json::from_str(text).ok()?;
         let source = written.get("source")?;
         let text = |field| source.get(field)?.as_str().map(str::to_owned);
@@ -476,7 +504,7 @@ pub(super) mod seeded {
     }
 }
 
-/// Defects on purpose: none in a shipped build.
+/// Without the feature `mutations`, which no shipped build has, there are no defects.
 #[cfg(not(feature = "mutations"))]
 pub(super) mod seeded {
     pub(crate) const fn believe(_: &mut super::ProvisionRequest, _: &super::Record) {}

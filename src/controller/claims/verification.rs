@@ -1,8 +1,8 @@
-//! Reading live what is in doubt about a claim, before its first call (safety rule 6).
+//! Live reads before the first call for a claim (safety rule 6).
 //!
-//! Owns what is looked up, by which names, and what follows from what is found. Promises that a
-//! claim which may have its PersistentVolume is not asked for before that is known, and that its
-//! user hears what keeps it from being known. Leaves what is in doubt to `claim_book`.
+//! A claim that may have its PersistentVolume already is verified before its first call: its
+//! PersistentVolume is looked up by name, and the claim is read again. The user is told what
+//! prevents it. The [index](super::index) decides what must be verified.
 
 use std::time::Duration;
 
@@ -23,114 +23,121 @@ use crate::{
 };
 
 impl<P: Provisioner> ClaimWorker<P> {
-    /// Reads live what is in doubt (safety rule 6); an error says what becomes of the claim.
-    pub(crate) async fn settle_doubt(
+    /// Reads live what `snapshot` requires. Returns `Ok` if the call may be made, else what to do
+    /// instead.
+    pub(crate) async fn verify_live(
         &self,
         uid: &str,
         snapshot: &ClaimSnapshot,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
     ) -> Result<(), Action> {
         if snapshot.verification == Verification::None {
             return Ok(());
         }
-        match self.verify(uid, snapshot, order).await {
+        match self.verify(uid, snapshot, request).await {
             Ok(Found::Clear) => {
-                self.book.looked_up(snapshot);
+                self.index.on_verified(snapshot);
                 Ok(())
             }
             Ok(Found::HasVolume(volume)) => {
-                let stands = self.book.volume_found(snapshot, &volume);
-                Err(if stands { Action::Done } else { Action::Retry })
+                let is_served = self.index.on_volume_found(snapshot, &volume);
+                Err(if is_served { Action::Done } else { Action::Retry })
             }
             Ok(Found::WasSaved) => {
-                self.book.was_saved(uid);
+                self.index.on_found_bound(uid);
                 Err(Action::Done)
             }
-            // The event that says so comes.
+            // The event of the change is still to come.
             Ok(Found::Moot) => Err(Action::Done),
             Ok(Found::Recorded) => Err(Action::Retry),
             Ok(Found::NameTaken { name, owner }) => {
                 let why = format!("PersistentVolume {name:?} exists already and is for {owner}");
-                self.tell_blocked(&order.claim, &why, Duration::ZERO);
-                // The end of that PersistentVolume wakes the claim.
+                self.report_blocked(&request.claim, &why, Duration::ZERO);
+                // The deletion of that PersistentVolume queues the claim.
                 Err(Action::RequeueAfter(AT_REST))
             }
             Err(error) => {
-                let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
-                tracing::warn!("{why}");
-                // What is forbidden stays so; other errors often pass by themselves.
-                let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
-                self.tell_blocked(&order.claim, &why, patience);
+                self.report_unverified(request, &error);
                 Err(Action::Retry)
             }
         }
+    }
+
+    /// Tells the user that a live read failed.
+    fn report_unverified(&self, request: &ProvisionRequest, error: &ApiError) {
+        let why = format!("cannot tell whether the claim has a PersistentVolume: {error}");
+        tracing::warn!("{why}");
+        // Missing permissions do not come by themselves; other errors often pass.
+        let patience = if error.is_forbidden() { Duration::ZERO } else { PATIENCE };
+        self.report_blocked(&request.claim, &why, patience);
     }
 
     async fn verify(
         &self,
         uid: &str,
         snapshot: &ClaimSnapshot,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
     ) -> Result<Found, ApiError> {
-        let named = self.look_up_by_names(uid, order).await?;
+        let named = self.look_up_by_names(uid, request).await?;
         if matches!(named, Found::HasVolume(_))
             || snapshot.verification < Verification::VolumeAndClaim
         {
             return Ok(named);
         }
-        let live = self.live_claim(order).await?.filter(|live| live.uid() == uid);
-        let is_open = snapshot.order.is_some() || snapshot.recorded.is_some();
+        let live = self.live_claim(request).await?.filter(|live| live.uid() == uid);
+        let is_open = snapshot.request.is_some() || snapshot.recorded.is_some();
         if is_open
-            && snapshot.bared.is_none()
-            && live.as_ref().is_some_and(|it| is_bound_as_asked(it, order))
+            && snapshot.pv_gone.is_none()
+            && live.as_ref().is_some_and(|it| is_bound_as_requested(it, request))
         {
             return Ok(Found::WasSaved);
         }
-        if snapshot.order.is_some() && snapshot.bared.is_none() {
-            // An open call is followed to its end even when nobody wants its volume any more.
+        if snapshot.request.is_some() && snapshot.pv_gone.is_none() {
+            // An open call is repeated even if nobody wants its volume any more.
             return Ok(named);
         }
-        let is_recorded = snapshot.recorded.is_some() && self.book.adopted(uid).is_none();
-        let may_exist = is_recorded || snapshot.bared.is_some();
-        let Some(live) = live.filter(|live| still_asks(live, order, may_exist)) else {
+        let is_recorded = snapshot.recorded.is_some() && self.index.adopted_node(uid).is_none();
+        let may_exist = is_recorded || snapshot.pv_gone.is_some();
+        let Some(live) = live.filter(|live| still_wants(live, request, may_exist)) else {
             return Ok(Found::Moot);
         };
-        let is_new = snapshot.recorded.is_none() && self.book.record_found(&live);
+        let is_new = snapshot.recorded.is_none() && self.index.record_found(&live);
         Ok(if is_new { Found::Recorded } else { named })
     }
 
-    /// A PersistentVolume for the claim under its own name or the usual one.
+    /// Looks for a PersistentVolume of the claim under the name that it would get and under the
+    /// usual one.
     async fn look_up_by_names(
         &self,
         uid: &str,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
     ) -> Result<Found, ApiError> {
-        let named = match &order.volume_name {
-            Ok(name) => judge(self.find(name).await?, uid),
+        let named = match &request.volume_name {
+            Ok(name) => judge(self.read_volume(name).await?, uid),
             Err(_) => Found::Clear,
         };
         let usual = format!("pvc-{uid}");
-        if matches!(named, Found::HasVolume(_)) || order.volume_name.as_ref() == Ok(&usual) {
+        if matches!(named, Found::HasVolume(_)) || request.volume_name.as_ref() == Ok(&usual) {
             return Ok(named);
         }
-        // Only the name that will be used can be in the way: a stranger's is no matter here.
-        Ok(match judge(self.find(&usual).await?, uid) {
-            Found::HasVolume(volume) if self.book.is_served_by(uid, &volume) => {
+        // Another claim's PersistentVolume is an obstacle only under the name that will be used.
+        Ok(match judge(self.read_volume(&usual).await?, uid) {
+            Found::HasVolume(volume) if self.index.is_served_by(uid, &volume) => {
                 Found::HasVolume(volume)
             }
             _ => named,
         })
     }
 
-    async fn find(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
+    async fn read_volume(&self, volume: &str) -> Result<Option<Volume>, ApiError> {
         match self.client.get::<Volume>(Name::cluster(volume)?).await {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(Some),
         }
     }
 
-    async fn live_claim(&self, order: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
-        let name = Name::namespaced(order.claim.namespace(), order.claim.name())?;
+    async fn live_claim(&self, request: &ProvisionRequest) -> Result<Option<Claim>, ApiError> {
+        let name = Name::namespaced(request.claim.namespace(), request.claim.name())?;
         match self.client.get::<Claim>(name).await {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(Some),
@@ -138,41 +145,41 @@ impl<P: Provisioner> ClaimWorker<P> {
     }
 }
 
-/// Whether the claim, read live, is unbound, not deleted and for this node. Where the volume may exist
-/// already, it only has to be unbound: that volume is followed to its end where it was asked for.
-fn still_asks(live: &Claim, order: &ProvisionRequest, may_exist: bool) -> bool {
-    let same_node = ownership::selected_node(live) == order.selected_node.as_deref();
+/// Whether the claim, read live, is unbound, not being deleted, and for the node of the request. If
+/// the volume may exist already, it only has to be unbound, as that call is repeated in any case.
+fn still_wants(live: &Claim, request: &ProvisionRequest, may_exist: bool) -> bool {
+    let same_node = ownership::selected_node(live) == request.selected_node.as_deref();
     live.is_unbound() && (may_exist || same_node && !live.is_terminating())
 }
 
-/// Whether the claim, read live, is bound to the very volume that was asked for.
-fn is_bound_as_asked(live: &Claim, order: &ProvisionRequest) -> bool {
-    !live.is_unbound() && live.spec.volume_name.as_ref() == order.volume_name.as_ref().ok()
+/// Whether the claim, read live, is bound to the requested volume.
+fn is_bound_as_requested(live: &Claim, request: &ProvisionRequest) -> bool {
+    !live.is_unbound() && live.spec.volume_name.as_ref() == request.volume_name.as_ref().ok()
 }
 
-/// What a live look-up showed.
+/// What the live reads showed.
 #[derive(Debug)]
 enum Found {
-    /// Nothing is in the way.
+    /// Nothing prevents the call.
     Clear,
-    /// The claim has its PersistentVolume: this one.
+    /// The claim has this PersistentVolume.
     HasVolume(Box<Volume>),
-    /// The claim is gone, bound, or for another node now.
+    /// The claim is gone, bound, or for another node.
     Moot,
     /// Another process has left a call for the claim open.
     Recorded,
-    /// The volume of the open call was saved, even if it is gone by now.
+    /// The volume of the open call was saved, though its PersistentVolume may be gone by now.
     WasSaved,
-    /// The PersistentVolume of that name is somebody else's.
+    /// The PersistentVolume of that name is not the claim's.
     NameTaken {
         /// The name.
         name: String,
-        /// Whose it is, in words.
+        /// Whose it is, for the user.
         owner: String,
     },
 }
 
-/// What a PersistentVolume under the claim's name means for the claim.
+/// Decides what a PersistentVolume under the claim's name means for the claim.
 fn judge(found: Option<Volume>, uid: &str) -> Found {
     let Some(volume) = found else { return Found::Clear };
     let owner = match &volume.spec.claim_ref {
@@ -207,9 +214,10 @@ mod tests {
         assert_eq!(judged(Some(volume(json!(null)))), "no claim");
     }
 
-    /// A volume is made for a claim that still asks for it; one that may exist is followed.
+    /// A new volume is made only for a claim that still wants it; a call that may have made one is
+    /// repeated.
     #[test]
-    fn a_claim_that_is_deleted_moved_or_bound_by_now_asks_no_more() {
+    fn a_claim_that_is_deleted_moved_or_bound_wants_no_new_volume() {
         let live = |metadata: serde_json::Value, spec: serde_json::Value| -> Claim {
             serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
         };
@@ -217,7 +225,7 @@ mod tests {
         let mut going = selected("n");
         going["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         let class = json!({"metadata": {}, "provisioner": "d"});
-        let order = ProvisionRequest {
+        let request = ProvisionRequest {
             claim: Arc::new(live(selected("n"), json!({}))),
             class: Arc::new(serde_json::from_value(class).unwrap()),
             volume_name: Ok("pvc-u".into()),
@@ -226,7 +234,7 @@ mod tests {
             source: None,
             topology: None,
         };
-        // The claim as it is, whether it asks for a new volume, and for one that may exist.
+        // The live claim, whether it wants a new volume, and whether it wants one that may exist.
         let table = [
             (live(selected("n"), json!({})), [true, true]),
             (live(going, json!({})), [false, true]),
@@ -235,7 +243,11 @@ mod tests {
             (live(selected("n"), json!({"volumeName": "pv"})), [false, false]),
         ];
         for (live, expected) in table {
-            assert_eq!([false, true].map(|it| still_asks(&live, &order, it)), expected, "{live:?}");
+            assert_eq!(
+                [false, true].map(|it| still_wants(&live, &request, it)),
+                expected,
+                "{live:?}"
+            );
         }
     }
 }

@@ -1,43 +1,42 @@
-//! What is written on a claim about its open request.
+//! The content of a record of an open call.
 //!
-//! Owns the record's form (one line of JSON in an annotation) and whether it is of a claim's class as
-//! that is now ([`Record::is_of_class`]). The annotation is the user's to edit, so a record only restricts: each of its
-//! fields is compared with what follows from claim, class and flags, and nothing of it is ever asked
-//! for. It holds no source, no reclaim policy, no parameters and no secret. Whatever stands there,
-//! reading it does not fail; fields that older versions wrote are ignored.
+//! A record is one line of JSON in an annotation. The user can edit the annotation, so a record
+//! only restricts: each of its fields is compared with what follows from claim, class and flags,
+//! and no request is made from it. It has no source, reclaim policy, parameters or secrets. Any
+//! text can be decoded; fields that older versions wrote are ignored.
 
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Map, Value};
 
-use super::topology::{Pinned, Recorded, Requirement};
-use crate::{
-    controller::provisioner::{ProvisionRequest, Provisioner},
-    kube::objects::View as _,
+use super::{
+    request::ProvisionRequest,
+    topology::{Pinned, Recorded, Requirement},
 };
+use crate::{controller::provisioner::Provisioner, kube::objects::View as _};
 
-/// More than this is not written: annotations of one object share 256 KiB.
+/// The longest record that is written: all annotations of an object share 256 KiB.
 pub const MAX_BYTES: usize = 8 * 1024;
 
-/// An open request, as a claim carries it. What a record lacks, or does not say readably, is empty.
+/// The record of an open call. Fields that are missing or malformed are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The driver that was asked.
+    /// The driver that was called.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub driver: String,
-    /// The volume's name: the PersistentVolume's, and the one that the driver was told.
+    /// The name of the volume, which is that of the PersistentVolume.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub volume: String,
     /// With node deployment, the node whose process made the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The class's UID.
+    /// The UID of the storage class.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub class_uid: String,
-    /// Where the volume is asked to be, for drivers that know of places.
+    /// The requested topology, for drivers that have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology: Option<Box<Recorded>>,
-    /// Tells the request from others, without saying anything of it.
+    /// A digest that identifies the request and reveals nothing of it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
@@ -45,24 +44,24 @@ pub struct Record {
 /// Who records a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorder<'a> {
-    /// The driver that is asked.
+    /// The driver that is called.
     pub driver: &'a str,
-    /// With node deployment, this process's node.
+    /// With node deployment, the node of this process.
     pub node: Option<&'a str>,
 }
 
 impl Record {
-    /// The record of `order`, with the digest of its request.
-    pub fn of(order: &ProvisionRequest, by: Recorder<'_>, digest: String) -> Self {
-        let topology = order.topology.as_deref().map(|pinned| match pinned {
+    /// The record of `request`, which has this digest.
+    pub fn of(request: &ProvisionRequest, by: Recorder<'_>, digest: String) -> Self {
+        let topology = request.topology.as_deref().map(|pinned| match pinned {
             Pinned::Asked(asked) => Requirement::record(asked.as_ref()),
             Pinned::Recorded(recorded) => recorded.clone(),
         });
         let mut record = Self {
             driver: by.driver.to_owned(),
-            volume: order.volume_name.clone().unwrap_or_default(),
+            volume: request.volume_name.clone().unwrap_or_default(),
             node: by.node.map(str::to_owned),
-            class_uid: order.class.uid().to_owned(),
+            class_uid: request.class.uid().to_owned(),
             topology: topology.map(Box::new),
             digest,
         };
@@ -72,12 +71,12 @@ impl Record {
         record
     }
 
-    /// The record as it is written; `None` where it would be too long.
+    /// The text of the record. `None`: it would be too long.
     pub fn encode(&self) -> Option<String> {
         serde_json::to_string(self).ok().filter(|text| text.len() <= MAX_BYTES)
     }
 
-    /// Reads a record; `None` for what is no record at all, or too long for one.
+    /// Reads a record. `None`: the text is not a JSON object, or too long.
     pub fn decode(text: &str) -> Option<Self> {
         if text.len() > MAX_BYTES {
             return None;
@@ -95,26 +94,26 @@ impl Record {
         })
     }
 
-    /// Whether the class of `order` is the one that the recorded call was made with, or was made again
-    /// just as that was.
-    pub fn is_of_class(&self, order: &ProvisionRequest, digest: &str) -> bool {
+    /// Whether the class of `request` is the one that the call was made with, or was created again
+    /// with the same content.
+    pub fn is_of_class(&self, request: &ProvisionRequest, digest: &str) -> bool {
         let says_nothing = self.class_uid.is_empty() && self.digest.is_empty();
-        says_nothing || self.class_uid == order.class.uid() || self.digest == digest
+        says_nothing || self.class_uid == request.class.uid() || self.digest == digest
     }
 
-    /// The volume's name, where it is one that may be shown: the record is the user's text.
-    pub fn volume_shown(&self) -> &str {
-        shown(&self.volume)
+    /// The volume's name if it is a DNS name, else an empty text: the record is the user's text.
+    pub fn printable_volume(&self) -> &str {
+        dns_name_or_empty(&self.volume)
     }
 
-    /// The node's name, where it is one that may be shown.
-    pub fn node_shown(&self) -> &str {
-        self.node.as_deref().map(shown).unwrap_or_default()
+    /// The node's name if it is a DNS name, else an empty text.
+    pub fn printable_node(&self) -> &str {
+        self.node.as_deref().map(dns_name_or_empty).unwrap_or_default()
     }
 }
 
-/// The text, if it is a DNS name; nothing else of a record is printed.
-pub fn shown(text: &str) -> &str {
+/// Returns the text if it is a DNS name, else an empty text. Nothing else of a record is printed.
+pub fn dns_name_or_empty(text: &str) -> &str {
     let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -125,24 +124,25 @@ pub fn shown(text: &str) -> &str {
     if is_name { text } else { "" }
 }
 
-/// A digest of what makes the order's request what it is: the class's provisioner, parameters and
-/// mount options, the names of the secrets as they resolve, size and modes. Flags that shape a request
-/// are not in it: nobody could give them back.
-pub fn digest(provisioner: &impl Provisioner, order: &ProvisionRequest) -> String {
-    let (claim, class) = (&*order.claim, &*order.class);
+/// A digest of the request: the class's provisioner, parameters and mount options, the names of the
+/// secrets, size and modes. Flags are not part of it, since an admin could not restore them for one
+/// claim.
+pub fn digest(provisioner: &impl Provisioner, request: &ProvisionRequest) -> String {
+    let claim = &*request.claim;
+    let class = &*request.class;
     let mut digest = Fnv::new();
     digest.text(&class.provisioner);
     digest.texts(&class.mount_options);
     digest.texts(class.parameters.iter().flat_map(|(key, value)| [key, value]));
-    digest.texts(&provisioner.secret_names(order));
+    digest.texts(&provisioner.secret_names(request));
     digest.text(claim.spec.resources.requests.storage.as_deref().unwrap_or_default());
     digest.text(claim.spec.volume_mode.as_deref().unwrap_or_default());
     digest.texts(&claim.spec.access_modes);
     digest.finish()
 }
 
-/// FNV-1a over texts, each with its length: the same in every release, unlike the standard
-/// library's hashes.
+/// FNV-1a over texts, each with its length. Unlike the hashes of the standard library it is the
+/// same in every release.
 struct Fnv(u64);
 
 impl Fnv {
@@ -157,7 +157,7 @@ impl Fnv {
         }
     }
 
-    /// The texts and how many they are, so that they are not mixed up with what follows.
+    /// Hashes the texts and their number, so that they are not confused with what follows.
     fn texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a String>) {
         let mut count = 0_usize;
         for text in texts {
@@ -184,7 +184,7 @@ mod tests {
     const UID: &str = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
     const RECORDER: Recorder<'static> = Recorder { driver: "d", node: None };
 
-    fn order() -> ProvisionRequest {
+    fn request() -> ProvisionRequest {
         let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": UID}, "spec": {"storageClassName": "fast"}});
         let class = json!({"metadata": {"name": "fast", "uid": "class-1"}, "provisioner": "d", "parameters": {"pool": "hdd"}});
         ProvisionRequest {
@@ -199,23 +199,23 @@ mod tests {
     }
 
     fn record() -> Record {
-        Record::of(&order(), RECORDER, "0123".into())
+        Record::of(&request(), RECORDER, "0123".into())
     }
 
     #[test]
-    fn a_record_says_what_was_asked_for_and_nothing_of_the_classs_content() {
+    fn a_record_has_the_request_and_nothing_of_the_class_content() {
         let written: Value = serde_json::from_str(&record().encode().unwrap()).unwrap();
         let expected = json!({
             "driver": "d", "volume": format!("pvc-{UID}"), "classUid": "class-1", "digest": "0123",
         });
         assert_eq!(written, expected);
         let on_node =
-            Record::of(&order(), Recorder { node: Some("n1"), ..RECORDER }, String::new());
+            Record::of(&request(), Recorder { node: Some("n1"), ..RECORDER }, String::new());
         assert_eq!(on_node.node.as_deref(), Some("n1"));
     }
 
     #[test]
-    fn what_other_versions_wrote_is_read_as_far_as_it_goes() {
+    fn records_of_other_versions_are_read_as_far_as_possible() {
         let expected =
             || Some(Record { driver: "d".into(), volume: "v".into(), ..Record::default() });
         for (text, read) in [
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_volume_is_asked_to_be_is_recorded_in_full_or_in_short() {
+    fn the_topology_is_recorded_in_full_or_shortened() {
         let zones = |count: usize| {
             let zone = |n| Segments::from([("zone".to_owned(), format!("zone-{n}"))]);
             Requirement::new((0..count).map(zone).collect(), 1)
@@ -263,7 +263,7 @@ mod tests {
         for (asked, in_full) in [(zones(3), true), (None, true), (zones(2000), false)] {
             let topology = Some(Arc::new(Pinned::Asked(asked.clone())));
             let record =
-                Record::of(&ProvisionRequest { topology, ..order() }, RECORDER, String::new());
+                Record::of(&ProvisionRequest { topology, ..request() }, RECORDER, String::new());
             let read = Record::decode(&record.encode().unwrap()).unwrap();
             assert_eq!(read, record);
             let recorded = *read.topology.unwrap();
@@ -273,11 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_class_that_was_asked_with_serves() {
+    fn only_the_class_of_the_recorded_call_fits() {
         let with = |uid: &str| {
-            let mut order = order();
-            Arc::make_mut(&mut order.class).metadata.uid = Some(uid.into());
-            order
+            let mut request = request();
+            Arc::make_mut(&mut request.class).metadata.uid = Some(uid.into());
+            request
         };
         assert!(record().is_of_class(&with("class-1"), "anything"));
         assert!(record().is_of_class(&with("class-2"), "0123"), "made again as it was");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dns_names_are_shown() {
+    fn only_dns_names_are_printed() {
         for (name, shows) in [
             ("pvc-0a1b", true),
             ("node-1.example.com", true),
@@ -300,16 +300,16 @@ mod tests {
             ("a b", false),
         ] {
             let expected = if shows { name } else { "" };
-            assert_eq!(Record { volume: name.into(), ..record() }.volume_shown(), expected);
-            assert_eq!(Record { node: Some(name.into()), ..record() }.node_shown(), expected);
+            assert_eq!(Record { volume: name.into(), ..record() }.printable_volume(), expected);
+            assert_eq!(Record { node: Some(name.into()), ..record() }.printable_node(), expected);
         }
-        assert_eq!(shown(&"x".repeat(254)), "");
+        assert_eq!(dns_name_or_empty(&"x".repeat(254)), "");
     }
 
     proptest::proptest! {
         /// Whatever a record says comes back, and reading never fails.
         #[test]
-        fn what_is_written_is_read_again(
+        fn a_record_is_read_as_it_was_written(
             texts in proptest::collection::vec(".{0,60}", 4),
             node in proptest::option::of(".{0,60}"),
         ) {
@@ -321,15 +321,15 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused_and_shows_only_names(text in ".{0,200}") {
+        fn any_text_is_read_or_refused_and_prints_only_names(text in ".{0,200}") {
             let volume = Record::decode(&text).unwrap_or_default().volume;
-            let shown = shown(&volume);
-            proptest::prop_assert!(shown.bytes().all(|byte| byte.is_ascii_graphic()));
+            let dns_name_or_empty = dns_name_or_empty(&volume);
+            proptest::prop_assert!(dns_name_or_empty.bytes().all(|byte| byte.is_ascii_graphic()));
         }
 
         /// Two lists of texts never make each other's digest.
         #[test]
-        fn texts_are_told_apart_by_their_lengths_too(a in "[ab]{0,3}", b in "[ab]{0,3}", c in "[ab]{0,3}", d in "[ab]{0,3}") {
+        fn texts_of_other_lengths_have_other_digests(a in "[ab]{0,3}", b in "[ab]{0,3}", c in "[ab]{0,3}", d in "[ab]{0,3}") {
             let hash = |x: &str, y: &str| { let mut fnv = Fnv::new(); fnv.text(x); fnv.text(y); fnv.0 };
             proptest::prop_assert_eq!(hash(&a, &b) == hash(&c, &d), (a == c) && (b == d));
         }

@@ -1,30 +1,29 @@
-//! What a volume is made from, as the controller keeps it while a call is open.
+//! The source of a volume: a snapshot or a claim.
 //!
-//! Owns [`Source`], the object of the cluster that a request asks to copy together with the
-//! driver's handle of it. It lives in the memory of the process that found and checked the object:
-//! no record of a call holds one. Leaves finding sources to the provisioner and guarding them to
-//! `protection`.
+//! The controller keeps the source of an open call in memory. Records of calls do not contain it.
+//! The provisioner finds and checks sources, and [`source_protection`](crate::source_protection)
+//! keeps them.
 
 /// An object that a volume is made from, found and checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// Snapshot or claim.
     pub kind: SourceKind,
-    /// The object's namespace: the claim's own, or another that grants access.
+    /// The object's namespace: that of the claim, or another one that grants access.
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// The object's UID: a namesake that came later is another source.
+    /// The object's UID, as a later object of the same name is another source.
     pub uid: String,
-    /// What the driver knows it by: the snapshot's handle, or that of the claim's volume.
+    /// The driver's ID: the handle of the snapshot, or that of the claim's volume.
     pub handle: String,
 }
 
-/// What kind of object a volume is made from.
+/// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceKind {
-    /// A VolumeSnapshot that is restored.
+    /// A VolumeSnapshot, which is restored.
     Snapshot,
-    /// A PersistentVolumeClaim whose volume is cloned.
+    /// A PersistentVolumeClaim, whose volume is cloned.
     Claim,
 }

@@ -1,41 +1,40 @@
-//! Where a volume is asked to be, and how that is held fast while its call is open.
+//! The requested topology of a volume, which must not change while its call is open.
 //!
-//! Owns the form of a requirement, the part of it that a record of an open call holds, and what that
-//! record leaves of a requirement that was computed anew ([`Recorded::restrict`]). Promises that a
-//! record never adds a place, and that what is preferred is always a rotation of what is required.
-//! Leaves computing a requirement to the provisioner.
+//! A record of an open call contains the requirement, or its preferred term. [`Recorded::restrict`]
+//! applies it to a requirement that was computed anew: a record never adds a term. The provisioner
+//! computes requirements.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// One place: values by topology key, all of which hold there.
+/// One topology term: values by topology key.
 pub type Segments = BTreeMap<String, String>;
 
-/// Places that a volume must be reachable from one of, and in which order they are preferred (CSI
-/// spec, `TopologyRequirement`).
+/// The terms of which a volume must be accessible from at least one, and their order of preference
+/// (CSI spec, `TopologyRequirement`). The preferred order is a rotation of the requisite one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
-    /// In the order in which the driver is told them.
+    /// The requisite terms, in the order of the request.
     terms: Arc<[Segments]>,
-    /// The preferred one, by its index; those after it and then those before it follow.
+    /// The index of the preferred term; those after it and then those before it follow.
     first: usize,
 }
 
-/// What a call that may be open asked for.
+/// The topology of a call that may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pinned {
-    /// This process asked for this; none where the driver was told nothing.
+    /// The topology that this process has requested. `None`: the request had none.
     Asked(Option<Requirement>),
-    /// A record says that an earlier process asked so.
+    /// The topology that an earlier process has recorded.
     Recorded(Recorded),
 }
 
-/// A requirement as it is recorded; whoever may write the claim may have changed it.
+/// A requirement in a record. Whoever may write the claim may have changed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Recorded {
-    /// In full: no terms where the driver was told nothing.
+    /// All terms; empty if the request had no topology.
     Terms {
         /// The terms, in order.
         terms: Vec<Segments>,
@@ -43,36 +42,37 @@ pub enum Recorded {
         #[serde(default)]
         first: usize,
     },
-    /// The preferred term alone, where all would be too long.
+    /// Only the preferred term, if all would be too long.
     Preferred {
         /// That term.
         best: Segments,
     },
 }
 
-/// The place that a record says was preferred is not among those that would be asked for now.
+/// The preferred term of a record is not in the requirement that was computed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the place that it preferred is not one where the volume could be asked for now")]
 pub struct PreferenceGone;
 
 impl Requirement {
-    /// Any of `terms`, preferably the one with the index `first`; none where there are no terms.
+    /// A requirement with these terms, of which the one with the index `first` is preferred. `None`
+    /// without terms.
     pub fn new(terms: Vec<Segments>, first: usize) -> Option<Self> {
         let first = first.checked_rem(terms.len())?;
         Some(Self { terms: terms.into(), first })
     }
 
-    /// The places, in the order in which the driver is told them.
+    /// The terms in the order of the request.
     pub fn requisite(&self) -> impl Iterator<Item = &Segments> {
         self.terms.iter()
     }
 
-    /// The same places, best first.
+    /// The terms, the preferred one first.
     pub fn preferred(&self) -> impl Iterator<Item = &Segments> {
         self.terms.iter().cycle().skip(self.first).take(self.terms.len())
     }
 
-    /// As it is recorded.
+    /// The requirement as it is recorded.
     pub fn record(requirement: Option<&Self>) -> Recorded {
         match requirement {
             None => Recorded::Terms { terms: Vec::new(), first: 0 },
@@ -82,9 +82,9 @@ impl Requirement {
 }
 
 impl Recorded {
-    /// What of `now`, the requirement that would be asked for now, the recorded call may be repeated
-    /// with: the recorded terms that are in it, the same one preferred. Where only that one is
-    /// recorded, all of `now`, and that one first.
+    /// Returns the part of `now`, the requirement that was computed now, with which the recorded
+    /// call may be repeated: the recorded terms that are in `now`, with the same one preferred. If
+    /// only the preferred term is recorded: all of `now`, with that term preferred.
     ///
     /// # Errors
     /// The preferred term is not in `now`.
@@ -110,7 +110,7 @@ impl Recorded {
         }
     }
 
-    /// The same in short.
+    /// Keeps only the preferred term.
     #[must_use]
     pub fn shortened(self) -> Self {
         match self {
@@ -123,7 +123,7 @@ impl Recorded {
     }
 }
 
-/// Any of `terms`, preferably `best`, which must be one of them.
+/// A requirement with `terms`, of which `best` is preferred. `best` must be one of them.
 fn preferring(
     terms: Vec<Segments>,
     best: Option<&Segments>,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preferred_places_begin_with_the_first_and_go_round() {
+    fn the_preferred_terms_are_a_rotation_from_the_first() {
         let requirement = Requirement::new(zones(&["a", "b", "c"]), 4).unwrap();
         assert_eq!(values(requirement.requisite()), ["a", "b", "c"]);
         assert_eq!(values(requirement.preferred()), ["b", "c", "a"]);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_restricts_what_would_be_asked_for_and_adds_nothing() {
+    fn a_record_restricts_the_computed_requirement_and_adds_nothing() {
         let terms = |terms: &[&str], first| Recorded::Terms { terms: zones(terms), first };
         let best = |zone: &str| Recorded::Preferred { best: zones(&[zone]).remove(0) };
         let now = || asked(&["a", "b", "c"], 0);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_the_version_before_is_read() {
+    fn a_record_of_the_previous_version_is_read() {
         let old = r#"{"best":{"zone":"a"},"digest":"0123456789abcdef"}"#;
         let read: Recorded = serde_json::from_str(old).unwrap();
         assert_eq!(read, Recorded::Preferred { best: zones(&["a"]).remove(0) });
@@ -191,7 +191,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_recorded_is_asked_for_again(zones in vec(".{0,9}", 0..5), first: usize) {
+        fn a_recorded_requirement_is_requested_again(zones in vec(".{0,9}", 0..5), first: usize) {
             let terms: std::collections::BTreeSet<Segments> =
                 zones.iter().map(|zone| [("zone".to_owned(), zone.clone())].into()).collect();
             let asked = Requirement::new(terms.into_iter().collect(), first);
@@ -202,9 +202,9 @@ mod tests {
             prop_assert_eq!(read.shortened().restrict(asked.as_ref()), Ok(asked));
         }
 
-        /// Whatever a record says, no place is asked for that would not be asked for without it.
+        /// Whatever a record says, it adds no term to the requirement.
         #[test]
-        fn no_forged_place_is_asked_for(
+        fn no_forged_term_is_requested(
             forged in vec("[a-f]", 0..6), now in vec("[a-f]", 0..6), first: usize, short: bool,
         ) {
             let terms = |names: &[String]| -> Vec<Segments> {

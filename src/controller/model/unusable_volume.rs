@@ -1,38 +1,38 @@
 //! A volume that the driver made and that cannot be used.
 //!
-//! Owns what must be known to remove it directly, without a PersistentVolume (safety rule 8).
-//! Leaves whether that may be done to `discard`, and doing it to the provisioner.
+//! Contains what is needed to remove it directly, without a PersistentVolume (safety rule 8).
+//! `discard` decides whether that may be done, and the provisioner does it.
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::controller::provisioner::Failure;
+use super::failure::Failure;
 
-/// A volume that cannot be used: it must go before its claim is asked for again.
+/// A volume that cannot be used. It is removed before the next call for its claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnusableVolume {
-    /// The driver's id of it.
+    /// The driver's ID of the volume.
     pub handle: String,
-    /// The credentials with which it was made.
+    /// The credentials with which the volume was made.
     pub credentials: Credentials,
-    /// What is wrong with it, in the words its user reads.
+    /// What is wrong with it, for the user.
     pub defect: Failure,
-    /// The same for when it could not be removed; why is added to it.
+    /// The message for the user if the volume could not be removed; the reason is appended to it.
     pub orphaned: Failure,
 }
 
-/// What a driver needs to know to let somebody in. Prints as nothing but its being there.
+/// Secrets for calls to the driver. They are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials(BTreeMap<String, String>);
 
 // === impl Credentials ===
 
 impl Credentials {
-    /// These values by their keys.
+    /// Credentials with these values by their keys.
     pub fn new(values: BTreeMap<String, String>) -> Self {
         Self(values)
     }
 
-    /// The values, for a request to the driver and nothing else.
+    /// The values, only for a request to the driver.
     pub fn expose(&self) -> BTreeMap<String, String> {
         self.0.clone()
     }
@@ -51,14 +51,14 @@ mod tests {
     #[test]
     fn credentials_are_never_printed() {
         let values = BTreeMap::from([("user".to_owned(), "s3cr3t".to_owned())]);
-        let leftover = UnusableVolume {
+        let unusable = UnusableVolume {
             handle: "h".into(),
             credentials: Credentials::new(values.clone()),
             defect: Failure::new("small"),
             orphaned: Failure::new("small and left"),
         };
-        assert_eq!(leftover.credentials.expose(), values);
-        let printed = format!("{leftover:?}");
+        assert_eq!(unusable.credentials.expose(), values);
+        let printed = format!("{unusable:?}");
         assert!(printed.contains("***stripped***") && !printed.contains("s3cr3t"), "{printed}");
     }
 }

@@ -147,7 +147,7 @@ impl VolumeIndex {
     pub fn observe(&self, event: InformerEvent<Volume>) -> Wake {
         match event {
             InformerEvent::Init => {
-                self.0.claims.volumes_restarted();
+                self.0.claims.on_volume_list_start();
                 let mut inner = self.0.inner.lock();
                 inner.volumes.restarted();
                 inner.deletions.restarted();
@@ -158,7 +158,7 @@ impl VolumeIndex {
             InformerEvent::Apply(volume) => self.seen(volume, Some(Instant::now())),
             InformerEvent::Delete(volume) => self.gone(&volume),
             InformerEvent::Unreadable { name, uid, .. } => {
-                self.0.claims.unreadable_volume_passes(&name);
+                self.0.claims.on_unreadable_volume(&name);
                 let mut inner = self.0.inner.lock();
                 inner.volumes.unreadable(&name);
                 inner.deletions.unreadable(&uid);
@@ -177,14 +177,14 @@ impl VolumeIndex {
                     wake.volumes.extend(woken.volumes);
                     wake.claims.extend(woken.claims);
                 }
-                wake.claims.extend(self.0.claims.volumes_listed());
+                wake.claims.extend(self.0.claims.on_volume_list_done());
                 wake
             }
         }
     }
 
     fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
-        let closed = self.0.claims.volume_passes(&volume);
+        let closed = self.0.claims.on_volume(&volume);
         let name = volume.name().to_owned();
         let due = self.0.due(&volume);
         let in_reach = (self.0.in_reach)(&volume);
@@ -227,7 +227,7 @@ impl VolumeIndex {
         inner.deletions.deleted(volume.uid());
         let freed = self.0.freed(&mut inner, volume);
         drop(inner);
-        let claims = self.0.claims.volume_gone(volume).into_iter().collect();
+        let claims = self.0.claims.on_volume_deleted(volume).into_iter().collect();
         Wake { volumes: freed, claims, ..Wake::default() }
     }
 
@@ -250,7 +250,7 @@ impl VolumeIndex {
     /// The claim that the volume is for waits for another one: it is looked at once this one's
     /// PersistentVolume is gone (safety rule 13).
     pub fn claim_returns(&self, volume: &Volume) {
-        self.0.claims.returns(volume);
+        self.0.claims.requeue_when_pv_gone(volume);
     }
 
     /// The deletion of the volume is taken in hand.

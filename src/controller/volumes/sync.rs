@@ -187,10 +187,10 @@ impl<P: Provisioner> VolumeWorker<P> {
         permit: Permit,
         removal: P::Removal,
     ) -> Result<(), NotDeleted> {
-        self.store.volume_goes(volume.name());
+        self.store.on_volume_deletion(volume.name());
         tracing::trace!("asking the provisioner to delete");
         let deleted = self.provisioner.delete(volume, removal).await;
-        permit.ended(deleted.as_ref().err().map_or(Congestion::Bearable, NotDeleted::strain));
+        permit.ended(deleted.as_ref().err().map_or(Congestion::Bearable, NotDeleted::congestion));
         deleted?;
         if !mutations::is_on(Mutation::DeleteTwice) {
             self.book.deletion_reached(volume, Deletion::AtDriver);
@@ -318,7 +318,7 @@ impl<P: Provisioner> VolumeWorker<P> {
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
         tracing::warn!(error = %why, "deleting the volume failed");
-        self.waits.wait(&Item::volume(volume.name()), why.awaited());
+        self.waits.wait(&Item::volume(volume.name()), why.dependencies());
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
         Action::Retry

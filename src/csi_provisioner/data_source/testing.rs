@@ -67,7 +67,7 @@ pub(super) fn awaited(failure: &Failure) -> Vec<String> {
         let name = awaited.name.as_deref().unwrap_or("*");
         format!("{} {}{name}", awaited.kind.plural, place.unwrap_or_default())
     };
-    failure.awaited().iter().map(name).collect()
+    failure.dependencies().iter().map(name).collect()
 }
 
 /// `object` with what `change` says instead, deeply; null takes away.

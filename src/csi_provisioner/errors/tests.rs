@@ -56,7 +56,7 @@ fn only_time_outs_and_locks_speak_of_load() {
         };
         for error in [CallError::driver(code, "m"), CallError::local(code, "m")] {
             for node in [false, true] {
-                assert_eq!(create_outcome(&error, node).strain(), expected, "{code:?}");
+                assert_eq!(create_outcome(&error, node).congestion(), expected, "{code:?}");
             }
         }
     }
@@ -118,7 +118,7 @@ impl Case {
 
     /// What follows when the call fails once.
     fn follows(self) -> (ClaimState, Next) {
-        self.before().called().answered(&self.outcome(), self.demand, Instant::now())
+        self.before().call_started().call_ended(&self.outcome(), self.demand, Instant::now())
     }
 
     /// Only the driver's own word tells how a call ended, and some of its words do not.
@@ -145,7 +145,7 @@ impl Case {
 
 /// A call whose end is unknown, without a final answer since.
 fn open() -> ClaimState {
-    ClaimState::Waiting.called().interrupted()
+    ClaimState::Waiting.call_started().interrupted()
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,8 @@ async fn an_earlier_call_is_closed_by_three_telling_ends_once_nobody_wants_the_v
         let (mut state, mut next) = (case.before(), Next::Poll);
         for after in [0, 60, 120].map(Duration::from_secs) {
             assert!(state.is_open(), "{case:?}: closed before {after:?}");
-            (state, next) = state.called().answered(&case.outcome(), case.demand, start + after);
+            (state, next) =
+                state.call_started().call_ended(&case.outcome(), case.demand, start + after);
         }
         let closes = case.tells_the_end()
             && case.demand == Withdrawn
@@ -200,8 +201,8 @@ async fn an_earlier_call_is_closed_by_three_telling_ends_once_nobody_wants_the_v
 #[tokio::test(start_paused = true)]
 async fn no_failure_is_followed_up_once_the_claims_volume_was_seen() {
     for case in Case::all() {
-        let seen = case.before().called().volume_seen("h");
-        let (state, next) = seen.answered(&case.outcome(), case.demand, Instant::now());
+        let seen = case.before().call_started().volume_found("h");
+        let (state, next) = seen.call_ended(&case.outcome(), case.demand, Instant::now());
         assert_eq!((state, next), (ClaimState::Done, Next::Drop), "{case:?}");
     }
 }

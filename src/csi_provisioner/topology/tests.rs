@@ -45,7 +45,7 @@ fn refused(refusal: NotSent) -> (String, bool, Vec<String>) {
         NotSent::Reschedule(failure) => (failure, true),
         NotSent::Ignored { reason } => panic!("{reason}"),
     };
-    let awaited = failure.awaited().iter();
+    let awaited = failure.dependencies().iter();
     let awaited = awaited
         .map(|object| format!("{} {}", object.kind.plural, object.name.as_deref().unwrap_or("*")))
         .collect();

@@ -1,9 +1,8 @@
-//! The mark of an open call: our finalizer on the claim, and the record in an annotation.
+//! What a record on a claim means, and the edits that write and remove it.
 //!
-//! Owns their names, what a mark on a claim means ([`judge`], pure), and the edits that put a mark on
-//! and take it off (safety rule 11: pure functions of the object that is put back). Promises that a
-//! record counts only where all of it follows from the claim and from this process's flags; whether
-//! its class fits is found out when the claim is worked on. Leaves when to write to `mod`.
+//! [`judge`] decides what a record means. A record counts only if all of it follows from the claim
+//! and from the flags of this process; whether its class fits is checked when the claim is planned.
+//! The edits are pure functions of the object that is written back (safety rule 11).
 
 use serde_json::{Map, Value, json};
 
@@ -18,68 +17,64 @@ use crate::{
     mutations::Mutation,
 };
 
-/// On a claim while its CreateVolume may still be running and nobody has saved its outcome.
+/// The finalizer that keeps a claim while the outcome of its CreateVolume is unknown or not saved.
 pub const FINALIZER: &str = "provisioner.storage.kubernetes.io/provisioning-protection";
 
-/// What was asked for, as a [`Record`].
+/// The annotation with the request of the open call, a [`Record`].
 pub const RECORD: &str = "provisioner.storage.kubernetes.io/open-request";
 
-/// What the mark on a claim means to this process. Another driver's is left alone and means nothing.
+/// What the finalizer and the record on a claim mean to this process. Those of another driver mean
+/// nothing and are left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordStatus {
-    /// The finalizer stands without a record: nothing is open.
+    /// There is a finalizer without a record: nothing is open.
     Closed,
     /// A call is open, and the record follows from the claim and our flags.
     Open(Record),
-    /// The record does not: it is no obstacle, and makes no call.
+    /// The record does not follow from the claim and our flags: no call is made for it.
     Void(Record),
     /// The process of another node has a call open.
     Elsewhere(Record),
 }
 
-/// By what a mark is judged.
+/// Who reads or writes a record.
 #[derive(Debug, Clone, Copy)]
-pub struct Standpoint<'a> {
-    /// Whose process this is.
+pub struct ThisProcess<'a> {
+    /// The driver and the node of this process.
     pub identity: &'a Identity,
-    /// The node that is gone and whose call for the claim this process follows instead.
+    /// The node that is gone and whose call for the claim this process follows.
     pub adopted: Option<&'a str>,
 }
 
-/// What the mark on the claim means; `None`: there is none, or none of ours. `volume` is the name
-/// that the claim's volume gets.
+/// Decides what the record on the claim means. `None`: there is none, or it is another driver's.
+/// `volume` is the name that the claim's volume gets.
 pub fn judge(
     claim: &Claim,
-    standpoint: Standpoint<'_>,
+    this_process: ThisProcess<'_>,
     volume: Option<&str>,
 ) -> Option<RecordStatus> {
     if !claim.has_finalizer(FINALIZER) {
         return None;
     }
-    let Standpoint { identity, adopted } = standpoint;
+    let ThisProcess { identity, adopted } = this_process;
     let text = claim.annotation(RECORD).unwrap_or_default();
     let record = Record::decode(text).unwrap_or_default();
     if !record.driver.is_empty() && record.driver != identity.driver {
         return None;
     }
-    // What names no driver is the claim's provisioner's.
+    // A record without a driver belongs to the provisioner of the claim.
     if record.driver.is_empty() && !identity.is_for_driver(claim) {
         return None;
     }
     let is_ours = identity.is_provisioner_of(claim);
     let was_adopted = record.node.is_some() && record.node.as_deref() == adopted;
-    let is_here = match &record.node {
-        _ if identity.node.is_none() || was_adopted => true,
-        Some(node) => identity.is_on(node),
-        None => is_ours,
-    };
-    if !is_here {
+    if !was_adopted && !is_of_this_node(&record, identity, is_ours) {
         return Some(RecordStatus::Elsewhere(record));
     }
     if text.is_empty() {
         return Some(RecordStatus::Closed);
     }
-    // What a node has asked for it follows whichever node is selected by now.
+    // A node repeats its own call whichever node is selected by now.
     let is_for_us = is_ours || record.node.is_some() && identity.is_for_driver(claim);
     let is_named =
         volume == Some(&record.volume) || mutations::is_on(Mutation::RecordedNameBelieved);
@@ -87,20 +82,30 @@ pub fn judge(
     if !(is_unbound && is_for_us && is_named) {
         return Some(RecordStatus::Void(record));
     }
-    // Where the gone node has asked for its volume, nobody can ask now.
+    // The topology of a node that is gone cannot be requested any more.
     let topology = record.topology.clone().filter(|_| !was_adopted);
     Some(RecordStatus::Open(Record { topology, ..record }))
 }
 
-/// The record of a claim that carries our finalizer, an empty one where it lacks.
-pub fn read(claim: &Claim) -> Option<Record> {
-    let marked = claim.has_finalizer(FINALIZER);
-    marked.then(|| claim.annotation(RECORD).and_then(Record::decode).unwrap_or_default())
+/// Whether the process of this node, or the only process, made the recorded call. A record without
+/// a node belongs to the process that provisions for the claim (`is_ours`).
+fn is_of_this_node(record: &Record, identity: &Identity, is_ours: bool) -> bool {
+    match &record.node {
+        _ if identity.node.is_none() => true,
+        Some(node) => identity.is_on(node),
+        None => is_ours,
+    }
 }
 
-/// Whether two views of one claim differ in the mark alone, besides the version: no news for
-/// anybody but the mark's keeper.
-pub fn is_all_that_differs(old: &Claim, new: &Claim) -> bool {
+/// Returns the record of a claim that carries our finalizer; an empty one if it has none.
+pub fn read(claim: &Claim) -> Option<Record> {
+    let is_protected = claim.has_finalizer(FINALIZER);
+    is_protected.then(|| claim.annotation(RECORD).and_then(Record::decode).unwrap_or_default())
+}
+
+/// Whether two versions of a claim differ only in finalizer and record, apart from the resource
+/// version.
+pub fn differs_only_in_record(old: &Claim, new: &Claim) -> bool {
     let bare = |claim: &Claim| {
         let mut metadata = claim.metadata.clone();
         metadata.resource_version = None;
@@ -114,23 +119,23 @@ pub fn is_all_that_differs(old: &Claim, new: &Claim) -> bool {
         && bare(old) == bare(new)
 }
 
-/// Whether the mark is another one.
+/// Whether the finalizer or the record has changed.
 pub fn is_changed(old: &Claim, new: &Claim) -> bool {
-    let mark = |claim: &Claim| {
+    let record_status = |claim: &Claim| {
         (claim.has_finalizer(FINALIZER), claim.annotation(RECORD).map(str::to_owned))
     };
-    mark(old) != mark(new)
+    record_status(old) != record_status(new)
 }
 
-/// Whether the claim is deleted and would be gone but for the mark: for everybody else it is.
-pub fn is_all_that_holds(claim: &Claim) -> bool {
+/// Whether the claim is being deleted and only our finalizer keeps it.
+pub fn is_held_only_by_record(claim: &Claim) -> bool {
     let finalizers = claim.metadata.finalizers.as_deref().unwrap_or_default();
     claim.is_terminating() && finalizers.iter().all(|name| name == FINALIZER)
 }
 
-impl Standpoint<'_> {
+impl ThisProcess<'_> {
     /// Whether another driver, or the process of another node, has written this record.
-    fn is_anothers(self, text: &str) -> bool {
+    fn is_of_another(self, text: &str) -> bool {
         let Some(record) = Record::decode(text) else { return false };
         let other_driver = !record.driver.is_empty() && record.driver != self.identity.driver;
         other_driver || self.is_of_other_node(&record)
@@ -146,23 +151,23 @@ impl Standpoint<'_> {
     }
 }
 
-/// Puts the mark on a claim that still waits for its volume; on one that is bound or being
-/// deleted it would come too late. Another's record stays.
-pub(super) fn put_on(claim: &mut Value, standpoint: Standpoint<'_>, text: &str) -> Edit {
+/// Adds finalizer and record to a claim that still waits for its volume. A claim that is bound or
+/// being deleted, or that carries the record of another process, is not changed.
+pub(super) fn add(claim: &mut Value, this_process: ThisProcess<'_>, text: &str) -> Edit {
     let given = |pointer| claim.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if !given("/metadata/deletionTimestamp").is_empty() || !given("/spec/volumeName").is_empty() {
         return Edit::Nothing;
     }
-    if standpoint.is_anothers(record_text(claim)) {
+    if this_process.is_of_another(record_text(claim)) {
         return Edit::Nothing;
     }
-    let marked = finalizers::add(claim, FINALIZER) == Edit::Write;
+    let is_protected = finalizers::add(claim, FINALIZER) == Edit::Write;
     let metadata = claim.get_mut("metadata").and_then(Value::as_object_mut);
     let recorded = metadata.is_some_and(|metadata| set_record(metadata, text));
-    if marked || recorded { Edit::Write } else { Edit::Nothing }
+    if is_protected || recorded { Edit::Write } else { Edit::Nothing }
 }
 
-/// Writes the record, unless it stands there already; whether it did.
+/// Sets the record. Returns whether that changed anything.
 fn set_record(metadata: &mut Map<String, Value>, text: &str) -> bool {
     let annotations = metadata.entry("annotations").or_insert(Value::Null);
     if annotations.is_null() {
@@ -178,15 +183,19 @@ fn record_text(claim: &Value) -> &str {
     annotations.and_then(|it| it.get(RECORD)?.as_str()).unwrap_or_default()
 }
 
-/// Says on the claim that nothing is open: the record goes, and the finalizer stays.
-pub(super) fn close(claim: &mut Value, standpoint: Standpoint<'_>) -> Edit {
-    if standpoint.is_anothers(record_text(claim)) { Edit::Nothing } else { remove_record(claim) }
+/// Removes the record and keeps the finalizer, unless the record is of another process.
+pub(super) fn close(claim: &mut Value, this_process: ThisProcess<'_>) -> Edit {
+    if this_process.is_of_another(record_text(claim)) {
+        Edit::Nothing
+    } else {
+        remove_record(claim)
+    }
 }
 
-/// Takes out of the record where the volume is asked to be: the selected node is given back.
-pub(in crate::controller) fn forget_place(claim: &mut Value, standpoint: Standpoint<'_>) {
+/// Removes node and topology from the record, as the selected node is given back.
+pub(in crate::controller) fn forget_topology(claim: &mut Value, this_process: ThisProcess<'_>) {
     let text = record_text(claim);
-    if standpoint.is_anothers(text) {
+    if this_process.is_of_another(text) {
         return;
     }
     let Some(record) = Record::decode(text) else { return };
@@ -197,19 +206,19 @@ pub(in crate::controller) fn forget_place(claim: &mut Value, standpoint: Standpo
     }
 }
 
-/// Takes the mark off, unless it is of another's call.
-pub(in crate::controller) fn take_off_own(claim: &mut Value, standpoint: Standpoint<'_>) -> Edit {
-    if standpoint.is_anothers(record_text(claim)) { Edit::Nothing } else { take_off(claim) }
+/// Removes finalizer and record, unless the record is of another process.
+pub(in crate::controller) fn remove_own(claim: &mut Value, this_process: ThisProcess<'_>) -> Edit {
+    if this_process.is_of_another(record_text(claim)) { Edit::Nothing } else { remove(claim) }
 }
 
-/// Takes the mark off, if it still is of this call.
-pub(super) fn take_off_of(claim: &mut Value, record: &Record) -> Edit {
+/// Removes finalizer and record, if the record is this one.
+pub(super) fn remove_recorded(claim: &mut Value, record: &Record) -> Edit {
     let written = Record::decode(record_text(claim)).unwrap_or_default();
-    if written == *record { take_off(claim) } else { Edit::Nothing }
+    if written == *record { remove(claim) } else { Edit::Nothing }
 }
 
-/// Takes the mark off, whoever's it is.
-pub(crate) fn take_off(claim: &mut Value) -> Edit {
+/// Removes finalizer and record, whoever has written them.
+pub(crate) fn remove(claim: &mut Value) -> Edit {
     let edits = [finalizers::remove(claim, FINALIZER), remove_record(claim)];
     if edits.contains(&Edit::Write) { Edit::Write } else { Edit::Nothing }
 }
@@ -230,7 +239,7 @@ mod tests {
     const NODE: &str = "volume.kubernetes.io/selected-node";
 
     #[test]
-    fn a_record_of_another_nodes_call_is_told_from_another_drivers() {
+    fn records_of_other_nodes_and_of_other_drivers_are_distinguished() {
         let record = |driver: &str, node: Option<&str>| Record {
             driver: driver.to_owned(),
             node: node.map(str::to_owned),
@@ -238,7 +247,7 @@ mod tests {
         };
         let of_other = |own, adopted, record: &Record| {
             let identity = identity(own);
-            Standpoint { identity: &identity, adopted }.is_of_other_node(record)
+            ThisProcess { identity: &identity, adopted }.is_of_other_node(record)
         };
         assert!(of_other(Some("n1"), None, &record("d", Some("n2"))));
         assert!(of_other(Some("n1"), None, &record("", Some("n2"))));
@@ -261,13 +270,13 @@ mod tests {
         Identity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
     }
 
-    fn here(identity: &Identity) -> Standpoint<'_> {
-        Standpoint { identity, adopted: None }
+    fn here(identity: &Identity) -> ThisProcess<'_> {
+        ThisProcess { identity, adopted: None }
     }
 
     const TEXT: &str = r#"{"driver":"d"}"#;
 
-    /// What a mark with this record means, in a letter, on a claim with these changes.
+    /// What this record means, as a letter, on a claim with these changes.
     fn judged(record: Option<&str>, node: Option<&str>, change: impl Fn(&mut Value)) -> char {
         let mut object =
             claim(&json!({"finalizers": [FINALIZER], "annotations": {DRIVER: "d"}}), None);
@@ -287,7 +296,7 @@ mod tests {
     type Change<'a> = &'a dyn Fn(&mut Value);
 
     #[test]
-    fn a_record_counts_only_where_all_of_it_follows() {
+    fn a_record_counts_only_if_all_of_it_follows_from_claim_and_flags() {
         let own = r#"{"driver":"d","volume":"pvc-u"}"#;
         let as_is = |_: &mut Value| {};
         assert_eq!(judged(Some(own), None, as_is), 'O');
@@ -322,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn with_node_deployment_a_record_is_its_nodes() {
+    fn with_node_deployment_a_record_belongs_to_its_node() {
         let of = |node: &str| json!({"driver": "d", "volume": "pvc-u", "node": node}).to_string();
         let selected = |node: &'static str| {
             move |it: &mut Value| it["metadata"]["annotations"][NODE] = json!(node)
@@ -350,18 +359,18 @@ mod tests {
         object["metadata"]["annotations"] = json!({DRIVER: "d", NODE: "n1", RECORD:
             r#"{"driver":"d","volume":"pvc-u","node":"n2","topology":{"terms":[]}}"#});
         let own = identity(Some("n1"));
-        let adopting = Standpoint { identity: &own, adopted: Some("n2") };
+        let adopting = ThisProcess { identity: &own, adopted: Some("n2") };
         let Some(RecordStatus::Open(record)) = judge(&view(&object), adopting, Some("pvc-u"))
         else {
             panic!("it is followed here");
         };
-        assert_eq!(record.topology, None, "the gone node's place cannot be asked for");
-        assert_eq!(put_on(&mut object.clone(), adopting, TEXT), Edit::Write);
-        assert_eq!(put_on(&mut object, here(&own), TEXT), Edit::Nothing);
+        assert_eq!(record.topology, None, "the topology of the gone node cannot be requested");
+        assert_eq!(add(&mut object.clone(), adopting, TEXT), Edit::Write);
+        assert_eq!(add(&mut object, here(&own), TEXT), Edit::Nothing);
     }
 
     #[test]
-    fn a_claim_is_marked_beside_what_others_put_there_and_unmarked_again() {
+    fn adding_and_removing_a_record_keeps_other_finalizers_and_annotations() {
         let own = identity(None);
         for metadata in [
             json!({}),
@@ -369,14 +378,14 @@ mod tests {
             json!({"finalizers": ["kubernetes.io/pvc-protection"], "annotations": {"a": "b"}}),
         ] {
             let mut object = claim(&metadata, None);
-            assert_eq!(put_on(&mut object, here(&own), TEXT), Edit::Write, "{metadata}");
+            assert_eq!(add(&mut object, here(&own), TEXT), Edit::Write, "{metadata}");
             assert_eq!(read(&view(&object)).unwrap().driver, "d");
-            assert_eq!(put_on(&mut object, here(&own), TEXT), Edit::Nothing, "again");
+            assert_eq!(add(&mut object, here(&own), TEXT), Edit::Nothing, "again");
             assert_eq!(close(&mut object, here(&own)), Edit::Write);
             assert_eq!(read(&view(&object)), Some(Record::default()));
-            assert_eq!(put_on(&mut object, here(&own), TEXT), Edit::Write, "opened again");
-            assert_eq!(take_off(&mut object), Edit::Write);
-            assert_eq!(take_off(&mut object), Edit::Nothing, "again");
+            assert_eq!(add(&mut object, here(&own), TEXT), Edit::Write, "opened again");
+            assert_eq!(remove(&mut object), Edit::Write);
+            assert_eq!(remove(&mut object), Edit::Nothing, "again");
             let (left, before) = (view(&object).metadata, view(&claim(&metadata, None)).metadata);
             assert_eq!(left.finalizers.unwrap_or_default(), before.finalizers.unwrap_or_default());
             assert_eq!(
@@ -387,18 +396,18 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_bound_or_being_deleted_is_not_marked() {
+    fn a_bound_or_terminating_claim_gets_no_record() {
         let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         for mut object in [claim(&deleted, None), claim(&json!({}), Some("pv"))] {
             let before = object.clone();
-            assert_eq!(put_on(&mut object, here(&identity(None)), TEXT), Edit::Nothing);
+            assert_eq!(add(&mut object, here(&identity(None)), TEXT), Edit::Nothing);
             assert_eq!(object, before);
         }
     }
 
     #[test]
-    fn anothers_record_is_neither_replaced_nor_taken_off() {
-        let marked = |record: &str| {
+    fn a_record_of_another_process_is_neither_replaced_nor_removed() {
+        let protected = |record: &str| {
             claim(&json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}}), None)
         };
         for (record, node, ours) in [
@@ -414,26 +423,26 @@ mod tests {
             let own = identity(node);
             let edit = if ours { Edit::Write } else { Edit::Nothing };
             let text = r#"{"driver":"d","volume":"v"}"#;
-            assert_eq!(put_on(&mut marked(record), here(&own), text), edit, "{record}");
-            assert_eq!(take_off_own(&mut marked(record), here(&own)), edit, "{record}");
+            assert_eq!(add(&mut protected(record), here(&own), text), edit, "{record}");
+            assert_eq!(remove_own(&mut protected(record), here(&own)), edit, "{record}");
             if !record.is_empty() {
-                assert_eq!(close(&mut marked(record), here(&own)), edit, "{record}");
+                assert_eq!(close(&mut protected(record), here(&own)), edit, "{record}");
             }
         }
     }
 
     #[test]
-    fn with_its_node_a_record_loses_its_place_and_nothing_else() {
+    fn giving_the_node_back_removes_only_node_and_topology_from_a_record() {
         let record = r#"{"driver":"d","volume":"v","node":"n","topology":{"terms":[{"a":"b"}]}}"#;
         let mut object =
             claim(&json!({"finalizers": [FINALIZER], "annotations": {RECORD: record}}), None);
-        forget_place(&mut object, here(&identity(Some("n"))));
+        forget_topology(&mut object, here(&identity(Some("n"))));
         let left = Record { driver: "d".into(), volume: "v".into(), ..Record::default() };
         assert_eq!(read(&view(&object)), Some(left));
     }
 
     #[test]
-    fn a_deleted_claim_that_only_the_mark_holds_counts_as_gone() {
+    fn a_deleted_claim_that_only_our_finalizer_keeps_counts_as_gone() {
         let deleted = "2026-01-01T00:00:00Z";
         for (deleted, finalizers, gone) in [
             (Some(deleted), json!([FINALIZER]), true),
@@ -441,22 +450,23 @@ mod tests {
             (None, json!([FINALIZER]), false),
         ] {
             let metadata = json!({"deletionTimestamp": deleted, "finalizers": finalizers});
-            assert_eq!(is_all_that_holds(&view(&claim(&metadata, None))), gone, "{metadata}");
+            assert_eq!(is_held_only_by_record(&view(&claim(&metadata, None))), gone, "{metadata}");
         }
     }
 
     #[test]
-    fn the_mark_alone_is_no_news() {
+    fn a_change_of_only_the_record_is_recognised() {
         let bare = view(&claim(&json!({"resourceVersion": "1"}), None));
-        let marked = json!({"resourceVersion": "2", "finalizers": [FINALIZER], "annotations": {RECORD: TEXT}});
-        let marked_view = view(&claim(&marked, None));
+        let protected = json!({"resourceVersion": "2", "finalizers": [FINALIZER], "annotations": {RECORD: TEXT}});
+        let protected_view = view(&claim(&protected, None));
         assert!(
-            is_all_that_differs(&bare, &marked_view) && is_all_that_differs(&marked_view, &bare)
+            differs_only_in_record(&bare, &protected_view)
+                && differs_only_in_record(&protected_view, &bare)
         );
-        assert!(!is_all_that_differs(&bare, &bare), "nothing differs");
-        assert!(!is_all_that_differs(&bare, &view(&claim(&marked, Some("pv")))), "bound");
-        let mut more = marked;
+        assert!(!differs_only_in_record(&bare, &bare), "nothing differs");
+        assert!(!differs_only_in_record(&bare, &view(&claim(&protected, Some("pv")))), "bound");
+        let mut more = protected;
         more["annotations"]["node"] = json!("n");
-        assert!(!is_all_that_differs(&bare, &view(&claim(&more, None))));
+        assert!(!differs_only_in_record(&bare, &view(&claim(&more, None))));
     }
 }

@@ -2,22 +2,22 @@ use super::*;
 use crate::controller::model::source::{Source, SourceKind};
 use Demand::{Wanted, Withdrawn};
 
-fn standing(open: bool, mark: Option<RecordStatus>, demand: Demand) -> RecordView {
+fn view(open: bool, record_status: Option<RecordStatus>, demand: Demand) -> RecordView {
     RecordView {
         claim: Arc::default(),
-        open,
-        unknown: open,
-        mark,
-        is_known: true,
-        is_served: false,
+        is_open: open,
+        is_outcome_unknown: open,
+        record_status,
+        is_record_known: true,
+        has_volume: false,
         demand,
-        order: open.then(order),
+        request: open.then(request),
         volume_name: "v".into(),
-        seen_deleted: Duration::ZERO,
+        terminating_for: Duration::ZERO,
     }
 }
 
-fn order() -> ProvisionRequest {
+fn request() -> ProvisionRequest {
     ProvisionRequest {
         claim: Arc::default(),
         class: Arc::default(),
@@ -33,60 +33,68 @@ fn opened() -> RecordStatus {
     RecordStatus::Open(Record::default())
 }
 
-/// Every mode and every way in which a claim can stand.
+/// Every mode with every state of a claim.
 #[test]
-fn what_is_due_for_a_mark_is_what_the_table_says() {
-    use Due::{Close, GiveUp, Nothing, PutOn, TakeOff};
+fn the_table_of_due_record_writes() {
+    use Due::{Close, GiveUp, Nothing, Remove, Write};
     let table = [
-        // open, mark, demand, overdue => auto, always, off
-        (true, None, Wanted, false, [PutOn, PutOn, Nothing]),
+        // open, record, demand, overdue => auto, always, off
+        (true, None, Wanted, false, [Write, Write, Nothing]),
         (true, None, Withdrawn, false, [Nothing, Nothing, Nothing]),
         (true, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
         (true, Some(opened()), Wanted, false, [Nothing, Nothing, Nothing]),
-        (true, Some(RecordStatus::Closed), Wanted, false, [PutOn, PutOn, Nothing]),
+        (true, Some(RecordStatus::Closed), Wanted, false, [Write, Write, Nothing]),
         (true, Some(opened()), Withdrawn, false, [Nothing, Nothing, Nothing]),
         (true, Some(opened()), Withdrawn, true, [GiveUp, GiveUp, GiveUp]),
         (false, None, Wanted, false, [Nothing, Nothing, Nothing]),
         (false, None, Withdrawn, true, [Nothing, Nothing, Nothing]),
-        (false, Some(opened()), Wanted, false, [TakeOff, Close, TakeOff]),
-        (false, Some(RecordStatus::Closed), Wanted, false, [TakeOff, Nothing, TakeOff]),
-        (false, Some(opened()), Withdrawn, false, [TakeOff, TakeOff, TakeOff]),
-        (false, Some(RecordStatus::Closed), Withdrawn, true, [TakeOff, TakeOff, TakeOff]),
+        (false, Some(opened()), Wanted, false, [Remove, Close, Remove]),
+        (false, Some(RecordStatus::Closed), Wanted, false, [Remove, Nothing, Remove]),
+        (false, Some(opened()), Withdrawn, false, [Remove, Remove, Remove]),
+        (false, Some(RecordStatus::Closed), Withdrawn, true, [Remove, Remove, Remove]),
         (false, Some(RecordStatus::Elsewhere(Record::default())), Withdrawn, true, [Nothing; 3]),
     ];
-    for (open, mark, demand, overdue, expected) in table {
-        let current = mark == Some(opened());
+    for (open, record_status, demand, overdue, expected) in table {
+        let current = record_status == Some(opened());
         for (mode, expected) in [Mode::Auto, Mode::Always, Mode::Off].into_iter().zip(expected) {
-            let got = due(mode, &standing(open, mark.clone(), demand), overdue, current);
-            assert_eq!(got, expected, "{mode:?} open={open} {mark:?} {demand:?} overdue={overdue}");
+            let got = due(mode, &view(open, record_status.clone(), demand), overdue, current);
+            assert_eq!(
+                got, expected,
+                "{mode:?} open={open} {record_status:?} {demand:?} overdue={overdue}"
+            );
         }
     }
 }
 
 #[test]
-fn another_request_is_recorded_in_its_turn() {
+fn a_changed_request_is_recorded_again() {
     for (mode, expected) in
-        [(Mode::Auto, Due::PutOn), (Mode::Always, Due::PutOn), (Mode::Off, Due::Nothing)]
+        [(Mode::Auto, Due::Write), (Mode::Always, Due::Write), (Mode::Off, Due::Nothing)]
     {
-        let standing = standing(true, Some(opened()), Wanted);
-        assert_eq!(due(mode, &standing, false, false), expected, "{mode:?}");
-        let recorded = RecordView { order: None, ..standing };
-        assert_eq!(due(mode, &recorded, false, false), Due::Nothing, "not asked for yet");
+        let view = view(true, Some(opened()), Wanted);
+        assert_eq!(due(mode, &view, false, false), expected, "{mode:?}");
+        let recorded = RecordView { request: None, ..view };
+        assert_eq!(
+            due(mode, &recorded, false, false),
+            Due::Nothing,
+            "the call is not repeated yet"
+        );
     }
 }
 
 #[test]
-fn with_always_a_claim_stays_marked_until_it_is_bound() {
-    for mark in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
-        let served = RecordView { is_served: true, ..standing(false, Some(mark.clone()), Wanted) };
+fn with_always_the_finalizer_stays_until_the_claim_is_bound() {
+    for record_status in [RecordStatus::Closed, RecordStatus::Open(Record::default())] {
+        let served =
+            RecordView { has_volume: true, ..view(false, Some(record_status.clone()), Wanted) };
         assert_eq!(due(Mode::Always, &served, false, false), Due::Nothing);
-        let bound = standing(false, Some(mark), Withdrawn);
-        assert_eq!(due(Mode::Always, &bound, false, false), Due::TakeOff);
+        let bound = view(false, Some(record_status), Withdrawn);
+        assert_eq!(due(Mode::Always, &bound, false, false), Due::Remove);
     }
 }
 
 #[test]
-fn a_void_record_is_cleared_away_once_nobody_provisions_for_the_claim() {
+fn a_void_record_is_removed_once_nobody_provisions_for_the_claim() {
     let void = || Some(RecordStatus::Void(Record::default()));
     let bound = || {
         let mut claim = Claim::default();
@@ -94,15 +102,15 @@ fn a_void_record_is_cleared_away_once_nobody_provisions_for_the_claim() {
         Arc::new(claim)
     };
     for mode in [Mode::Auto, Mode::Always, Mode::Off] {
-        let live = RecordView { is_known: false, ..standing(false, void(), Wanted) };
+        let live = RecordView { is_record_known: false, ..view(false, void(), Wanted) };
         assert_eq!(due(mode, &live, false, false), Due::Nothing, "{mode:?}");
         let over = RecordView { claim: bound(), demand: Withdrawn, ..live };
-        assert_eq!(due(mode, &over, false, false), Due::TakeOff, "{mode:?}");
+        assert_eq!(due(mode, &over, false, false), Due::Remove, "{mode:?}");
     }
 }
 
 #[test]
-fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
+fn a_call_with_a_source_is_given_up_even_without_a_record() {
     let source = Source {
         kind: SourceKind::Claim,
         namespace: "ns".into(),
@@ -110,18 +118,19 @@ fn a_call_that_keeps_what_it_copies_is_given_up_without_a_mark() {
         uid: "u".into(),
         handle: "h".into(),
     };
-    let order = ProvisionRequest { source: Some(source), ..order() };
+    let request = ProvisionRequest { source: Some(source), ..request() };
     for (open, unknown, overdue, expected) in [
         (true, true, true, Due::GiveUp),
         (true, true, false, Due::Nothing),
-        // Its volume is in hand: there is nothing to give up.
+        // This process has the volume, so there is nothing to give up.
         (true, false, true, Due::Nothing),
         (false, false, true, Due::Nothing),
     ] {
-        let order = Some(order.clone());
-        let standing = RecordView { unknown, order, ..standing(open, None, Withdrawn) };
+        let request = Some(request.clone());
+        let view =
+            RecordView { is_outcome_unknown: unknown, request, ..view(open, None, Withdrawn) };
         for mode in [Mode::Auto, Mode::Always, Mode::Off] {
-            let got = due(mode, &standing, overdue, false);
+            let got = due(mode, &view, overdue, false);
             assert_eq!(got, expected, "{mode:?} {open} {unknown} {overdue}");
         }
     }
@@ -136,18 +145,18 @@ fn a_deleted_claim_is_overdue_after_the_time_out_and_never_without_one() {
         // deleted at, seen for, now, time-out
         (None, 0, 9999, hour, false),
         (None, 0, 9999, Some(secs(0)), false),
-        // Its end alone was seen.
+        // Only its deletion was seen.
         (None, 3599, 9999, hour, false),
         (None, 3600, 0, hour, true),
         (Some(0), 3599, 3599, hour, false),
         (Some(0), 3600, 3600, hour, true),
         (Some(0), 1_000_000, 1_000_000, None, false),
-        // Our clock is behind the server's.
+        // The clock is behind the API server's.
         (Some(5000), 3600, 0, hour, false),
-        // Far ahead of it, or nobody worked meanwhile.
+        // The clock is far ahead, or no process was running meanwhile.
         (Some(0), 299, 1_000_000, hour, false),
         (Some(0), 300, 1_000_000, hour, true),
-        // Shorter than that is what was asked for.
+        // The time-out is shorter than that.
         (Some(0), 10, 10, Some(secs(10)), true),
     ];
     for (deleted, seen, now, timeout, expected) in table {

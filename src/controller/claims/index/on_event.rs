@@ -1,8 +1,8 @@
-//! What the claim watch shows.
+//! Events of claims.
 //!
-//! Owns which claims are taken in, and which of them are to be looked at now. Promises that a claim is
-//! known to be born under our eyes only where it is (safety rule 6), and that what we write
-//! ourselves wakes nobody.
+//! Decides which claims the index keeps and which of them an event queues. A claim counts as new
+//! only if this process has seen all its events since it was created (safety rule 6). Our own
+//! writes to a claim queue nothing.
 
 use std::sync::Arc;
 
@@ -24,180 +24,213 @@ use crate::{
 };
 
 impl ClaimIndex {
-    /// Takes in what the claim watch shows, and names the claims to look at now.
-    pub fn observe(&self, event: InformerEvent<Claim>) -> Vec<String> {
+    /// Handles an event of the claim watch. Returns the claims to queue.
+    pub fn on_event(&self, event: InformerEvent<Claim>) -> Vec<String> {
         let mut inner = self.0.inner.lock();
         match event {
             InformerEvent::Init => {
                 inner.claims.restarted();
-                inner.stood.restarted();
+                inner.others.start_list();
                 Vec::new()
             }
-            InformerEvent::InitApply(claim) => self.seen(&mut inner, claim, true),
+            InformerEvent::InitApply(claim) => self.apply(&mut inner, claim, true),
             InformerEvent::Apply(claim) => {
-                inner.is_shown(claim.uid());
-                self.seen(&mut inner, claim, false)
+                inner.note_change(claim.uid());
+                self.apply(&mut inner, claim, false)
             }
             InformerEvent::Delete(claim) => {
-                inner.is_shown(claim.uid());
+                inner.note_change(claim.uid());
                 inner.claims.deleted(claim.uid());
-                inner.stood.remove(claim.uid());
-                inner.gone(claim.uid()).into_iter().collect()
+                inner.others.remove(claim.uid());
+                inner.on_deleted(claim.uid()).into_iter().collect()
             }
             InformerEvent::Unreadable { uid, .. } => {
                 inner.claims.unreadable(&uid);
-                inner.stood.insert(&uid);
+                inner.others.insert(&uid);
                 Vec::new()
             }
             InformerEvent::InitDone => {
                 let vanished = inner.claims.complete();
-                inner.stood.complete();
-                vanished.iter().filter_map(|claim| inner.gone(claim.uid())).collect()
+                inner.others.finish_list();
+                vanished.iter().filter_map(|claim| inner.on_deleted(claim.uid())).collect()
             }
         }
     }
 
-    pub(super) fn seen(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
+    /// Handles a claim that exists, from a list (`is_listed`) or an event. Returns the claims to
+    /// queue.
+    pub(super) fn apply(&self, inner: &mut Inner, claim: Claim, is_listed: bool) -> Vec<String> {
         let claim = Arc::new(claim);
-        let uid = claim.uid().to_owned();
-        let is_wanted_here = self.0.identity.owns_claim(&claim) && !claim.is_terminating();
-        if claim.is_unbound()
-            && !is_wanted_here
-            && let Some(entry) = inner.entries.get_mut(&uid)
-        {
-            entry.unadopt();
-        }
-        let adopted = inner.entries.get(&uid).and_then(|entry| entry.adopted.as_deref());
-        let mark = self.0.mark(&claim, adopted);
-        let interest = interest(&self.0.identity, &claim, mark.as_ref());
+        self.drop_unwanted_adoption(inner, &claim);
+        let adopted = inner.entries.get(claim.uid()).and_then(|entry| entry.adopted.as_deref());
+        let record_status = self.0.record_status_of(&claim, adopted);
+        let interest = interest(&self.0.identity, &claim, record_status.as_ref());
         let kept = (interest != Interest::None).then(|| Arc::clone(&claim));
-        match inner.claims.seen(&uid, kept) {
-            Change::Entered(_) | Change::Updated { .. } => {}
+        match inner.claims.seen(claim.uid(), kept) {
+            Change::Entered(_) | Change::Updated { .. } => {
+                self.keep(inner, Kept { claim, interest, record_status, is_listed })
+            }
             Change::Left(_) | Change::Gone(_) => {
-                inner.not_ours(&claim, false);
-                return inner.left(&claim).into_iter().collect();
+                inner.track_other(&claim, false);
+                inner.on_lost_interest(&claim).into_iter().collect()
             }
             Change::Nothing => {
-                // What becomes of it elsewhere is not under our eyes.
-                let identity = &self.0.identity;
-                let elsewhere = identity.is_elsewhere(&claim) || identity.is_for_another(&claim);
-                let is_born = !is_listed && !elsewhere && inner.listed.is_born_since(&claim);
-                inner.not_ours(&claim, is_born);
-                return Vec::new();
+                self.ignore(inner, &claim, is_listed);
+                Vec::new()
             }
         }
-        let stood = inner.stood.remove(&uid);
-        let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
-        // Shown again by a new list: those who wait and back off are not woken for that.
-        let again = |entry: &Entry| is_listed && claim.is_as_before(&entry.claim);
-        let is_news = known.is_none_or(|entry| !again(entry) && entry.is_news(&claim));
-        if !inner.entries.contains_key(&uid) {
-            let since = inner.listed.is_born_since(&claim);
-            let is_born = !is_listed && !stood && mark.is_none() && since;
-            inner.enter(&uid, (self.0.volume_name)(&uid), is_born);
+    }
+
+    /// Drops the adoption of a gone node's call if this process must not provision for the claim.
+    fn drop_unwanted_adoption(&self, inner: &mut Inner, claim: &Claim) {
+        let is_wanted_here = self.0.identity.owns_claim(claim) && !claim.is_terminating();
+        if claim.is_unbound()
+            && !is_wanted_here
+            && let Some(entry) = inner.entries.get_mut(claim.uid())
+        {
+            entry.drop_adoption();
         }
-        let working = inner.working;
-        let shown = |entry: &mut Entry| {
-            let is_followed = entry.is_shown(claim, interest, mark, working);
-            (is_news || is_followed) && entry.verification != Verification::Unlisted
+    }
+
+    /// Handles a claim that is not of interest and was not before.
+    fn ignore(&self, inner: &mut Inner, claim: &Claim, is_listed: bool) {
+        // This process does not see all that another node or provisioner does with its claims.
+        let identity = &self.0.identity;
+        let is_elsewhere = identity.is_elsewhere(claim) || identity.is_for_another(claim);
+        let is_new = !is_listed && !is_elsewhere && inner.listed.is_created_since(claim);
+        inner.track_other(claim, is_new);
+    }
+
+    /// Adds or updates the entry of a claim that is of interest. Returns the claims to queue.
+    fn keep(&self, inner: &mut Inner, kept: Kept) -> Vec<String> {
+        let uid = kept.claim.uid().to_owned();
+        let was_other = inner.others.remove(&uid);
+        let before = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
+        let is_changed = before.is_none_or(|entry| kept.is_change_of(entry));
+        if !inner.entries.contains_key(&uid) {
+            let is_created_since = inner.listed.is_created_since(&kept.claim);
+            let is_first_event = !kept.is_listed && !was_other && kept.record_status.is_none();
+            inner.insert(&uid, (self.0.volume_name)(&uid), is_first_event && is_created_since);
+        }
+        let is_leading = inner.is_leading;
+        let update = |entry: &mut Entry| {
+            let is_followed = entry.update(kept, is_leading);
+            (is_changed || is_followed) && entry.verification != Verification::Unlisted
         };
-        // What we write ourselves is no reason to ask a driver sooner than we would.
-        let wakes = inner.change(&uid, shown).unwrap_or(false);
-        if wakes { vec![uid] } else { Vec::new() }
+        // Our own writes must not shorten the back-off.
+        let must_queue = inner.change(&uid, update).unwrap_or(false);
+        if must_queue { vec![uid] } else { Vec::new() }
+    }
+}
+
+/// A claim of interest, as a list or an event brings it.
+struct Kept {
+    claim: Arc<Claim>,
+    interest: Interest,
+    record_status: Option<RecordStatus>,
+    is_listed: bool,
+}
+
+impl Kept {
+    /// Whether the claim differs from its entry. A relist repeats unchanged claims, which must not
+    /// shorten their back-off.
+    fn is_change_of(&self, entry: &Entry) -> bool {
+        let is_repeated = self.is_listed && self.claim.is_as_before(&entry.claim);
+        !is_repeated && entry.is_changed(&self.claim)
     }
 }
 
 impl Entry {
-    /// Whether the claim has changed in more than our own mark. Another node's may be what it waits
-    /// for, and what does not count is reported.
-    fn is_news(&self, new: &Claim) -> bool {
-        let anothers = matches!(
-            self.mark.as_deref(),
+    /// Whether the claim has changed in more than our own record. A change of the record of another
+    /// node or of a void record counts as well.
+    fn is_changed(&self, new: &Claim) -> bool {
+        let is_foreign = matches!(
+            self.record_status.as_deref(),
             Some(RecordStatus::Elsewhere(_) | RecordStatus::Void(_))
         );
-        anothers && status::is_changed(&self.claim, new)
-            || !status::is_all_that_differs(&self.claim, new)
+        is_foreign && status::is_changed(&self.claim, new)
+            || !status::differs_only_in_record(&self.claim, new)
     }
 
-    /// Takes in the claim as it is shown. Whether a record on it is followed from now on, or not any
-    /// longer.
-    fn is_shown(
-        &mut self,
-        claim: Arc<Claim>,
-        interest: Interest,
-        mark: Option<RecordStatus>,
-        working: bool,
-    ) -> bool {
+    /// Stores the new version of the claim. Returns whether a recorded call is followed from now
+    /// on, or is not any longer.
+    fn update(&mut self, new: Kept, is_leading: bool) -> bool {
+        let Kept { claim, interest, record_status, .. } = new;
         if claim.is_terminating() {
-            self.deleted.get_or_insert_with(Instant::now);
+            self.terminating_since.get_or_insert_with(Instant::now);
         }
-        if status::is_all_that_holds(&claim) {
+        if status::is_held_only_by_record(&claim) {
             self.existence.end();
         }
-        if let Some(RecordStatus::Elsewhere(_)) = self.mark.as_deref()
-            && !matches!(mark, Some(RecordStatus::Elsewhere(_)))
+        if let Some(RecordStatus::Elsewhere(_)) = self.record_status.as_deref()
+            && !matches!(record_status, Some(RecordStatus::Elsewhere(_)))
         {
-            // That node's call has ended, perhaps with a PersistentVolume that is not shown yet.
+            // That node's call has ended, perhaps with a PersistentVolume whose event is still to
+            // come.
             self.requires(Verification::VolumeAndClaim);
         }
-        let becomes_void = matches!(mark, Some(RecordStatus::Void(_)))
+        let becomes_void = matches!(record_status, Some(RecordStatus::Void(_)))
             && !self.void_is_reported
-            && !self.mark_is_known;
-        (self.claim, self.interest, self.mark) = (claim, interest, mark.map(Box::new));
-        working && (self.take_up_record() || becomes_void)
+            && !self.record_is_known;
+        self.claim = claim;
+        self.interest = interest;
+        self.record_status = record_status.map(Box::new);
+        is_leading && (self.follow_record() || becomes_void)
     }
 }
 
 impl Inner {
-    /// The watch shows this claim.
-    fn is_shown(&mut self, uid: &str) {
-        if let Some(shown) = &mut self.shown_meanwhile {
-            shown.insert(uid);
+    /// The watch has an event of this claim.
+    fn note_change(&mut self, uid: &str) {
+        if let Some(changed) = &mut self.changed_meanwhile {
+            changed.insert(uid);
         }
     }
 
-    /// A claim of somebody else's, or of nobody's yet, goes past.
-    fn not_ours(&mut self, claim: &Claim, is_born: bool) {
+    /// Remembers a claim of another provisioner, unless it is bound or `is_new`.
+    fn track_other(&mut self, claim: &Claim, is_new: bool) {
         if !claim.is_unbound() {
-            self.stood.remove(claim.uid());
-        } else if !is_born {
-            self.stood.insert(claim.uid());
+            self.others.remove(claim.uid());
+        } else if !is_new {
+            self.others.insert(claim.uid());
         }
     }
 
-    /// The claim is there, but no longer of interest (bound, handed to another driver).
-    fn left(&mut self, claim: &Arc<Claim>) -> Option<String> {
+    /// The claim exists but is no longer of interest: it is bound, or another driver's. Returns its
+    /// UID if it must be followed all the same.
+    fn on_lost_interest(&mut self, claim: &Arc<Claim>) -> Option<String> {
         if let Some(entry) = self.entries.get_mut(claim.uid()) {
             entry.claim = Arc::clone(claim);
         }
-        self.lost(claim.uid())
+        self.drop_interest(claim.uid())
     }
 
-    /// The claim does not exist any more: named when it must be followed all the same.
-    fn gone(&mut self, uid: &str) -> Option<String> {
+    /// The claim does not exist any more. Returns its UID if it must be followed all the same.
+    fn on_deleted(&mut self, uid: &str) -> Option<String> {
         let entry = self.entries.get_mut(uid)?;
         entry.existence.end();
-        entry.deleted.get_or_insert_with(Instant::now);
-        self.lost(uid)
+        entry.terminating_since.get_or_insert_with(Instant::now);
+        self.drop_interest(uid)
     }
 
-    /// The claim is no longer of interest: named when it must be followed all the same.
-    fn lost(&mut self, uid: &str) -> Option<String> {
+    /// The claim is no longer of interest. Returns its UID if it must be followed all the same.
+    fn drop_interest(&mut self, uid: &str) -> Option<String> {
         let entry = self.entries.get_mut(uid)?;
-        (entry.interest, entry.mark) = (Interest::None, None);
-        entry.take_up_record();
+        entry.interest = Interest::None;
+        entry.record_status = None;
+        entry.follow_record();
         self.tidy(uid);
         self.entries.contains_key(uid).then(|| uid.to_owned())
     }
 }
 
-/// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
-fn interest(identity: &Identity, claim: &Claim, mark: Option<&RecordStatus>) -> Interest {
-    match mark {
+/// Decides why a claim is kept, if it is. Evaluated anew at every event (safety rule 12).
+fn interest(identity: &Identity, claim: &Claim, record_status: Option<&RecordStatus>) -> Interest {
+    match record_status {
         _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
-        // Its node's process follows it, as long as somebody wants its volume.
+        // The process of that node follows the call while the claim is not being deleted.
         Some(RecordStatus::Elsewhere(_)) if !claim.is_terminating() => Interest::None,
-        Some(_) => Interest::Marked,
+        Some(_) => Interest::Protected,
         None => Interest::None,
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn order() -> ProvisionRequest {
+fn request() -> ProvisionRequest {
     let claim = json!({"metadata": {"namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"},
                        "spec": {"storageClassName": "fast"}});
     let class = json!({"metadata": {"name": "fast"}, "provisioner": "kubernetes.io/in-tree"});
@@ -20,7 +20,7 @@ fn order() -> ProvisionRequest {
     }
 }
 
-fn made() -> PersistentVolume {
+fn provisioned() -> PersistentVolume {
     let csi = CSIPersistentVolumeSource {
         volume_handle: "h".into(),
         ..CSIPersistentVolumeSource::default()
@@ -35,8 +35,8 @@ fn made() -> PersistentVolume {
 }
 
 #[test]
-fn a_saved_volume_names_claim_class_maker_and_protection() {
-    let volume = serde_json::to_value(complete(made(), &order())).unwrap();
+fn a_saved_volume_has_claim_class_provisioner_and_finalizer() {
+    let volume = serde_json::to_value(complete(provisioned(), &request())).unwrap();
     assert_eq!(
         volume["spec"]["claimRef"],
         json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "c", "uid": "u", "resourceVersion": "7"})
@@ -48,11 +48,12 @@ fn a_saved_volume_names_claim_class_maker_and_protection() {
     assert_eq!(volume["metadata"]["finalizers"], json!([finalizer::PROTECTION]));
 }
 
-/// What a PersistentVolume found under the name means: saved, superseded, or the words of the wait.
+/// What a PersistentVolume found under the name means: saved, superseded, or the message for the
+/// user.
 fn judged(found: Option<Value>) -> String {
     let unsaved = Unsaved::new(
-        order(),
-        ProvisionedVolume { volume: made(), ..ProvisionedVolume::default() },
+        request(),
+        ProvisionedVolume { volume: provisioned(), ..ProvisionedVolume::default() },
         "",
         Instant::now(),
         Existence::default(),
@@ -61,12 +62,14 @@ fn judged(found: Option<Value>) -> String {
     match judge(found.as_ref(), &unsaved) {
         None => "post".into(),
         Some(Attempt::Saved) => "saved".into(),
-        Some(Attempt::PvTerminating { volume }) => format!("{} leaves", volume.name()),
+        Some(Attempt::PvTerminating { volume }) => format!("{} is terminating", volume.name()),
         Some(Attempt::Superseded { volume }) => format!("superseded by {volume}"),
         Some(Attempt::NotYet { why, unclear }) => format!("{why} ({unclear})"),
-        Some(Attempt::Shared { why }) => format!("shared: {why}"),
-        Some(Attempt::Shadowed { why, refused }) => format!("shadowed: {why} ({refused})"),
-        Some(Attempt::PvGone) => "bared".into(),
+        Some(Attempt::HandleInUse { why }) => format!("handle in use: {why}"),
+        Some(Attempt::HandleMaybeInUse { why, refused }) => {
+            format!("handle maybe in use: {why} ({refused})")
+        }
+        Some(Attempt::PvGone) => "PvGone".into(),
         Some(Attempt::NameTaken { why }) => format!("name taken: {why}"),
         Some(Attempt::Forbidden { why }) => format!("forbidden: {why}"),
         Some(Attempt::Invalid { why }) => format!("invalid: {why}"),
@@ -74,7 +77,7 @@ fn judged(found: Option<Value>) -> String {
 }
 
 #[tokio::test]
-async fn what_stands_under_the_name_decides() {
+async fn the_persistent_volume_under_the_name_decides() {
     let found = |uid: &str, handle: &str, terminating: bool| {
         let mut metadata = json!({"name": "pvc-u"});
         if terminating {
@@ -86,41 +89,41 @@ async fn what_stands_under_the_name_decides() {
     };
     assert_eq!(judged(None), "post");
     assert_eq!(judged(found("u", "h", false)), "saved");
-    assert_eq!(judged(found("u", "h", true)), "pvc-u leaves");
+    assert_eq!(judged(found("u", "h", true)), "pvc-u is terminating");
     assert_eq!(judged(found("u", "other", false)), "superseded by other");
     let stranger = "PersistentVolume \"pvc-u\" exists already and is not for this claim";
-    assert_eq!(judged(found("x", "h", false)), format!("shared: {stranger}"));
-    // Its volume may be deleted already, and ours made after that.
-    assert_eq!(judged(found("x", "h", true)), format!("shadowed: {stranger} (false)"));
+    assert_eq!(judged(found("x", "h", false)), format!("handle in use: {stranger}"));
+    // Its volume may be deleted already, and ours made since.
+    assert_eq!(judged(found("x", "h", true)), format!("handle maybe in use: {stranger} (false)"));
     let mut released = found("x", "h", false);
     released.as_mut().unwrap()["spec"]["persistentVolumeReclaimPolicy"] = json!("Delete");
     released.as_mut().unwrap()["status"] = json!({"phase": "Released"});
-    assert_eq!(judged(released), format!("shadowed: {stranger} (false)"));
+    assert_eq!(judged(released), format!("handle maybe in use: {stranger} (false)"));
     let mut elsewhere = found("x", "h", false);
     elsewhere.as_mut().unwrap()["spec"]["csi"]["driver"] = json!("another");
-    assert_eq!(judged(elsewhere), format!("shadowed: {stranger} (false)"));
+    assert_eq!(judged(elsewhere), format!("handle maybe in use: {stranger} (false)"));
     let taken = format!("name taken: {stranger}");
     assert_eq!(judged(found("x", "other", true)), taken);
     assert_eq!(judged(Some(json!({"metadata": {"name": "pvc-u"}}))), taken);
 }
 
 #[tokio::test]
-async fn what_took_the_name_unseen_may_have_this_very_volume() {
+async fn an_unread_persistent_volume_under_the_name_may_have_this_volume() {
     let taken = ApiError::NoAnswer("taken".into());
-    let not_yet = |unclear| Some(Attempt::NotYet { why: "503".into(), unclear });
-    let shadows = |looked| match behind(looked, &taken) {
-        Attempt::Shadowed { refused, .. } => Some(refused),
+    let not_saved_yet = |unclear| Some(Attempt::NotYet { why: "503".into(), unclear });
+    let after = |found| match after_conflict(found, &taken) {
+        Attempt::HandleMaybeInUse { refused, .. } => Some(refused),
         _ => None,
     };
-    assert_eq!(shadows(None), Some(false), "it came and went");
-    assert_eq!(shadows(not_yet(false)), Some(false));
-    assert_eq!(shadows(Some(Attempt::Forbidden { why: "403".into() })), Some(true));
-    assert_eq!(shadows(Some(Attempt::NameTaken { why: "a stranger's".into() })), None);
-    assert_eq!(shadows(Some(Attempt::Saved)), None);
+    assert_eq!(after(None), Some(false), "it came and went");
+    assert_eq!(after(not_saved_yet(false)), Some(false));
+    assert_eq!(after(Some(Attempt::Forbidden { why: "403".into() })), Some(true));
+    assert_eq!(after(Some(Attempt::NameTaken { why: "a stranger's".into() })), None);
+    assert_eq!(after(Some(Attempt::Saved)), None);
 }
 
 #[test]
-fn the_class_at_the_post_says_the_policy_and_retain_wins_for_a_gone_claim() {
+fn the_class_at_the_post_decides_the_policy_and_retain_wins_for_a_gone_claim() {
     let (delete, retain) = (Some("Delete"), Some("Retain"));
     for (then, now, live, gone) in [
         (delete, delete, delete, delete),

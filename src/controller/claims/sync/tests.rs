@@ -40,17 +40,17 @@ fn snapshot(claim: Arc<Claim>) -> ClaimSnapshot {
         demand: Demand::Wanted,
         may_call: true,
         verification: Verification::None,
-        doubted: 0,
-        order: None,
-        loosened: false,
+        verification_epoch: 0,
+        request: None,
+        accepts_changes: false,
         recorded: None,
         elsewhere: None,
-        leftover: None,
-        bared: None,
+        unusable: None,
+        pv_gone: None,
     }
 }
 
-/// What is planned: `provision`, `drop`, or the words its user reads.
+/// What is planned: `provision`, `drop`, or the message for the user.
 fn planned(snapshot: &ClaimSnapshot, class: Option<Arc<StorageClass>>) -> String {
     planned_by(&identity(), snapshot, class)
 }
@@ -68,8 +68,8 @@ fn planned_by(
         Plan::Elsewhere(record) => format!("elsewhere {:?}", record.node),
         Plan::Drop => "drop".into(),
         Plan::Blocked { why, .. } => why,
-        Plan::Discard(_, leftover) => format!("discard {}", leftover.handle),
-        Plan::Suspect(handle) => format!("suspect {handle}"),
+        Plan::Discard(_, unusable) => format!("discard {}", unusable.handle),
+        Plan::SuspectedLeak(handle) => format!("suspect {handle}"),
     }
 }
 
@@ -100,7 +100,7 @@ fn a_claim_is_provisioned_when_it_and_its_class_are_ours() {
     assert_eq!(planned(&snapshot(Arc::new(handed_on)), Some(immediate)), "drop");
 }
 
-fn order() -> ProvisionRequest {
+fn request() -> ProvisionRequest {
     ProvisionRequest {
         claim: claim(Some("n")),
         class: class(DRIVER, "Immediate"),
@@ -113,32 +113,35 @@ fn order() -> ProvisionRequest {
 }
 
 #[test]
-fn an_open_call_is_repeated_as_it_was_whatever_has_changed() {
-    let open =
-        ClaimSnapshot { demand: Demand::Withdrawn, order: Some(order()), ..snapshot(claim(None)) };
+fn an_open_call_is_repeated_unchanged_whatever_has_changed() {
+    let open = ClaimSnapshot {
+        demand: Demand::Withdrawn,
+        request: Some(request()),
+        ..snapshot(claim(None))
+    };
     for class in [None, Some(class("other", "WaitForFirstConsumer"))] {
         assert_eq!(planned(&open, class), "again");
     }
-    let bared = ClaimSnapshot { bared: Some("h".into()), ..open };
-    assert_eq!(planned(&bared, None), "suspect h", "it may be gone, and nobody wants it");
-    let wanted = ClaimSnapshot { demand: Demand::Wanted, ..bared };
+    let pv_gone = ClaimSnapshot { pv_gone: Some("h".into()), ..open };
+    assert_eq!(planned(&pv_gone, None), "suspect h", "it may be gone, and nobody wants it");
+    let wanted = ClaimSnapshot { demand: Demand::Wanted, ..pv_gone };
     assert_eq!(planned(&wanted, None), "again");
 }
 
 #[test]
-fn after_enough_refusals_another_node_and_a_changed_class_count() {
+fn after_enough_refusals_another_node_and_a_changed_class_are_accepted() {
     let later = |uid: &str, mode: &str| {
         let mut class = (*class(DRIVER, mode)).clone();
         class.metadata.uid = Some(uid.into());
         Some(Arc::new(class))
     };
-    let open = |node: Option<&str>, loosened| ClaimSnapshot {
-        order: Some(order()),
-        loosened,
+    let open = |node: Option<&str>, accepts_changes| ClaimSnapshot {
+        request: Some(request()),
+        accepts_changes,
         ..snapshot(claim(node))
     };
     let same = || Some(class(DRIVER, "Immediate"));
-    for (node, class, firm, loosened) in [
+    for (node, class, firm, accepts_changes) in [
         (Some("n"), same(), "again", "again"),
         (Some("m"), same(), "again", "provision"),
         (Some("n"), later("2", "Immediate"), "again", "provision"),
@@ -147,14 +150,14 @@ fn after_enough_refusals_another_node_and_a_changed_class_count() {
         (Some("n"), Some(self::class("other", "Immediate")), "again", "again"),
     ] {
         assert_eq!(planned(&open(node, false), class.clone()), firm, "{node:?}");
-        assert_eq!(planned(&open(node, true), class.clone()), loosened, "{node:?}");
+        assert_eq!(planned(&open(node, true), class.clone()), accepts_changes, "{node:?}");
         let withdrawn = ClaimSnapshot { demand: Demand::Withdrawn, ..open(node, true) };
         assert_eq!(planned(&withdrawn, class), "again", "{node:?}");
     }
 }
 
 #[test]
-fn a_recorded_call_is_made_only_with_the_class_that_it_was_made_with() {
+fn a_recorded_call_is_repeated_only_with_its_class() {
     let record = Record { class_uid: "1".into(), ..Record::default() };
     let of = |uid: &str, provisioner: &str, mode: &str| {
         let mut class = (*class(provisioner, mode)).clone();
@@ -191,7 +194,11 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
         |node: Option<&str>| Some(Record { node: node.map(str::to_owned), ..Record::default() });
     let live = |node| ClaimSnapshot { elsewhere: record(node), ..snapshot(claim(Some("n1"))) };
     assert_eq!(planned_by(&on_node, &live(Some("n2")), class()), "elsewhere Some(\"n2\")");
-    assert_eq!(planned_by(&on_node, &live(None), class()), "provision", "nobody else follows it");
+    assert_eq!(
+        planned_by(&on_node, &live(None), class()),
+        "provision",
+        "no other process follows it"
+    );
     let mut deleted = (*claim(Some("n2"))).clone();
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
@@ -208,7 +215,7 @@ fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
 }
 
 #[test]
-fn polling_grows_gently_and_stays_below_the_longest_interval() {
+fn the_poll_interval_grows_up_to_the_longest_retry_interval() {
     let max = Duration::from_secs(300);
     let milliseconds = |polls| poll_delay(polls, 0.5, max).as_millis();
     let grown = [1, 2, 3, 5, 6, 7, 1000].map(milliseconds);
@@ -222,7 +229,7 @@ fn polling_grows_gently_and_stays_below_the_longest_interval() {
 }
 
 #[test]
-fn a_node_is_given_back_only_while_it_is_the_refused_one() {
+fn only_the_refused_node_is_given_back() {
     let claim = |node: &str| json!({"metadata": {"annotations": {SELECTED_NODE: node, "a": "b"}}});
     let mut refused = claim("n1");
     assert!(matches!(remove_node(&mut refused, Some("n1")), Edit::Write));
@@ -245,11 +252,11 @@ fn the_source_label_is_bounded() {
     assert_eq!(label(json!({"dataSource": {"kind": "Anything", "name": "n"}})), "other");
 }
 
-/// A poll that finds the call still open is a failed attempt, as in the original.
+/// A repeat that finds the call still open is a failed attempt, as in external-provisioner.
 #[test]
 fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
     let failure = || Failure::new("why");
-    let leftover = UnusableVolume {
+    let unusable = UnusableVolume {
         handle: "h".into(),
         credentials: crate::controller::model::unusable_volume::Credentials::default(),
         defect: failure(),
@@ -260,9 +267,9 @@ fn attempts_that_ended_without_a_volume_are_counted_as_failed() {
         (Outcome::Infeasible(failure()), true),
         (Outcome::Background(failure()), true),
         (Outcome::Unsent(failure()), true),
-        (Outcome::Background(failure().with_strain(Congestion::Locked)), true),
+        (Outcome::Background(failure().with_congestion(Congestion::Locked)), true),
         (Outcome::Reschedule(failure()), false),
-        (Outcome::Unusable(Box::new(leftover)), false),
+        (Outcome::Unusable(Box::new(unusable)), false),
         (Outcome::Provisioned(Box::default()), false),
     ];
     for (outcome, counted) in table {

@@ -155,7 +155,7 @@ async fn the_end_of_one_wakes_who_waits_with_the_same_handle() {
 #[tokio::test(start_paused = true)]
 async fn what_vanished_between_two_lists_is_gone() {
     let (book, claims) = books();
-    claims.observe(InformerEvent::Apply(
+    claims.on_event(InformerEvent::Apply(
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
     book.observe(InformerEvent::Apply(released("pv")));
@@ -170,7 +170,7 @@ async fn what_vanished_between_two_lists_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn every_volume_that_goes_past_is_compared_with_our_claims() {
     let (book, claims) = books();
-    claims.observe(InformerEvent::Apply(
+    claims.on_event(InformerEvent::Apply(
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
     book.observe(InformerEvent::Apply(volume("any-name", "Pending", "another.driver")));

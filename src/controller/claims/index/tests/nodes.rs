@@ -1,15 +1,15 @@
-//! Claims of node deployments: whose a claim is, and who follows its open call.
+//! Node deployment: which node's process keeps a claim, and which follows its open call.
 
 use super::*;
 
-/// The claim, with this node selected; marked, where `asked` names the node that was asked for it.
-pub(super) fn on_node(uid: &str, selected: Option<&str>, asked: Option<&str>) -> Claim {
+/// The claim with this node selected, and with a record of a call on the node `called`, if any.
+pub(super) fn on_node(uid: &str, selected: Option<&str>, called: Option<&str>) -> Claim {
     claim_with(uid, |claim| {
         let annotations = &mut claim["metadata"]["annotations"];
         if let Some(node) = selected {
             annotations["volume.kubernetes.io/selected-node"] = json!(node);
         }
-        if let Some(node) = asked {
+        if let Some(node) = called {
             let record = json!({"driver": DRIVER, "volume": format!("pvc-{uid}"), "node": node});
             annotations[status::RECORD] = json!(record.to_string());
             claim["metadata"]["finalizers"] = json!([status::FINALIZER]);
@@ -18,117 +18,121 @@ pub(super) fn on_node(uid: &str, selected: Option<&str>, asked: Option<&str>) ->
 }
 
 #[tokio::test]
-async fn a_node_keeps_no_claims_of_others() {
-    let book = works(book_of(Some("n1")));
-    book.observe(InformerEvent::Apply(on_node("others", Some("n2"), None)));
-    assert!(book.is_empty());
-    book.observe(InformerEvent::Apply(on_node("free", None, None)));
-    book.observe(InformerEvent::Apply(on_node("ours", Some("n1"), None)));
-    assert_eq!(book.all(), ["free", "ours"]);
-    book.observe(InformerEvent::Apply(on_node("free", Some("n2"), None)));
-    assert_eq!(book.all(), ["ours"], "another was faster");
+async fn a_node_keeps_no_claims_of_other_nodes() {
+    let index = lead(index_of_node(Some("n1")));
+    index.on_event(InformerEvent::Apply(on_node("others", Some("n2"), None)));
+    assert!(index.is_empty());
+    index.on_event(InformerEvent::Apply(on_node("free", None, None)));
+    index.on_event(InformerEvent::Apply(on_node("ours", Some("n1"), None)));
+    assert_eq!(index.all(), ["free", "ours"]);
+    index.on_event(InformerEvent::Apply(on_node("free", Some("n2"), None)));
+    assert_eq!(index.all(), ["ours"], "the scheduler chose another node");
 }
 
 #[tokio::test]
-async fn a_claim_that_comes_back_from_another_node_is_looked_up() {
-    let book = works(book_of(Some("n1")));
+async fn a_claim_that_returns_from_another_node_is_verified() {
+    let index = lead(index_of_node(Some("n1")));
     for uid in ["first-here", "first-there"] {
         if uid == "first-here" {
-            book.observe(InformerEvent::Apply(on_node(uid, None, None)));
+            index.on_event(InformerEvent::Apply(on_node(uid, None, None)));
         }
-        book.observe(InformerEvent::Apply(on_node(uid, Some("n2"), None)));
-        book.observe(InformerEvent::Apply(on_node(uid, Some("n1"), None)));
-        assert_eq!(book.snapshot(uid).unwrap().verification, Verification::VolumeAndClaim, "{uid}");
+        index.on_event(InformerEvent::Apply(on_node(uid, Some("n2"), None)));
+        index.on_event(InformerEvent::Apply(on_node(uid, Some("n1"), None)));
+        assert_eq!(
+            index.snapshot(uid).unwrap().verification,
+            Verification::VolumeAndClaim,
+            "{uid}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_node_follows_its_own_open_calls_and_no_others() {
-    let book = works(book_of(Some("n1")));
-    // Whatever was chosen since: the call is where it was made.
-    book.observe(InformerEvent::Apply(on_node("made-here", Some("n2"), Some("n1"))));
-    book.observe(InformerEvent::Apply(on_node("made-there", Some("n1"), Some("n2"))));
-    let open = |uid| book.standing(uid).unwrap().open;
+    let index = lead(index_of_node(Some("n1")));
+    // Whichever node is selected since: the call belongs to the node that made it.
+    index.on_event(InformerEvent::Apply(on_node("made-here", Some("n2"), Some("n1"))));
+    index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), Some("n2"))));
+    let open = |uid| index.record_view(uid).unwrap().is_open;
     assert!(open("made-here") && !open("made-there"));
-    assert_eq!(book.standing("made-here").unwrap().demand, Demand::Withdrawn);
-    let woken = book.observe(InformerEvent::Apply(on_node("made-there", Some("n1"), None)));
+    assert_eq!(index.record_view("made-here").unwrap().demand, Demand::Withdrawn);
+    let woken = index.on_event(InformerEvent::Apply(on_node("made-there", Some("n1"), None)));
     assert_eq!(woken, ["made-there"], "the other node's call is over");
 }
 
-/// The process of a node that is gone will not free its claims.
+/// The process of a node that is gone does not release its claims.
 #[tokio::test]
-async fn a_deleted_claim_that_another_node_has_marked_is_everybodys() {
-    let book = works(book_of(Some("n1")));
+async fn any_node_keeps_a_deleted_claim_with_the_record_of_another_node() {
+    let index = lead(index_of_node(Some("n1")));
     let mut claim = on_node("u", Some("n2"), Some("n2"));
-    assert!(book.observe(InformerEvent::Apply(claim.clone())).is_empty() && book.is_empty());
+    assert!(index.on_event(InformerEvent::Apply(claim.clone())).is_empty() && index.is_empty());
     claim.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(book.observe(InformerEvent::Apply(claim)), ["u"]);
-    let snapshot = book.snapshot("u").unwrap();
+    assert_eq!(index.on_event(InformerEvent::Apply(claim)), ["u"]);
+    let snapshot = index.snapshot("u").unwrap();
     assert_eq!(snapshot.elsewhere.unwrap().node.as_deref(), Some("n2"));
-    assert!(!book.standing("u").unwrap().open);
+    assert!(!index.record_view("u").unwrap().is_open);
 }
 
 #[tokio::test]
-async fn the_call_of_a_node_that_is_gone_is_followed_where_its_claim_was_selected_to() {
-    let book = works(book_of(Some("n1")));
-    book.observe(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-    book.adopt("u", "n2");
-    let snapshot = book.snapshot("u").unwrap();
+async fn the_call_of_a_gone_node_is_followed_by_the_selected_node() {
+    let index = lead(index_of_node(Some("n1")));
+    index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
+    index.adopt("u", "n2");
+    let snapshot = index.snapshot("u").unwrap();
     assert!(snapshot.recorded.is_some() && snapshot.elsewhere.is_none());
-    assert_eq!(book.adopted("u").as_deref(), Some("n2"));
+    assert_eq!(index.adopted_node("u").as_deref(), Some("n2"));
     let changed = on_node("u", Some("n1"), Some("n2"));
-    book.observe(InformerEvent::Apply(changed));
-    assert!(book.standing("u").unwrap().open, "its next event changes nothing of that");
+    index.on_event(InformerEvent::Apply(changed));
+    assert!(index.record_view("u").unwrap().is_open, "its next event changes nothing of that");
 }
 
-/// Where each node has a driver of its own, another's volume tells nothing of what ours has made.
+/// Each node has a driver of its own, so another's volume says nothing about what ours has made.
 #[tokio::test]
 async fn a_call_that_a_volume_of_another_node_closes_is_reported_once() {
-    let seen_while = |node, answer: &dyn Fn(&ClaimIndex)| {
-        let book = works(book_of(node));
-        book.observe(InformerEvent::Apply(on_node("u", node, None)));
-        looked_up(&book, "u", book.snapshot("u").unwrap().verification);
-        assert!(book.called("u", &order("u")));
-        answer(&book);
-        book
+    let observed_during_call = |node, answer: &dyn Fn(&ClaimIndex)| {
+        let index = lead(index_of_node(node));
+        index.on_event(InformerEvent::Apply(on_node("u", node, None)));
+        set_verified(&index, "u", index.snapshot("u").unwrap().verification);
+        assert!(index.start_call("u", &request("u")));
+        answer(&index);
+        index
     };
-    let passes = |book: &ClaimIndex| book.volume_passes(&made_by_us("pvc-u", "u"));
-    let answered = |book: &ClaimIndex| {
-        book.answered("u", &background());
+    let observe = |index: &ClaimIndex| index.on_volume(&provisioned_pv("pvc-u", "u"));
+    let answered = |index: &ClaimIndex| {
+        index.on_outcome("u", &background());
     };
-    let book = seen_while(Some("n1"), &answered);
-    book.observe(InformerEvent::Delete(on_node("u", Some("n1"), None)));
-    assert_eq!(passes(&book).as_deref(), Some("u"), "looked at to be reported");
-    assert!(book.take_superseded("u").is_some() && book.take_superseded("u").is_none());
-    assert!(book.is_empty());
+    let index = observed_during_call(Some("n1"), &answered);
+    index.on_event(InformerEvent::Delete(on_node("u", Some("n1"), None)));
+    assert_eq!(observe(&index).as_deref(), Some("u"), "queued to be reported");
+    assert!(index.take_superseded("u").is_some() && index.take_superseded("u").is_none());
+    assert!(index.is_empty());
 
-    let book = seen_while(Some("n1"), &|book| drop(passes(book)));
-    answered(&book);
-    assert!(book.take_superseded("u").is_some(), "seen before the answer came");
+    let index = observed_during_call(Some("n1"), &|index| drop(observe(index)));
+    answered(&index);
+    assert!(index.take_superseded("u").is_some(), "seen before the answer came");
 
-    let book = seen_while(None, &answered);
-    passes(&book);
-    assert!(book.take_superseded("u").is_none(), "one driver: it is the same volume");
+    let index = observed_during_call(None, &answered);
+    observe(&index);
+    assert!(index.take_superseded("u").is_none(), "one driver: it is the same volume");
 }
 
-/// It is bound, by what it says, to a volume that this process has not saved.
+/// The claim is bound to a volume that this process has not saved.
 #[tokio::test]
-async fn a_call_whose_claim_was_bound_unseen_is_reported_if_this_process_made_it() {
-    let book = with_claim();
-    book.called("u", &order("u"));
-    book.answered("u", &background());
-    book.was_saved("u");
-    assert!(book.take_superseded("u").is_some());
+async fn a_call_of_this_process_is_reported_if_its_claim_is_found_bound() {
+    let index = with_claim();
+    index.start_call("u", &request("u"));
+    index.on_outcome("u", &background());
+    index.on_found_bound("u");
+    assert!(index.take_superseded("u").is_some());
 }
 
 #[tokio::test]
 async fn a_finalizer_without_a_record_says_that_nothing_is_open() {
-    let book = works(book_of(Some("n1")));
+    let index = lead(index_of_node(Some("n1")));
     for (uid, selected) in [("ours", Some("n1")), ("free", None)] {
         let mut claim = on_node(uid, selected, None);
         claim.metadata.finalizers = Some(vec![status::FINALIZER.to_owned()]);
-        book.observe(InformerEvent::Apply(claim));
-        assert!(!book.standing(uid).unwrap().open, "{uid}");
+        index.on_event(InformerEvent::Apply(claim));
+        assert!(!index.record_view(uid).unwrap().is_open, "{uid}");
     }
 }

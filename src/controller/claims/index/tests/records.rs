@@ -2,8 +2,8 @@
 
 use super::{nodes::on_node, *};
 
-/// The claim, marked with a record of this driver's.
-pub(super) fn marked(uid: &str, driver: &str) -> Claim {
+/// The claim with a record of this driver.
+pub(super) fn with_record(uid: &str, driver: &str) -> Claim {
     recorded(uid, &json!({"driver": driver, "volume": format!("pvc-{uid}")}))
 }
 
@@ -14,231 +14,241 @@ fn recorded(uid: &str, record: &Value) -> Claim {
     })
 }
 
-fn is_open(book: &ClaimIndex, uid: &str) -> bool {
-    book.standing(uid).unwrap().open
+fn is_open(index: &ClaimIndex, uid: &str) -> bool {
+    index.record_view(uid).unwrap().is_open
 }
 
 #[tokio::test]
-async fn what_an_earlier_process_recorded_is_open_once_this_one_works() {
-    let book = book();
+async fn a_recorded_call_is_open_once_this_process_leads() {
+    let index = empty_index();
     for uid in ["u", "closed"] {
-        book.observe(InformerEvent::InitApply(marked(uid, DRIVER)));
-        assert!(!is_open(&book, uid), "a standby follows nothing");
+        index.on_event(InformerEvent::InitApply(with_record(uid, DRIVER)));
+        assert!(!is_open(&index, uid), "a standby follows nothing");
     }
-    book.begin_term();
-    book.observe(InformerEvent::Init);
-    book.observe(InformerEvent::InitApply(marked("u", DRIVER)));
-    book.observe(InformerEvent::InitDone);
-    assert_eq!(book.all(), ["u"], "what the process before has closed since is over");
-    let snapshot = book.snapshot("u").unwrap();
+    index.begin_term();
+    index.on_event(InformerEvent::Init);
+    index.on_event(InformerEvent::InitApply(with_record("u", DRIVER)));
+    index.on_event(InformerEvent::InitDone);
+    assert_eq!(index.all(), ["u"], "what the process before has closed since is over");
+    let snapshot = index.snapshot("u").unwrap();
     assert_eq!(snapshot.recorded.map(|record| record.volume), Some("pvc-u".into()));
     assert!(snapshot.verification >= Verification::VolumeAndClaim);
-    // What comes to light later is open at once.
-    book.observe(InformerEvent::Apply(marked("v", DRIVER)));
-    assert!(is_open(&book, "v"));
-    assert!(book.snapshot("v").unwrap().verification >= Verification::VolumeAndClaim);
+    // A record that is found later is open at once.
+    index.on_event(InformerEvent::Apply(with_record("v", DRIVER)));
+    assert!(is_open(&index, "v"));
+    assert!(index.snapshot("v").unwrap().verification >= Verification::VolumeAndClaim);
 }
 
 #[tokio::test]
 async fn a_record_is_open_for_as_long_as_it_counts() {
-    let book = working();
+    let index = leading_index();
     let odd = |volume: &str| recorded("u", &json!({"driver": DRIVER, "volume": volume}));
-    book.observe(InformerEvent::Apply(marked("u", DRIVER)));
-    assert!(is_open(&book, "u"));
-    assert_eq!(book.observe(InformerEvent::Apply(odd("x-u"))), ["u"]);
-    assert!(!is_open(&book, "u"), "its user has written something else");
-    let snapshot = book.snapshot("u").unwrap();
-    assert!(snapshot.may_call && snapshot.recorded.is_none() && snapshot.order.is_none());
+    index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
+    assert!(is_open(&index, "u"));
+    assert_eq!(index.on_event(InformerEvent::Apply(odd("x-u"))), ["u"]);
+    assert!(!is_open(&index, "u"), "its user has written something else");
+    let snapshot = index.snapshot("u").unwrap();
+    assert!(snapshot.may_call && snapshot.recorded.is_none() && snapshot.request.is_none());
 }
 
 #[tokio::test]
-async fn an_event_that_is_older_than_the_close_confirms_no_record() {
-    let book = working();
-    book.observe(InformerEvent::Apply(claim("u")));
-    let Some(RecordStatus::Open(record)) = book.0.mark(&marked("u", DRIVER), None) else {
+async fn an_event_older_than_the_close_confirms_no_record() {
+    let index = leading_index();
+    index.on_event(InformerEvent::Apply(claim("u")));
+    let Some(RecordStatus::Open(record)) = index.0.record_status_of(&with_record("u", DRIVER), None) else {
         panic!("a record of this driver counts");
     };
-    book.marked("u", Some(RecordStatus::Open(record.clone())));
-    assert!(book.is_recorded("u", &record));
-    book.marked("u", Some(RecordStatus::Closed));
+    index.set_record_status("u", Some(RecordStatus::Open(record.clone())));
+    assert!(index.has_record("u", &record));
+    index.set_record_status("u", Some(RecordStatus::Closed));
     // The watch lags behind: this is the claim as it was before.
-    book.observe(InformerEvent::Apply(marked("u", DRIVER)));
-    assert!(!book.is_recorded("u", &record), "the next call must be recorded again");
+    index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
+    assert!(!index.has_record("u", &record), "the next call must be recorded again");
 }
 
 #[tokio::test]
-async fn a_record_that_does_not_count_is_reported_once() {
-    let book = working();
+async fn a_void_record_is_reported_once() {
+    let index = leading_index();
     let void = || recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    assert_eq!(book.observe(InformerEvent::Apply(void())), ["u"]);
-    assert!(!is_open(&book, "u"));
-    assert_eq!(book.take_unfollowed("u").unwrap().volume, "x-u");
-    book.observe(InformerEvent::Apply(claim("u")));
-    book.observe(InformerEvent::Apply(void()));
-    assert_eq!(book.take_unfollowed("u"), None);
-    // One of a claim that has its volume is of a call that is closed.
-    book.observe(InformerEvent::Apply(recorded("v", &json!({"driver": DRIVER, "volume": "x-v"}))));
-    book.volume_passes(&volume("pvc-v", "v"));
-    assert_eq!(book.take_unfollowed("v"), None);
-    // One made by hand says nothing of that.
-    book.observe(InformerEvent::Apply(recorded("w", &json!({"driver": DRIVER, "volume": "x-w"}))));
-    book.volume_passes(&volume("by-hand", "w"));
-    assert!(!book.snapshot("w").unwrap().may_call && book.take_unfollowed("w").is_some());
+    assert_eq!(index.on_event(InformerEvent::Apply(void())), ["u"]);
+    assert!(!is_open(&index, "u"));
+    assert_eq!(index.take_unfollowed("u").unwrap().volume, "x-u");
+    index.on_event(InformerEvent::Apply(claim("u")));
+    index.on_event(InformerEvent::Apply(void()));
+    assert_eq!(index.take_unfollowed("u"), None);
+    // The claim has its volume, so the recorded call is closed.
+    index
+        .on_event(InformerEvent::Apply(recorded("v", &json!({"driver": DRIVER, "volume": "x-v"}))));
+    index.on_volume(&volume("pvc-v", "v"));
+    assert_eq!(index.take_unfollowed("v"), None);
+    // A PersistentVolume made by hand does not close a call.
+    index
+        .on_event(InformerEvent::Apply(recorded("w", &json!({"driver": DRIVER, "volume": "x-w"}))));
+    index.on_volume(&volume("by-hand", "w"));
+    assert!(!index.snapshot("w").unwrap().may_call && index.take_unfollowed("w").is_some());
 }
 
-/// It is about to be written over (seed 602628).
+/// The record is about to be overwritten (seed 602628).
 #[tokio::test]
-async fn a_void_record_that_only_a_live_read_shows_is_reported_as_well() {
-    let book = with_claim();
+async fn a_void_record_found_by_a_live_read_is_reported() {
+    let index = with_claim();
     let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    assert!(!book.record_found(&void), "nothing to follow");
-    assert_eq!(book.take_unfollowed("u").unwrap().volume, "x-u");
-    assert!(!book.record_found(&void));
-    assert_eq!(book.take_unfollowed("u"), None);
+    assert!(!index.record_found(&void), "nothing to follow");
+    assert_eq!(index.take_unfollowed("u").unwrap().volume, "x-u");
+    assert!(!index.record_found(&void));
+    assert_eq!(index.take_unfollowed("u"), None);
 }
 
 #[tokio::test]
-async fn what_its_class_makes_void_is_no_obstacle() {
-    let book = working();
-    book.observe(InformerEvent::Apply(marked("u", DRIVER)));
-    book.record_is_void("u");
-    assert!(!is_open(&book, "u"));
-    assert!(book.take_unfollowed("u").is_some());
-    assert!(book.snapshot("u").unwrap().may_call);
+async fn a_record_that_its_class_makes_void_is_no_obstacle() {
+    let index = leading_index();
+    index.on_event(InformerEvent::Apply(with_record("u", DRIVER)));
+    index.set_record_void("u");
+    assert!(!is_open(&index, "u"));
+    assert!(index.take_unfollowed("u").is_some());
+    assert!(index.snapshot("u").unwrap().may_call);
 }
 
-/// What this process has asked for it follows whatever anybody writes.
+/// This process follows its own calls, whatever anybody writes.
 #[tokio::test]
 async fn a_call_of_this_process_needs_no_record() {
-    let book = with_claim();
-    book.called("u", &order("u"));
-    book.answered("u", &background());
-    book.marking("u");
+    let index = with_claim();
+    index.start_call("u", &request("u"));
+    index.on_outcome("u", &background());
+    index.before_record_write("u");
     let void = recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
-    book.observe(InformerEvent::Apply(void));
-    assert!(is_open(&book, "u") && book.snapshot("u").unwrap().order.is_some());
-    assert_eq!(book.take_unfollowed("u"), None);
+    index.on_event(InformerEvent::Apply(void));
+    assert!(is_open(&index, "u") && index.snapshot("u").unwrap().request.is_some());
+    assert_eq!(index.take_unfollowed("u"), None);
 }
 
 #[tokio::test]
 async fn a_volume_made_by_hand_closes_no_recorded_call() {
-    let book = working();
-    book.observe(InformerEvent::InitApply(marked("u", DRIVER)));
-    book.volume_passes(&volume("by-hand", "u"));
-    assert!(is_open(&book, "u"));
+    let index = leading_index();
+    index.on_event(InformerEvent::InitApply(with_record("u", DRIVER)));
+    index.on_volume(&volume("by-hand", "u"));
+    assert!(is_open(&index, "u"));
 }
 
 #[tokio::test]
 async fn a_bound_claim_has_no_open_call_whatever_is_recorded() {
-    let mut bound = marked("u", DRIVER);
+    let mut bound = with_record("u", DRIVER);
     bound.spec.volume_name = Some("pvc-u".into());
-    let book = working();
-    book.observe(InformerEvent::InitApply(bound));
-    let standing = book.standing("u").unwrap();
-    assert!(standing.mark.is_some() && !standing.open);
+    let index = leading_index();
+    index.on_event(InformerEvent::InitApply(bound));
+    let view = index.record_view("u").unwrap();
+    assert!(view.record_status.is_some() && !view.is_open);
 }
 
 #[tokio::test]
-async fn another_drivers_mark_is_of_no_interest() {
-    let book = working();
-    let mut foreign = marked("u", "other.example.com");
+async fn another_drivers_record_is_ignored() {
+    let index = leading_index();
+    let mut foreign = with_record("u", "other.example.com");
     foreign.spec.volume_name = Some("pv".into());
-    assert!(book.observe(InformerEvent::Apply(foreign)).is_empty() && book.is_empty());
-    book.observe(InformerEvent::Apply(marked("ours", "other.example.com")));
-    let snapshot = book.snapshot("ours").unwrap();
+    assert!(index.on_event(InformerEvent::Apply(foreign)).is_empty() && index.is_empty());
+    index.on_event(InformerEvent::Apply(with_record("ours", "other.example.com")));
+    let snapshot = index.snapshot("ours").unwrap();
     assert!(snapshot.may_call && snapshot.recorded.is_none(), "it is no obstacle");
 }
 
 #[tokio::test]
-async fn a_marked_claim_is_kept_when_it_is_bound_until_its_mark_goes() {
-    let book = working();
-    let mut claim = marked("u", DRIVER);
-    book.observe(InformerEvent::Apply(claim.clone()));
-    assert_eq!(book.volume_passes(&volume("pvc-u", "u")), Some("u".into()), "its mark can go");
+async fn a_bound_claim_is_kept_until_its_record_is_removed() {
+    let index = leading_index();
+    let mut claim = with_record("u", DRIVER);
+    index.on_event(InformerEvent::Apply(claim.clone()));
+    assert_eq!(
+        index.on_volume(&volume("pvc-u", "u")),
+        Some("u".into()),
+        "its record can be removed"
+    );
     claim.spec.volume_name = Some("pvc-u".into());
-    assert_eq!(book.observe(InformerEvent::Apply(claim.clone())), ["u"]);
-    let standing = book.standing("u").unwrap();
-    assert!(standing.mark.is_some() && !standing.open && standing.demand == Demand::Withdrawn);
+    assert_eq!(index.on_event(InformerEvent::Apply(claim.clone())), ["u"]);
+    let view = index.record_view("u").unwrap();
+    assert!(view.record_status.is_some() && !view.is_open && view.demand == Demand::Withdrawn);
     claim.metadata.finalizers = None;
-    book.observe(InformerEvent::Apply(claim));
-    assert!(book.is_empty());
+    index.on_event(InformerEvent::Apply(claim));
+    assert!(index.is_empty());
 }
 
 #[tokio::test]
-async fn our_own_mark_wakes_nobody() {
-    let book = working();
-    book.observe(InformerEvent::Apply(claim("u")));
-    book.marking("u");
-    assert!(book.observe(InformerEvent::Apply(marked("u", DRIVER))).is_empty());
-    assert!(!is_open(&book, "u"), "it says nothing new of the call");
-    assert!(book.observe(InformerEvent::Apply(claim("u"))).is_empty());
+async fn our_own_record_queues_nothing() {
+    let index = leading_index();
+    index.on_event(InformerEvent::Apply(claim("u")));
+    index.before_record_write("u");
+    assert!(index.on_event(InformerEvent::Apply(with_record("u", DRIVER))).is_empty());
+    assert!(!is_open(&index, "u"), "it says nothing new of the call");
+    assert!(index.on_event(InformerEvent::Apply(claim("u"))).is_empty());
 }
 
-/// A write of the process before may come late, and its event later still.
+/// A write of the previous process may arrive late, and its event even later.
 #[tokio::test]
-async fn anothers_mark_that_is_heard_of_after_its_claim_is_taken_up() {
-    let book = working();
-    book.observe(InformerEvent::Apply(claim("u")));
-    assert_eq!(book.observe(InformerEvent::Apply(marked("u", DRIVER))), ["u"]);
-    assert!(is_open(&book, "u"));
-    assert!(!book.called("u", &order("u")), "it is looked up first");
-    assert!(!book.record_found(&marked("u", DRIVER)), "it is followed already");
-    book.observe(InformerEvent::Apply(claim("v")));
-    assert!(book.record_found(&marked("v", DRIVER)), "a live read has found it");
-    assert!(is_open(&book, "v"));
+async fn a_late_record_of_another_process_is_followed() {
+    let index = leading_index();
+    index.on_event(InformerEvent::Apply(claim("u")));
+    assert_eq!(index.on_event(InformerEvent::Apply(with_record("u", DRIVER))), ["u"]);
+    assert!(is_open(&index, "u"));
+    assert!(!index.start_call("u", &request("u")), "it is verified first");
+    assert!(!index.record_found(&with_record("u", DRIVER)), "it is followed already");
+    index.on_event(InformerEvent::Apply(claim("v")));
+    assert!(index.record_found(&with_record("v", DRIVER)), "a live read has found it");
+    assert!(is_open(&index, "v"));
 }
 
-/// What nothing was asked for here yet is for whoever finds the record, once nobody wants it here.
+/// A call that was not repeated here yet is left to other processes once nobody wants it here.
 #[tokio::test]
-async fn a_call_that_was_taken_over_is_left_once_its_claim_is_not_wanted_here() {
+async fn an_adopted_call_is_dropped_once_its_claim_is_not_wanted_here() {
     let taken_over = || {
-        let book = works(book_of(Some("n1")));
-        book.observe(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-        book.adopt("u", "n2");
-        book
+        let index = lead(index_of_node(Some("n1")));
+        index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
+        index.adopt("u", "n2");
+        index
     };
-    let book = taken_over();
+    let index = taken_over();
     let mut deleted = on_node("u", Some("n1"), Some("n2"));
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    book.observe(InformerEvent::Apply(deleted));
-    let snapshot = book.snapshot("u").unwrap();
+    index.on_event(InformerEvent::Apply(deleted));
+    let snapshot = index.snapshot("u").unwrap();
     assert!(snapshot.recorded.is_none() && snapshot.elsewhere.is_some());
-    assert_eq!(book.adopted("u"), None);
+    assert_eq!(index.adopted_node("u"), None);
 
-    let book = taken_over();
-    book.observe(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
-    assert!(book.is_empty(), "moved back");
+    let index = taken_over();
+    index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
+    assert!(index.is_empty(), "moved back");
 
-    let book = taken_over();
-    looked_up(&book, "u", book.snapshot("u").unwrap().verification);
-    assert!(book.called("u", &order("u")));
-    book.observe(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
-    assert_eq!(book.adopted("u").as_deref(), Some("n2"), "asked for here");
+    let index = taken_over();
+    set_verified(&index, "u", index.snapshot("u").unwrap().verification);
+    assert!(index.start_call("u", &request("u")));
+    index.on_event(InformerEvent::Apply(on_node("u", Some("n2"), Some("n2"))));
+    assert_eq!(
+        index.adopted_node("u").as_deref(),
+        Some("n2"),
+        "this process has called the driver"
+    );
 }
 
-/// It may have left a PersistentVolume that no watch has shown.
+/// The call may have left a PersistentVolume of which no event has come.
 #[tokio::test]
-async fn a_claim_is_looked_up_after_another_nodes_call() {
-    let book = works(book_of(Some("n1")));
-    let verification = || book.snapshot("u").unwrap().verification;
-    book.observe(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
-    looked_up(&book, "u", verification());
+async fn a_claim_is_verified_after_another_nodes_call() {
+    let index = lead(index_of_node(Some("n1")));
+    let verification = || index.snapshot("u").unwrap().verification;
+    index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), Some("n2"))));
+    set_verified(&index, "u", verification());
     assert_eq!(verification(), Verification::None);
-    book.observe(InformerEvent::Apply(on_node("u", Some("n1"), None)));
+    index.on_event(InformerEvent::Apply(on_node("u", Some("n1"), None)));
     assert_eq!(
         verification(),
         Verification::VolumeAndClaim,
-        "a watch has shown the call and its end"
+        "the call and its end were in the watch"
     );
-    looked_up(&book, "u", verification());
-    book.called_elsewhere("u");
-    assert_eq!(verification(), Verification::VolumeAndClaim, "a live read has shown the call");
+    set_verified(&index, "u", verification());
+    index.on_call_elsewhere("u");
+    assert_eq!(verification(), Verification::VolumeAndClaim, "a live read found the call");
 }
 
 #[tokio::test]
-async fn that_a_claim_may_have_been_let_go_is_told_once() {
-    let book = with_claim();
-    assert!(book.tells_letting_go("u") && !book.tells_letting_go("u"));
-    assert!(book.tells_letting_go("gone"), "nothing is known of it any more");
+async fn a_possible_release_is_reported_once() {
+    let index = with_claim();
+    assert!(index.should_report_release("u") && !index.should_report_release("u"));
+    assert!(index.should_report_release("gone"), "nothing is known of it any more");
 }

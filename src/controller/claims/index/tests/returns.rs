@@ -1,109 +1,109 @@
-//! Claims that were somebody else's meanwhile, and what is heard of a claim while it is looked up.
+//! Claims that were another provisioner's meanwhile, and events during live look-ups.
 
 use super::*;
 
-/// The claim, as long as it is another driver's.
+/// The claim while it is another driver's.
 fn handed_over(uid: &str) -> Claim {
     let other = json!({"volume.kubernetes.io/storage-provisioner": "other.example.com"});
     claim_with(uid, |claim| claim["metadata"]["annotations"] = other)
 }
 
-/// The claim, as long as nobody is named who provisions it.
+/// The claim without the annotation that names its provisioner.
 fn nobodys(uid: &str) -> Claim {
     claim_with(uid, |claim| claim["metadata"]["annotations"] = json!({}))
 }
 
-fn verification(book: &ClaimIndex, uid: &str) -> Verification {
-    book.snapshot(uid).unwrap().verification
+fn verification(index: &ClaimIndex, uid: &str) -> Verification {
+    index.snapshot(uid).unwrap().verification
 }
 
-/// What another driver may have made for it meanwhile we have not been shown.
+/// Another driver may have made a volume for it of which no event has come.
 #[test]
-fn a_claim_that_was_somebody_elses_is_looked_up_when_it_returns() {
+fn a_claim_that_was_another_drivers_is_verified_when_it_returns() {
     for away in [handed_over("u"), nobodys("u")] {
-        let book = with_claim();
-        assert_eq!(verification(&book, "u"), Verification::None);
-        book.observe(InformerEvent::Apply(away));
-        assert!(book.is_empty());
-        assert_eq!(book.observe(InformerEvent::Apply(claim("u"))), ["u"]);
-        assert_eq!(verification(&book, "u"), Verification::VolumeAndClaim);
-        assert!(book.0.inner.lock().stood.is_empty());
+        let index = with_claim();
+        assert_eq!(verification(&index, "u"), Verification::None);
+        index.on_event(InformerEvent::Apply(away));
+        assert!(index.is_empty());
+        assert_eq!(index.on_event(InformerEvent::Apply(claim("u"))), ["u"]);
+        assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
+        assert!(index.0.inner.lock().others.is_empty());
     }
 }
 
 #[test]
-fn a_claim_that_was_born_as_another_drivers_is_looked_up_once_it_is_ours() {
-    let book = with_claim();
-    book.observe(InformerEvent::Apply(handed_over("v")));
-    book.observe(InformerEvent::Apply(claim("v")));
-    assert_eq!(verification(&book, "v"), Verification::VolumeAndClaim);
-    book.observe(InformerEvent::Apply(handed_over("w")));
-    book.observe(InformerEvent::Delete(handed_over("w")));
-    assert!(book.0.inner.lock().stood.is_empty(), "nothing is kept of who is gone");
+fn a_claim_created_for_another_driver_is_verified_once_it_is_ours() {
+    let index = with_claim();
+    index.on_event(InformerEvent::Apply(handed_over("v")));
+    index.on_event(InformerEvent::Apply(claim("v")));
+    assert_eq!(verification(&index, "v"), Verification::VolumeAndClaim);
+    index.on_event(InformerEvent::Apply(handed_over("w")));
+    index.on_event(InformerEvent::Delete(handed_over("w")));
+    assert!(index.0.inner.lock().others.is_empty(), "claims that are gone are not kept there");
 }
 
-/// A slow answer says of a PersistentVolume that it exists, and the watch that it is gone by now.
+/// A slow read says that a PersistentVolume exists, and the watch that it is gone by now.
 #[test]
-fn an_end_that_was_seen_since_a_look_began_stands() {
-    let book = working_on_a_claim_in_doubt();
-    let snapshot = book.snapshot("u").unwrap();
+fn a_deletion_seen_during_a_live_read_overrides_it() {
+    let index = working_on_a_claim_in_doubt();
+    let snapshot = index.snapshot("u").unwrap();
     let volume = volume("pvc-u", "u");
-    book.volume_passes(&volume);
-    book.returns(&volume);
-    assert_eq!(book.volume_gone(&volume).as_deref(), Some("u"));
-    assert!(!book.volume_found(&snapshot, &volume));
-    let now = book.snapshot("u").unwrap();
+    index.on_volume(&volume);
+    index.requeue_when_pv_gone(&volume);
+    assert_eq!(index.on_volume_deleted(&volume).as_deref(), Some("u"));
+    assert!(!index.on_volume_found(&snapshot, &volume));
+    let now = index.snapshot("u").unwrap();
     assert_eq!((now.verification, now.may_call), (Verification::VolumeAndClaim, true));
-    assert!(book.volume_found(&now, &volume));
-    assert!(!book.snapshot("u").unwrap().may_call, "it has its volume");
+    assert!(index.on_volume_found(&now, &volume));
+    assert!(!index.snapshot("u").unwrap().may_call, "it has its volume");
 }
 
-/// Also where it was in as much doubt before.
+/// Also if the same verification was required before.
 #[test]
-fn a_stranger_who_takes_the_name_during_a_look_is_not_settled_by_it() {
-    let book = working_on_a_claim_in_doubt();
-    let snapshot = book.snapshot("u").unwrap();
-    book.volume_passes(&volume("pvc-u", "somebody"));
-    book.looked_up(&snapshot);
-    assert_eq!(verification(&book, "u"), Verification::VolumeAndClaim);
-    book.looked_up(&book.snapshot("u").unwrap());
-    assert_eq!(verification(&book, "u"), Verification::None);
+fn a_name_taken_during_a_live_read_requires_another_one() {
+    let index = working_on_a_claim_in_doubt();
+    let snapshot = index.snapshot("u").unwrap();
+    index.on_volume(&volume("pvc-u", "somebody"));
+    index.on_verified(&snapshot);
+    assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
+    index.on_verified(&index.snapshot("u").unwrap());
+    assert_eq!(verification(&index, "u"), Verification::None);
 }
 
-/// One made by hand says nothing of what an open call may have made.
+/// A PersistentVolume made by hand says nothing about what an open call may have made.
 #[tokio::test]
-async fn a_volume_made_by_hand_does_not_end_the_look_for_an_open_call() {
-    let book = with_claim();
-    book.called("u", &order("u"));
-    book.answered("u", &background());
+async fn a_volume_made_by_hand_does_not_verify_an_open_call() {
+    let index = with_claim();
+    index.start_call("u", &request("u"));
+    index.on_outcome("u", &background());
     let by_hand = volume("by-hand", "u");
-    assert!(!book.is_served_by("u", &by_hand));
-    assert!(!book.volume_found(&book.snapshot("u").unwrap(), &by_hand));
+    assert!(!index.is_served_by("u", &by_hand));
+    assert!(!index.on_volume_found(&index.snapshot("u").unwrap(), &by_hand));
     let own = volume("pvc-u", "u");
-    assert!(book.is_served_by("u", &own));
-    assert!(book.volume_found(&book.snapshot("u").unwrap(), &own));
-    assert!(!book.snapshot("u").unwrap().may_call);
+    assert!(index.is_served_by("u", &own));
+    assert!(index.on_volume_found(&index.snapshot("u").unwrap(), &own));
+    assert!(!index.snapshot("u").unwrap().may_call);
 }
 
-/// What a new list shows again as it was is no reason to try before a back-off ends.
+/// An unchanged claim in a relist does not shorten a back-off.
 #[test]
-fn a_list_that_shows_a_claim_as_it_was_wakes_nobody() {
-    let book = with_claim();
+fn a_relist_of_an_unchanged_claim_queues_nothing() {
+    let index = with_claim();
     let in_version = |version: &str| {
         let mut claim = claim("v");
         claim.metadata.resource_version = Some(version.into());
         claim
     };
-    assert_eq!(book.observe(InformerEvent::Apply(in_version("5"))), ["v"]);
-    book.observe(InformerEvent::Init);
-    assert!(book.observe(InformerEvent::InitApply(in_version("5"))).is_empty());
-    assert_eq!(book.observe(InformerEvent::InitApply(in_version("6"))), ["v"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(in_version("5"))), ["v"]);
+    index.on_event(InformerEvent::Init);
+    assert!(index.on_event(InformerEvent::InitApply(in_version("5"))).is_empty());
+    assert_eq!(index.on_event(InformerEvent::InitApply(in_version("6"))), ["v"]);
 }
 
-/// A book that works and knows the claim `u`, whose node was given back.
+/// The index of a leader with the claim `u`, whose node was given back.
 fn working_on_a_claim_in_doubt() -> ClaimIndex {
-    let book = with_claim();
-    book.node_given_back("u");
-    assert_eq!(verification(&book, "u"), Verification::VolumeAndClaim);
-    book
+    let index = with_claim();
+    index.on_node_given_back("u");
+    assert_eq!(verification(&index, "u"), Verification::VolumeAndClaim);
+    index
 }

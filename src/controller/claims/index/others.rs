@@ -1,14 +1,15 @@
-//! Sets of claims of which no more is kept than a hash each: no two of a cluster share one.
+//! Claims of other provisioners.
 //!
-//! Owns [`Stood`], the unbound claims of others that stood before this process could see all that
-//! became of them: such a claim may have a PersistentVolume already when it becomes ours (safety
-//! rule 6).
+//! An unbound claim of another provisioner may become ours. If this process has not seen all its
+//! events since it was created, it may have a PersistentVolume by then (safety rule 6). Only a hash
+//! of each UID is kept; collisions are negligible in one cluster and only lead to a needless
+//! look-up.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use crate::controller::packed_set::PackedSet;
 
-/// Claims by UID.
+/// A set of claims, by UID.
 #[derive(Debug, Default)]
 pub(super) struct ClaimSet(PackedSet<u64>);
 
@@ -26,19 +27,19 @@ impl ClaimSet {
     }
 }
 
-/// The unbound claims of others that stood.
+/// Unbound claims of other provisioners that may have a PersistentVolume if they become ours.
 #[derive(Debug, Default)]
-pub(super) struct Stood {
+pub(super) struct OtherClaims {
     known: ClaimSet,
     listing: Option<ClaimSet>,
 }
 
-impl Stood {
-    pub(super) fn restarted(&mut self) {
+impl OtherClaims {
+    pub(super) fn start_list(&mut self) {
         self.listing = Some(ClaimSet::default());
     }
 
-    pub(super) fn complete(&mut self) {
+    pub(super) fn finish_list(&mut self) {
         if let Some(listing) = self.listing.take() {
             self.known = listing;
         }
@@ -52,13 +53,13 @@ impl Stood {
         self.listing.iter().chain([&self.known]).any(|claims| claims.contains(uid))
     }
 
-    /// Forgets the claim; whether it was known.
+    /// Removes the claim. Returns whether it was in the set.
     pub(super) fn remove(&mut self, uid: &str) -> bool {
-        let stood = self.contains(uid);
+        let was_known = self.contains(uid);
         for claims in self.listing.iter_mut().chain([&mut self.known]) {
             claims.remove(uid);
         }
-        stood
+        was_known
     }
 
     #[cfg(test)]
@@ -67,7 +68,7 @@ impl Stood {
     }
 }
 
-/// The same in every process.
+/// The hash does not depend on the process, so tests are reproducible.
 fn hash(uid: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     uid.hash(&mut hasher);

@@ -1,0 +1,148 @@
+//! Why something failed.
+
+use std::fmt;
+
+use crate::controller::dependencies::index::Dependency;
+
+/// What the end of an attempt says about the load of the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Congestion {
+    /// Nothing: no call was made.
+    #[default]
+    Unknown,
+    /// The driver had time to decide.
+    Bearable,
+    /// The driver already works on this volume, or on as many as it can.
+    Locked,
+    /// The driver did not answer in time, or could not.
+    Overload,
+}
+
+/// A failure, with the message that the user reads in an event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    message: String,
+    /// Whether the failure says nothing about an earlier call, so that it never closes one (safety
+    /// rule 3).
+    inconclusive: bool,
+    congestion: Congestion,
+    kind: &'static str,
+    finished: bool,
+    lasting: bool,
+    dependencies: Vec<Dependency>,
+}
+
+/// The longest message that is kept, in bytes.
+const MAX_MESSAGE: usize = 8 << 10;
+
+/// Cuts a message that is too long.
+fn bounded(mut message: String) -> String {
+    let length = message.len();
+    if length > MAX_MESSAGE {
+        let end = (0..=MAX_MESSAGE).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or_default());
+        return format!("{message}... ({length} bytes)");
+    }
+    message
+}
+
+impl Failure {
+    /// A failure with this message.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self {
+            message: bounded(message.to_string()),
+            inconclusive: false,
+            congestion: Congestion::Unknown,
+            kind: "",
+            finished: false,
+            lasting: false,
+            dependencies: Vec::new(),
+        }
+    }
+
+    /// Puts `prefix` before the message.
+    #[must_use]
+    pub fn prefixed(self, prefix: &str) -> Self {
+        Self { message: format!("{prefix}{}", self.message), ..self }
+    }
+
+    /// The objects whose change may end the failure.
+    pub fn dependencies(&self) -> &[Dependency] {
+        &self.dependencies
+    }
+
+    /// The failure says nothing about whether an earlier call has left a volume.
+    #[must_use]
+    pub fn inconclusive(self) -> Self {
+        Self { inconclusive: true, ..self }
+    }
+
+    /// A change of these objects may end the failure: the attempt is repeated when one is seen.
+    #[must_use]
+    pub fn awaiting(self, dependencies: impl IntoIterator<Item = Dependency>) -> Self {
+        Self { dependencies: dependencies.into_iter().collect(), ..self }
+    }
+
+    /// This object could not be read. If it `is_missing`, the failure lasts until the object
+    /// exists.
+    #[must_use]
+    pub fn unread(self, object: Dependency, is_missing: bool) -> Self {
+        if is_missing {
+            self.awaiting([object.missing()]).lasting()
+        } else {
+            self.awaiting([object])
+        }
+    }
+
+    /// The failed call says this about the load of the driver.
+    #[must_use]
+    pub fn with_congestion(self, congestion: Congestion) -> Self {
+        Self { congestion, ..self }
+    }
+
+    /// The failure is of the kind with this name.
+    #[must_use]
+    pub fn of_kind(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// The failure ends the attempt, in the sense of external-provisioner: the request is refused,
+    /// not just impossible for now.
+    #[must_use]
+    pub fn finished(self) -> Self {
+        Self { finished: true, ..self }
+    }
+
+    /// Whether the failure ended the attempt, in the sense of external-provisioner.
+    pub fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// Only a change of the claim, of its class or of a dependency ends the failure.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        Self { lasting: true, ..self }
+    }
+
+    /// Whether another attempt fails in the same way until the claim, its class or a dependency
+    /// changes.
+    pub fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+
+    /// What the failed call says about the load of the driver.
+    pub fn congestion(&self) -> Congestion {
+        self.congestion
+    }
+
+    /// The name of the failure's kind; empty if it has none.
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Whether the failure says nothing about an earlier call.
+    pub fn is_inconclusive(&self) -> bool {
+        self.inconclusive
+    }
+}

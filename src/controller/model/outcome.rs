@@ -1,0 +1,160 @@
+//! What a provisioner answers.
+
+use k8s_openapi::api::core::v1::PersistentVolume;
+
+use super::{
+    failure::{Congestion, Failure},
+    unusable_volume::{Credentials, UnusableVolume},
+};
+use crate::controller::dependencies::index::Dependency;
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The driver has made the volume.
+    Provisioned(Box<ProvisionedVolume>),
+    /// The driver has made a volume that cannot be used.
+    Unusable(Box<UnusableVolume>),
+    /// The driver refused: this call has ended (safety rule 2).
+    Final(Failure),
+    /// The request cannot be satisfied as it is; to repeat it soon is useless.
+    Infeasible(Failure),
+    /// The driver may still work on the call.
+    Background(Failure),
+    /// Nothing was sent to the driver.
+    Unsent(Failure),
+    /// The selected node cannot have the volume; the scheduler should choose again.
+    Reschedule(Failure),
+}
+
+impl Outcome {
+    /// The objects whose change may let the next attempt succeed.
+    pub fn dependencies(&self) -> &[Dependency] {
+        match self {
+            Self::Provisioned(_) | Self::Unusable(_) => &[],
+            Self::Final(failure)
+            | Self::Infeasible(failure)
+            | Self::Background(failure)
+            | Self::Unsent(failure)
+            | Self::Reschedule(failure) => failure.dependencies(),
+        }
+    }
+
+    /// Sets the objects whose change may reverse a refusal.
+    #[must_use]
+    pub fn awaiting(self, objects: &[Dependency]) -> Self {
+        let awaiting = |failure: Failure| failure.awaiting(objects.iter().cloned());
+        match self {
+            Self::Final(failure) => Self::Final(awaiting(failure)),
+            Self::Infeasible(failure) => Self::Infeasible(awaiting(failure)),
+            other => other,
+        }
+    }
+
+    /// What the outcome says about the load of the driver.
+    pub fn congestion(&self) -> Congestion {
+        match self {
+            Self::Provisioned(_) | Self::Unusable(_) => Congestion::Bearable,
+            Self::Final(failure)
+            | Self::Infeasible(failure)
+            | Self::Background(failure)
+            | Self::Unsent(failure)
+            | Self::Reschedule(failure) => failure.congestion(),
+        }
+    }
+}
+
+/// A volume that a provisioner has made.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProvisionedVolume {
+    /// The PersistentVolume, without what the controller adds (claimRef, class, protection
+    /// finalizer, provisioner).
+    pub volume: PersistentVolume,
+    /// The driver's ID of the volume.
+    pub handle: String,
+    /// The credentials with which the volume was made.
+    pub credentials: Credentials,
+}
+
+/// Why a call was not made. The outcome of an earlier call is as unknown as before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotSent {
+    /// The claim is another provisioner's: there is nothing to do or to report.
+    Ignored {
+        /// The reason, for the log.
+        reason: String,
+    },
+    /// A check failed, or something that the request needs is missing.
+    Failed(Failure),
+    /// The selected node cannot have the volume; the scheduler should choose again.
+    Reschedule(Failure),
+    /// The recorded call of an earlier process cannot be repeated as the cluster is now.
+    Unrepeatable(Failure),
+}
+
+impl NotSent {
+    /// A failed check ended the attempt, in the sense of external-provisioner.
+    #[must_use]
+    pub fn finished(self) -> Self {
+        match self {
+            Self::Failed(failure) => Self::Failed(failure.finished()),
+            other => other,
+        }
+    }
+
+    /// A failed check fails again until the claim, its class or a dependency changes.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        match self {
+            Self::Failed(failure) => Self::Failed(failure.lasting()),
+            other => other,
+        }
+    }
+
+    /// The objects whose change may let the next attempt succeed.
+    pub fn dependencies(&self) -> &[Dependency] {
+        match self {
+            Self::Ignored { .. } => &[],
+            Self::Failed(failure) | Self::Reschedule(failure) | Self::Unrepeatable(failure) => {
+                failure.dependencies()
+            }
+        }
+    }
+
+    /// Whether the attempt ended, in the sense of external-provisioner, so that other claims may
+    /// succeed.
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Ignored { .. } | Self::Reschedule(_) | Self::Unrepeatable(_) => true,
+            Self::Failed(failure) => failure.is_finished(),
+        }
+    }
+}
+
+impl From<Failure> for NotSent {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Why a volume is not deleted yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotDeleted {
+    /// The volume is still attached. Its deletion continues once it is detached.
+    Attached {
+        /// The node that it is attached to.
+        node: String,
+    },
+    /// The attempt failed.
+    Failed(Failure),
+}
+
+impl NotDeleted {
+    /// What the attempt says about the load of the driver.
+    pub fn congestion(&self) -> Congestion {
+        match self {
+            Self::Attached { .. } => Congestion::Unknown,
+            Self::Failed(failure) => failure.congestion(),
+        }
+    }
+}

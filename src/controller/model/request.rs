@@ -1,0 +1,45 @@
+//! What the controller asks a provisioner for.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{failure::Failure, source::Source, topology::Pinned};
+use crate::kube::objects::{Claim, StorageClass};
+
+/// A request to provision a volume for one claim.
+#[derive(Debug, Clone)]
+pub struct ProvisionRequest {
+    /// The newest version of the claim.
+    pub claim: Arc<Claim>,
+    /// The storage class of the claim.
+    pub class: Arc<StorageClass>,
+    /// The name of the PersistentVolume
+    /// ([`Provisioner::volume_name`](crate::controller::provisioner::Provisioner::volume_name)), or
+    /// why there is none. The provisioner reports that among its other checks.
+    pub volume_name: Result<String, Failure>,
+    /// The node that the scheduler chose, if it did.
+    pub selected_node: Option<String>,
+    /// Whether the claim is gone or being deleted. Then the call is made only to learn how an
+    /// earlier one ended.
+    pub withdrawn: bool,
+    /// The source of the volume in the open call of this process. `None`: there is no open call, or
+    /// the volume is made empty.
+    pub source: Option<Source>,
+    /// The requested topology: that of the open call if there is one, else none until
+    /// [`Provisioner::prepare`](crate::controller::provisioner::Provisioner::prepare) sets it.
+    pub topology: Option<Arc<Pinned>>,
+}
+
+/// Whose turn it is to provision for a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// This process's.
+    Ours,
+    /// Another process's, or the next event of the claim will show it.
+    Others,
+    /// To be decided after this time, or when the claim changes.
+    Later(Duration),
+    /// Not this process's for now, because something is missing: to be decided again with back-off.
+    Unable,
+    /// It cannot be decided.
+    Failed(Failure),
+}
