@@ -5,6 +5,8 @@
 //! no record of a call holds one. Leaves finding sources to the provisioner and guarding them to
 //! `protection`.
 
+pub use crate::source_protection::SourceKind;
+
 /// An object that a volume is made from, found and checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
@@ -18,13 +20,4 @@ pub struct Source {
     pub uid: String,
     /// What the driver knows it by: the snapshot's handle, or that of the claim's volume.
     pub handle: String,
-}
-
-/// What kind of object a volume is made from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SourceKind {
-    /// A VolumeSnapshot that is restored.
-    Snapshot,
-    /// A PersistentVolumeClaim whose volume is cloned.
-    Claim,
 }
