@@ -292,7 +292,7 @@ impl<'a> Program<'a> {
         let protection = self.protection.clone();
         self.controller.watch(move |event| protection.on_event(event));
         if let Some(attachments) = &self.attachments {
-            let observer = attachments.observer(self.controller.volume_waker());
+            let observer = attachments.event_handler(self.controller.volume_waker());
             let reflector = self.reflector().anew_when(attachments.list_requests());
             tasks.spawn_critical("watch of VolumeAttachments", reflector.run(observer));
         }

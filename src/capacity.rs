@@ -162,8 +162,8 @@ mod tests {
         }
         let mute = Server::new(|_, _| Answer::status(500));
         let error = Destination::find(&client(&mute), config(None)).await.unwrap_err();
-        let told = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
-        assert!(error.to_string().starts_with(told), "{error}");
+        let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
+        assert!(error.to_string().starts_with(prefix), "{error}");
     }
 
     #[tokio::test]

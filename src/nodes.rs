@@ -76,8 +76,8 @@ pub enum NodeChange<'a> {
 }
 
 impl Nodes {
-    /// The nodes for `driver`; [`csi_node_observer`](Self::csi_node_observer) and
-    /// [`follow`](Self::follow) fill them.
+    /// The nodes for `driver`; [`csi_node_handler`](Self::csi_node_handler) and
+    /// [`watch_nodes`](Self::watch_nodes) fill them.
     pub fn for_driver(driver: &str) -> Self {
         Self(Arc::new(Shared {
             index: Mutex::new(NodeIndex::new(driver)),

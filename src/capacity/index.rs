@@ -257,9 +257,9 @@ impl CapacityIndex {
     /// the object, or until the second poll: an object that was not delivered by then may be
     /// deleted again.
     pub(super) fn record_write(&mut self, pair: &Pair, object: Object) {
-        let is_newer = self
-            .oldest(pair)
-            .is_none_or(|shown| shown.name == object.name && shown.version != object.version);
+        let is_newer = self.oldest(pair).is_none_or(|delivered| {
+            delivered.name == object.name && delivered.version != object.version
+        });
         if is_newer && self.is_wanted(pair) {
             self.written.insert(pair.clone(), UnconfirmedWrite { object, survived_poll: false });
         }

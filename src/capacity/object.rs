@@ -208,7 +208,7 @@ fn write(object: &mut Value, sizes: Sizes) {
 mod tests {
     use super::*;
 
-    fn shown(object: Value) -> AnyVersion {
+    fn any_version(object: Value) -> AnyVersion {
         serde_json::from_value::<StorageCapacity>(object).unwrap().into()
     }
 
@@ -223,14 +223,17 @@ mod tests {
 
     fn object(sizes: Sizes, owners: &[OwnerReference]) -> Object {
         let metadata = json!({"name": "n", "uid": "u", "resourceVersion": "7"});
-        let object = shown(json!({"metadata": metadata, "storageClassName": "fast"})).into_object();
+        let object =
+            any_version(json!({"metadata": metadata, "storageClassName": "fast"})).into_object();
         Object { sizes, owners: owners.to_vec(), ..object }
     }
 
     #[test]
     fn the_pair_of_an_object_follows_from_its_selector() {
         let about = |nodes: Value| {
-            shown(json!({"storageClassName": "fast", "nodeTopology": nodes})).into_object().pair
+            any_version(json!({"storageClassName": "fast", "nodeTopology": nodes}))
+                .into_object()
+                .pair
         };
         let pair = |labels: &[(&str, &str)]| {
             Some(Pair { class: "fast".into(), segment: labels.iter().copied().collect() })
@@ -249,7 +252,7 @@ mod tests {
 
     #[test]
     fn sizes_are_read_by_value() {
-        let read = |object: Value| shown(object).into_object().sizes;
+        let read = |object: Value| any_version(object).into_object().sizes;
         assert_eq!(read(json!({"capacity": "1024Mi"})), sizes(1 << 30, None));
         assert_eq!(
             read(json!({"capacity": "1G", "maximumVolumeSize": "1500m"})),
@@ -261,7 +264,8 @@ mod tests {
     #[test]
     fn an_object_is_ours_by_both_labels() {
         let names = Names::new("d", Some("n1"));
-        let ours = |labels: Value| shown(json!({"metadata": {"labels": labels}})).is_ours(&names);
+        let ours =
+            |labels: Value| any_version(json!({"metadata": {"labels": labels}})).is_ours(&names);
         let manager = "external-provisioner-n1";
         assert!(ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
         assert!(!ours(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));

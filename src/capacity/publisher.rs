@@ -355,14 +355,14 @@ impl Inner {
                 index.begin_list();
                 Vec::new()
             }
-            InformerEvent::InitApply(shown) | InformerEvent::Apply(shown)
-                if shown.is_ours(&self.names) =>
+            InformerEvent::InitApply(object) | InformerEvent::Apply(object)
+                if object.is_ours(&self.names) =>
             {
-                index.upsert_object(shown.into_object())
+                index.upsert_object(object.into_object())
             }
-            InformerEvent::InitApply(shown)
-            | InformerEvent::Apply(shown)
-            | InformerEvent::Delete(shown) => index.remove_object(shown.name()),
+            InformerEvent::InitApply(object)
+            | InformerEvent::Apply(object)
+            | InformerEvent::Delete(object) => index.remove_object(object.name()),
             InformerEvent::Unreadable { name, .. } => {
                 index.keep_unreadable(&name);
                 Vec::new()

@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn segments_are_equal_by_content() {
-        let told = segment(&[("zone", "z"), ("rack", "r")]);
-        assert_eq!(told, segment(&[("rack", "r"), ("zone", "z")]));
-        assert_ne!(told, segment(&[("zone", "z")]));
-        assert_eq!(told.to_string(), "rack=r,zone=z");
+        let both = segment(&[("zone", "z"), ("rack", "r")]);
+        assert_eq!(both, segment(&[("rack", "r"), ("zone", "z")]));
+        assert_ne!(both, segment(&[("zone", "z")]));
+        assert_eq!(both.to_string(), "rack=r,zone=z");
         assert_eq!(Segment::default().to_string(), "everywhere");
     }
 

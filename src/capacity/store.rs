@@ -101,9 +101,9 @@ impl Store {
     /// Reads the object of that name; `None` if it is not ours.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Object>, ApiError> {
         let name = Name::namespaced(&self.namespace, name)?;
-        let shown: AnyVersion =
+        let object: AnyVersion =
             by_version!(self.version, V => self.client.get::<V>(name).await.map(Into::into))?;
-        Ok(shown.is_ours(&self.names).then(|| shown.into_object()))
+        Ok(object.is_ours(&self.names).then(|| object.into_object()))
     }
 
     /// Applies the changes if the object is still in the known version; `None` if it is gone.

@@ -328,12 +328,12 @@ impl Driver {
     async fn reconnect(&self) -> (Link, Identity) {
         let Shared { dialer, calls, node_info_required, .. } = &*self.0;
         let calls = calls.for_driver(UNKNOWN_DRIVER);
-        let mut told = LogThrottle::default();
+        let mut throttle = LogThrottle::default();
         loop {
             let link = dialer.dial_until_up().await;
             match identify(dialer, &calls, link, *node_info_required).await {
                 Ok(found) => return found,
-                Err(error) if told.is_due() => {
+                Err(error) if throttle.is_due() => {
                     tracing::warn!(%error, "The CSI driver cannot be used yet");
                 }
                 Err(_) => {}
@@ -404,14 +404,14 @@ async fn identify(
 async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<Link, CallError> {
     let mut ticks = interval(PROBE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = LogThrottle::default();
+    let mut throttle = LogThrottle::default();
     loop {
         ticks.tick().await;
         if link.is_lost() {
             link = dialer.dial_until_up().await;
         }
-        let tells = told.is_due();
-        if tells {
+        let log_now = throttle.is_due();
+        if log_now {
             tracing::info!("Probing CSI driver for readiness");
         }
         let why = match identity::probe(calls, &link).await {
@@ -422,7 +422,7 @@ async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<L
             }
             Err(error) => return Err(error),
         };
-        if tells {
+        if log_now {
             tracing::info!(why, "CSI driver is not ready");
         }
     }

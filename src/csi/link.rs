@@ -42,7 +42,7 @@ impl LogThrottle {
 
     /// Returns whether to log now; if so, the interval starts again.
     pub(super) fn is_due(&mut self) -> bool {
-        let due = self.0.is_none_or(|told| told.elapsed() >= LOG_INTERVAL);
+        let due = self.0.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
         if due {
             self.0 = Some(Instant::now());
         }
@@ -88,13 +88,13 @@ impl Dialer {
     /// Connects; retries until it succeeds, with pauses of up to [`MAX_BACKOFF`].
     pub(super) async fn dial_until_up(&self) -> Link {
         let mut pause = FIRST_BACKOFF;
-        let mut told = LogThrottle::later();
+        let mut throttle = LogThrottle::later();
         loop {
             let error = match self.dial().await {
                 Ok(link) => return link,
                 Err(error) => error,
             };
-            if told.is_due() {
+            if throttle.is_due() {
                 tracing::info!(address = %self.address, %error, "Still connecting");
             }
             sleep(pause).await;

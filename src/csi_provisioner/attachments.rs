@@ -109,7 +109,7 @@ impl Attachments {
 
     /// Returns the event handler of the watch. It calls `on_detached` with the name of each waiting
     /// volume that was detached from a node.
-    pub fn observer<F: Fn(String) + Send>(
+    pub fn event_handler<F: Fn(String) + Send>(
         &self,
         on_detached: F,
     ) -> impl EventHandler<VolumeAttachment> + use<F> {
@@ -131,7 +131,9 @@ impl Index {
     fn on_event(&mut self, event: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
         match event {
             InformerEvent::Init => self.begin_list(),
-            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.insert(&seen),
+            InformerEvent::InitApply(attachment) | InformerEvent::Apply(attachment) => {
+                self.insert(&attachment)
+            }
             InformerEvent::Delete(gone) => self.remove(&gone),
             InformerEvent::Unreadable { uid, .. } => self.keep_unreadable(hash(&uid)),
             InformerEvent::InitDone => self.finish_list(),
@@ -147,12 +149,16 @@ impl Index {
     }
 
     /// Adds an attachment. The API does not allow its `spec` to change.
-    fn insert(&mut self, seen: &VolumeAttachment) {
-        let volume =
-            seen.spec.source.persistent_volume_name.as_deref().filter(|_| blocks_deletion(seen));
+    fn insert(&mut self, attachment: &VolumeAttachment) {
+        let volume = attachment
+            .spec
+            .source
+            .persistent_volume_name
+            .as_deref()
+            .filter(|_| blocks_deletion(attachment));
         let Some(volume) = volume else { return };
-        let node = self.nodes.id(&seen.spec.node_name);
-        let attachment = Attachment { volume: hash(volume), uid: hash(seen.uid()), node };
+        let node = self.nodes.id(&attachment.spec.node_name);
+        let attachment = Attachment { volume: hash(volume), uid: hash(attachment.uid()), node };
         match &mut self.listed {
             Some(listed) => listed.push(attachment),
             None => self.add(attachment),
@@ -298,9 +304,9 @@ fn hash(name: &str) -> u64 {
 }
 
 /// Whether the attachment blocks the deletion of its volume, whichever attacher it has.
-fn blocks_deletion(seen: &VolumeAttachment) -> bool {
+fn blocks_deletion(attachment: &VolumeAttachment) -> bool {
     !mutations::is_on(Mutation::AttachmentsByAttacher)
-        || seen.spec.attacher == mutations::SIMULATED_DRIVER
+        || attachment.spec.attacher == mutations::SIMULATED_DRIVER
 }
 
 #[cfg(test)]
@@ -324,10 +330,10 @@ mod tests {
     #[test]
     fn attachments_are_unknown_before_the_first_list() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
         assert!(attachments.blocking_node("other").is_err());
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
     }
@@ -335,14 +341,14 @@ mod tests {
     #[test]
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
         for name in ["a", "a", "b"] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
+            handler.observe(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
-        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -356,23 +362,23 @@ mod tests {
     #[test]
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
         for name in ["stays", "goes"] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some(name), "n1")));
+            handler.observe(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
         // The first list is interrupted.
-        observer.observe(InformerEvent::Init);
-        observer.observe(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
-        observer.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
+        handler.observe(InformerEvent::Init);
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
-        observer.observe(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
+        handler.observe(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
-        observer.observe(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
+        handler.observe(InformerEvent::InitDone);
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -383,43 +389,43 @@ mod tests {
     #[test]
     fn an_attachment_deleted_during_a_list_is_gone() {
         let attachments = Attachments::default();
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let tell = Arc::clone(&told);
-        let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(InformerEvent::InitDone);
-        observer.observe(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Init);
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let record = Arc::clone(&reported);
+        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
+        handler.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Init);
         for (name, on) in [("old", "n1"), ("new", "n2")] {
-            observer.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
-        observer.observe(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
-        assert_eq!(std::mem::take(&mut *told.lock()), ["pv"], "another node has it");
+        handler.observe(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
+        assert_eq!(std::mem::take(&mut *reported.lock()), ["pv"], "another node has it");
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        observer.observe(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
-        assert_eq!(*told.lock(), ["pv"]);
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
+        assert_eq!(*reported.lock(), ["pv"]);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
-        observer.observe(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
         keeps_nothing(&attachments);
     }
 
     #[test]
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
-        observer.observe(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Init);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Init);
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
-        observer.observe(InformerEvent::Unreadable { namespace, name, uid });
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Unreadable { namespace, name, uid });
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Delete(attachment("b", None, "")));
+        handler.observe(InformerEvent::Delete(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
-        observer.observe(InformerEvent::Delete(attachment("a", None, "")));
+        handler.observe(InformerEvent::Delete(attachment("a", None, "")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -427,48 +433,48 @@ mod tests {
     #[test]
     fn of_several_nodes_the_first_by_name_is_reported() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
+        let mut handler = attachments.event_handler(drop);
         for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
-            observer.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
     #[test]
     fn a_waiting_volume_is_reported_once_when_detached() {
         let attachments = Attachments::default();
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let tell = Arc::clone(&told);
-        let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(InformerEvent::InitDone);
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let record = Arc::clone(&reported);
+        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
+        handler.observe(InformerEvent::InitDone);
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some(volume), node)));
+            handler.observe(InformerEvent::Apply(attachment(name, Some(volume), node)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
-        assert_eq!(*told.lock(), ["pv"], "nobody waits for the other");
-        observer.observe(InformerEvent::Init);
-        observer.observe(InformerEvent::InitDone);
-        assert_eq!(*told.lock(), ["pv"], "it has not asked again");
+        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
+        assert_eq!(*reported.lock(), ["pv"], "nobody waits for the other");
+        handler.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::InitDone);
+        assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
         assert!(attachments.0.index.lock().waiting.is_empty());
     }
 
     #[test]
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
         for (name, node) in [("a", "n1"), ("b", "n2")] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some("pv"), node)));
+            handler.observe(InformerEvent::Apply(attachment(name, Some("pv"), node)));
         }
-        observer.observe(InformerEvent::Apply(attachment("inline", None, "n3")));
-        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Apply(attachment("inline", None, "n3")));
+        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
         // The other attachment is deleted while the watch is down.
-        observer.observe(InformerEvent::Init);
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

@@ -165,8 +165,8 @@ pub(super) async fn resolve(
     size: &Quantity,
     named: &Copyable,
 ) -> Result<Source, Failure> {
-    if let Some(asked) = &request.source {
-        return Ok(asked.clone());
+    if let Some(source) = &request.source {
+        return Ok(source.clone());
     }
     let query = SourceQuery { settings, request, size, named };
     let found = match named.kind {

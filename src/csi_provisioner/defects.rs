@@ -182,8 +182,8 @@ mod tests {
         for (id, context, expected) in
             [(4097, 0, "volume_id of 4097"), (1, 1 << 20, "volume_context of 1048579")]
         {
-            let told = found(&prepared, &volume(id, context)).unwrap();
-            assert!(told.contains(expected), "{told}");
+            let text = found(&prepared, &volume(id, context)).unwrap();
+            assert!(text.contains(expected), "{text}");
         }
         let place =
             |value: usize| Topology { segments: [("key".to_owned(), "x".repeat(value))].into() };
@@ -194,8 +194,8 @@ mod tests {
         assert_eq!(found(&prepared, &places(512, 253)), None);
         // In a PersistentVolume an empty segment takes space as well.
         for (count, value) in [(1024, 253), (4096, 0)] {
-            let told = found(&prepared, &places(count, value)).unwrap();
-            assert!(told.contains("accessible_topology of "), "{told}");
+            let text = found(&prepared, &places(count, value)).unwrap();
+            assert!(text.contains("accessible_topology of "), "{text}");
         }
     }
 
@@ -258,16 +258,16 @@ mod tests {
         let volume = Volume { volume_id: "h".into(), ..Volume::default() };
         let credentials = || Credentials::new(map(&[("key", "s3cr3t")]));
         let small = Defect::TooSmall { capacity: 1, requested: "2".into() };
-        for (defect, told, orphaned) in [
+        for (defect, text, orphaned) in [
             (small, "created volume capacity 1 less than requested capacity 2", "Cleanup"),
             (Defect::SourceMissing, "volume content source missing", "cleanup"),
         ] {
             let unusable = defect.unusable_volume("pvc-u", &volume, credentials());
             assert_eq!((&*unusable.handle, &unusable.credentials), ("h", &credentials()));
-            assert_eq!(unusable.defect.to_string(), told);
+            assert_eq!(unusable.defect.to_string(), text);
             assert_eq!(
                 unusable.orphaned.to_string(),
-                format!("{told}. {orphaned} of volume pvc-u failed, volume is orphaned")
+                format!("{text}. {orphaned} of volume pvc-u failed, volume is orphaned")
             );
         }
     }

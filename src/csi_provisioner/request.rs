@@ -15,7 +15,7 @@ use crate::{
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube::{
         ApiError,
-        objects::{Claim, View as _, VolumeAttributesClass},
+        objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
         quantity::Quantity,
     },
 };

@@ -167,11 +167,11 @@ fn resolved(
     if is_valid(&result) {
         return Ok(result);
     }
-    let told = quote(template);
+    let quoted = quote(template);
     Err(Failure::new(if template == result {
-        format!("{told} is not a valid {what}")
+        format!("{quoted} is not a valid {what}")
     } else {
-        format!("{told} resolved to {} which is not a valid {what}", quote(&result))
+        format!("{quoted} resolved to {} which is not a valid {what}", quote(&result))
     }))
 }
 

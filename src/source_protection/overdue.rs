@@ -55,7 +55,7 @@ impl Observed {
 }
 
 /// Whether a source that was deleted at `deleted`, and that this process has observed as
-/// Terminating for `seen`, has been held for the time-out.
+/// Terminating for `observed`, has been held for the time-out.
 fn is_overdue(
     deleted: Timestamp,
     observed: Duration,

@@ -47,7 +47,7 @@ fn origin() -> NamedSource {
 
 /// Starts the workers, until the token is cancelled.
 fn at_work(protection: &Protection) -> CancellationToken {
-    protection.observe(&InformerEvent::InitDone);
+    protection.on_event(&InformerEvent::InitDone);
     let worker = protection.clone();
     let ended = CancellationToken::new();
     let stop = ended.clone();
@@ -59,7 +59,7 @@ fn at_work(protection: &Protection) -> CancellationToken {
 /// Source protection with running workers.
 fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::JoinHandle<()>) {
     let protection = protection(server, SETTINGS);
-    protection.observe(&InformerEvent::InitDone);
+    protection.on_event(&InformerEvent::InitDone);
     let worker = protection.clone();
     let ended = CancellationToken::new();
     let stop = ended.clone();
@@ -202,7 +202,7 @@ fn show_clone(protection: &Protection, namespace: &str) {
         json!({"metadata": {"namespace": namespace, "name": "clone", "uid": "c"},
                "spec": {"dataSourceRef": reference}, "status": {"phase": "Pending"}}),
     ] {
-        protection.observe(&InformerEvent::Apply(serde_json::from_value(claim).unwrap()));
+        protection.on_event(&InformerEvent::Apply(serde_json::from_value(claim).unwrap()));
     }
 }
 
@@ -258,9 +258,9 @@ async fn a_deleted_source_that_claims_name_is_released_after_the_time_out_and_th
     assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
     let count = r#"provisioner_sources_released_total{reason="protection_timeout"} 1"#;
     assert!(protection.0.metrics.text().contains(count));
-    let told = log.text();
-    let warned = told.lines().find(|line| line.contains("WARN") && line.contains("ns/origin"));
-    assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{told}");
+    let reported = log.text();
+    let warned = reported.lines().find(|line| line.contains("WARN") && line.contains("ns/origin"));
+    assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{reported}");
     ended.cancel();
 }
 

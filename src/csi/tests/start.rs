@@ -103,8 +103,8 @@ async fn a_driver_that_stays_broken_is_logged_every_10_seconds() {
     })
     .await;
     drop(guard);
-    let told = log.text().matches("The CSI driver cannot be used yet").count();
-    assert!((9..=10).contains(&told), "{told}");
+    let logged = log.text().matches("The CSI driver cannot be used yet").count();
+    assert!((9..=10).contains(&logged), "{logged}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -98,20 +98,20 @@ mod tests {
 
     use super::*;
 
-    fn told(status: Value) -> String {
+    fn printed(status: Value) -> String {
         ClaimStatusText(&serde_json::from_value(status).unwrap()).to_string()
     }
 
     #[test]
     fn a_status_prints_as_in_go() {
         let bare = "{Pending [] map[] [] map[] map[] <nil> nil}";
-        assert_eq!(told(json!({"phase": "Pending"})), bare);
+        assert_eq!(printed(json!({"phase": "Pending"})), bare);
         let lost = json!({
             "phase": "Lost", "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "capacity": {"storage": "1Gi"},
             "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
         });
         assert_eq!(
-            told(lost),
+            printed(lost),
             "{Lost [ReadWriteOnce ReadOnlyMany] map[storage:{{1073741824 0} {<nil>} 1Gi BinarySI}] \
              [{FileSystemResizePending True 0001-01-01 00:00:00 +0000 UTC 0001-01-01 00:00:00 +0000 UTC  }] \
              map[] map[] <nil> nil}"
@@ -123,7 +123,7 @@ mod tests {
             "modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold", "status": "InProgress"},
         });
         assert_eq!(
-            told(modified),
+            printed(modified),
             "{Lost [] map[] [{Resizing False 0001-01-01 00:00:00 +0000 UTC 2026-01-02 03:04:05 +0000 UTC r m n}] \
              map[storage:{{2 9} {<nil>} 2G DecimalSI}] map[storage:NodeResizePending] silver \
              &ModifyVolumeStatus{TargetVolumeAttributesClassName:gold,Status:InProgress,}}"

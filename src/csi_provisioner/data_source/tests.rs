@@ -90,11 +90,11 @@ async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
 
 #[test]
 fn the_content_source_matches_the_kind() {
-    let told = |kind| content_source(&Source { kind, ..source() }).r#type.unwrap();
+    let reported = |kind| content_source(&Source { kind, ..source() }).r#type.unwrap();
     let snapshot = content::SnapshotSource { snapshot_id: "snap-handle".into() };
-    assert_eq!(told(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
+    assert_eq!(reported(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
     let volume = content::VolumeSource { volume_id: "snap-handle".into() };
-    assert_eq!(told(SourceKind::Claim), content::Type::Volume(volume));
+    assert_eq!(reported(SourceKind::Claim), content::Type::Volume(volume));
 }
 
 /// A request for a claim that names a snapshot of another namespace, whose call is open if `source`
@@ -152,8 +152,8 @@ async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with()
         match refused {
             None => assert_eq!(found.unwrap().handle, "snap-handle", "{open:?} {uid:?}"),
             Some(words) => {
-                let told = found.unwrap_err().to_string();
-                assert!(told.contains(words), "{open:?} {uid:?}: {told}");
+                let reported = found.unwrap_err().to_string();
+                assert!(reported.contains(words), "{open:?} {uid:?}: {reported}");
             }
         }
     }

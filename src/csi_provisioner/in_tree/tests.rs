@@ -101,15 +101,15 @@ fn an_in_tree_volumes_affinity_has_the_drivers_keys() {
         json!({"required": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": key, "operator": "In", "values": ["us-east-1a"]}]}]}})
     };
-    let told = |spec: Value| {
+    let reported = |spec: Value| {
         let affinity = migrating().node_affinity(&volume(&spec)).unwrap().map(Cow::into_owned);
         serde_json::to_value(affinity).unwrap()
     };
     let zone = terms("topology.kubernetes.io/zone");
     let ebs = json!({"awsElasticBlockStore": {"volumeID": "vol-1"}, "nodeAffinity": zone});
-    assert_eq!(told(ebs), terms("topology.ebs.csi.aws.com/zone"));
+    assert_eq!(reported(ebs), terms("topology.ebs.csi.aws.com/zone"));
     let csi = json!({"csi": {"driver": EBS, "volumeHandle": "h"}, "nodeAffinity": zone});
-    assert_eq!(told(csi), zone);
+    assert_eq!(reported(csi), zone);
     let foreign = volume(&json!({"cinder": {"volumeID": "c"}, "nodeAffinity": zone}));
     assert!(migrating().node_affinity(&foreign).is_err());
 }

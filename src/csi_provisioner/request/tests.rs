@@ -115,13 +115,13 @@ async fn the_first_error_in_external_provisioners_order_is_reported() {
         table.push((json!({}), parameters, half(label)));
     }
     for (spec, class, expected) in table {
-        let told = prepared(&settings(&[]), &spec, &class).await.unwrap_err();
-        assert_eq!(told, expected, "{spec} {class}");
+        let observed_text = prepared(&settings(&[]), &spec, &class).await.unwrap_err();
+        assert_eq!(observed_text, expected, "{spec} {class}");
     }
     let odd = json!({"parameters": {"csi.storage.k8s.io/odd": "x"}});
     let none = json!({"volumeAttributesClassName": "none"});
-    let told = prepared(&settings(&[Rpc::ModifyVolume]), &none, &odd).await.unwrap_err();
-    assert!(told.starts_with("failed to strip"), "{told}");
+    let observed_text = prepared(&settings(&[Rpc::ModifyVolume]), &none, &odd).await.unwrap_err();
+    assert!(observed_text.starts_with("failed to strip"), "{observed_text}");
 }
 
 #[tokio::test]
@@ -147,8 +147,8 @@ async fn an_attributes_class_must_be_there_and_the_drivers() {
         ),
         ("a/b", "invalid resource name \"a/b\": [may not contain '/']"),
     ] {
-        let told = prepared(&modify, &named(name), &json!({})).await.unwrap_err();
-        assert_eq!(told, expected, "{name}");
+        let observed_text = prepared(&modify, &named(name), &json!({})).await.unwrap_err();
+        assert_eq!(observed_text, expected, "{name}");
     }
     let ignoring = ProvisionerSettings { volume_attributes_classes: false, ..modify };
     for name in ["none", "foreign", "gold", ""] {
@@ -186,9 +186,9 @@ fn sizes_are_asked_for_in_whole_bytes() {
     let prepared = draft(&settings(&[]), &none, None).map_err(refusal).unwrap();
     assert_eq!(prepared.request.capacity_range.unwrap().required_bytes, 0);
     let odd = request(&json!({"resources": {"requests": {"storage": "1Xi"}}}), &json!({}));
-    let told = draft(&settings(&[]), &odd, None).map_err(refusal).unwrap_err();
+    let observed_text = draft(&settings(&[]), &odd, None).map_err(refusal).unwrap_err();
     assert_eq!(
-        told,
+        observed_text,
         "the claim requests \"1Xi\" of storage, which is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     );
 }
@@ -202,10 +202,10 @@ fn a_driver_must_be_able_to_make_volumes() {
     };
     let mut lacking = settings(&[]);
     lacking.capabilities.controller.clear();
-    let told = |settings: &ProvisionerSettings| {
+    let observed_text = |settings: &ProvisionerSettings| {
         draft(settings, &request(&json!({}), &json!({})), None).map_err(refusal).unwrap_err()
     };
-    assert_eq!(told(&lacking), text("controller CREATE_DELETE_VOLUME"));
+    assert_eq!(observed_text(&lacking), text("controller CREATE_DELETE_VOLUME"));
     lacking.capabilities.plugin.clear();
-    assert_eq!(told(&lacking), text("plugin CONTROLLER_SERVICE"));
+    assert_eq!(observed_text(&lacking), text("plugin CONTROLLER_SERVICE"));
 }

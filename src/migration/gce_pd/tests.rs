@@ -130,9 +130,9 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
 
 #[test]
 fn a_disk_is_the_same_with_or_without_its_project() {
-    let told = key("projects/p/zones/us-east1-a/disks/pd");
-    assert_eq!(told, key("projects/UNSPECIFIED/zones/us-east1-a/disks/pd"));
-    assert_ne!(told, key("projects/p/zones/us-east1-b/disks/pd"));
-    assert_ne!(told, key("projects/p/regions/us-east1/disks/pd"));
+    let reported = key("projects/p/zones/us-east1-a/disks/pd");
+    assert_eq!(reported, key("projects/UNSPECIFIED/zones/us-east1-a/disks/pd"));
+    assert_ne!(reported, key("projects/p/zones/us-east1-b/disks/pd"));
+    assert_ne!(reported, key("projects/p/regions/us-east1/disks/pd"));
     assert_eq!((key("odd"), key("projects/odd")), ("odd", "projects/odd"));
 }

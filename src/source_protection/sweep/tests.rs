@@ -71,7 +71,7 @@ async fn only_unneeded_snapshots_are_freed() {
     let server = server(snapshots, vec![claim("k", "known"), claim("n", "unseen")]);
     let protection = protection(&server, SETTINGS);
     let known: Claim = serde_json::from_value(claim("k", "known")).unwrap();
-    protection.observe(&InformerEvent::InitApply(known));
+    protection.on_event(&InformerEvent::InitApply(known));
     let begun =
         NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "begun".into() };
     protection.protect("of a claim that is gone", &begun, "begun").await.unwrap();
@@ -162,11 +162,11 @@ async fn a_missing_kind_is_ignored_and_a_missing_right_logged_once() {
         let (log, _guard) = logged();
         let server = Server::new(move |_, _| Answer::refusal(code, reason, "no"));
         let protection = protection(&server, SETTINGS);
-        let told = AtomicBool::new(false);
+        let reported = AtomicBool::new(false);
         for _ in 0..3 {
             log_list_error(
                 &protection.sweep_once(&mut Observed::default()).await.unwrap_err(),
-                &told,
+                &reported,
             );
         }
         assert_eq!(log.text().lines().count(), lines, "{}", log.text());

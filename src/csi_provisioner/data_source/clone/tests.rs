@@ -48,9 +48,9 @@ async fn found(source: &Value, volume: &Value, claim: &Value) -> Result<Source, 
 async fn refusal(source: &Value, volume: &Value, claim: &Value) -> String {
     let failure = found(source, volume, claim).await.unwrap_err();
     assert_eq!(dependencies(&failure), ["persistentvolumeclaims shop/origin"]);
-    let told = failure.to_string();
+    let reported = failure.to_string();
     let prefix = "error getting handle for DataSource Type PersistentVolumeClaim by Name origin: ";
-    told.strip_prefix(prefix).unwrap_or_else(|| panic!("{told}")).to_owned()
+    reported.strip_prefix(prefix).unwrap_or_else(|| panic!("{reported}")).to_owned()
 }
 
 #[tokio::test]
@@ -159,12 +159,12 @@ async fn a_volume_that_is_not_the_sources_own_and_ours_is_refused_without_detail
         json!({"status": {"phase": "Released"}}),
         json!({"status": null}),
     ] {
-        let told = refusal(&json!({}), &volume, &json!({})).await;
-        assert_eq!(told, "claim in dataSource not bound or invalid", "{volume}");
+        let reported = refusal(&json!({}), &volume, &json!({})).await;
+        assert_eq!(reported, "claim in dataSource not bound or invalid", "{volume}");
     }
     let nowhere = json!({"spec": {"volumeName": "nowhere"}});
-    let told = refusal(&nowhere, &json!({}), &json!({})).await;
-    assert_eq!(told, "claim in dataSource not bound or invalid");
+    let reported = refusal(&nowhere, &json!({}), &json!({})).await;
+    assert_eq!(reported, "claim in dataSource not bound or invalid");
 }
 
 #[tokio::test]
@@ -195,9 +195,9 @@ async fn a_missing_claim_is_reported_in_external_provisioners_words() {
     {
         let server = cluster(vec![]);
         let spec = changed(spec(), &json!({"dataSource": {"name": name}}));
-        let told = find(&server, &spec).await.unwrap_err().to_string();
+        let reported = find(&server, &spec).await.unwrap_err().to_string();
         assert_eq!(
-            told,
+            reported,
             format!(
                 "error getting handle for DataSource Type PersistentVolumeClaim by Name {name}: error getting PVC {name} (namespace \"shop\") from api server: persistentvolumeclaim \"{name}\" not found"
             )
@@ -205,16 +205,16 @@ async fn a_missing_claim_is_reported_in_external_provisioners_words() {
         assert_eq!(server.seen().len(), requests, "{name}");
     }
     let forbidden = cluster(vec![(SOURCE_URL.into(), json!("you may not"))]);
-    let told = find(&forbidden, &spec()).await.unwrap_err().to_string();
-    assert!(told.ends_with("from api server: you may not"), "{told}");
+    let reported = find(&forbidden, &spec()).await.unwrap_err().to_string();
+    assert!(reported.ends_with("from api server: you may not"), "{reported}");
 }
 
 #[tokio::test]
 async fn a_volume_name_from_the_source_reaches_no_other_object() {
     let odd = changed(source(), &json!({"spec": {"volumeName": "pv/status"}}));
     let server = cluster(objects(odd, volume()));
-    let told = find(&server, &spec()).await.unwrap_err().to_string();
-    assert!(told.ends_with("claim in dataSource not bound or invalid"), "{told}");
+    let reported = find(&server, &spec()).await.unwrap_err().to_string();
+    assert!(reported.ends_with("claim in dataSource not bound or invalid"), "{reported}");
     assert_eq!(server.seen().len(), 1);
 }
 

@@ -34,8 +34,11 @@ async fn the_grants_of_the_sources_namespace_are_read_and_no_others() {
         "to": [to("snapshot.storage.k8s.io", "VolumeSnapshot", None)],
     }});
     let server = cluster(vec![(GRANTS.into(), json!({"items": [{"spec": {}}, grant]}))]);
-    let told = find(&server, &spec("other")).await.unwrap_err().to_string();
-    assert!(told.contains("error getting snapshot snap"), "the grant was not enough: {told}");
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert!(
+        reported.contains("error getting snapshot snap"),
+        "the grant was not enough: {reported}"
+    );
     assert_eq!(server.seen()[0].url, GRANTS);
 }
 
@@ -54,9 +57,9 @@ async fn without_a_grant_the_source_is_refused_and_not_read() {
 #[tokio::test]
 async fn unreadable_grants_do_not_count() {
     let server = cluster(vec![(GRANTS.into(), json!("you may not"))]);
-    let told = find(&server, &spec("other")).await.unwrap_err().to_string();
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
     assert_eq!(
-        told,
+        reported,
         "error getting ReferenceGrants in other namespace from api server: you may not"
     );
 }
@@ -70,7 +73,7 @@ async fn an_invalid_namespace_is_not_read() {
     let Grant::Denied(refusal) = check(&client, &request.claim, &odd).await.unwrap() else {
         panic!("nothing of such a namespace is granted");
     };
-    let told = refusal.to_string();
-    assert!(told.starts_with("accessing ../kube-system/snap"), "{told}");
+    let reported = refusal.to_string();
+    assert!(reported.starts_with("accessing ../kube-system/snap"), "{reported}");
     assert_eq!(server.seen().len(), 0);
 }

@@ -44,9 +44,9 @@ async fn found(snapshot: &Value, content: &Value, claim: &Value) -> Result<Sourc
 }
 
 async fn refusal(snapshot: &Value, content: &Value, claim: &Value) -> String {
-    let told = found(snapshot, content, claim).await.unwrap_err().to_string();
+    let reported = found(snapshot, content, claim).await.unwrap_err().to_string();
     let prefix = "error getting handle for DataSource Type VolumeSnapshot by Name snap: ";
-    told.strip_prefix(prefix).unwrap_or_else(|| panic!("{told}")).to_owned()
+    reported.strip_prefix(prefix).unwrap_or_else(|| panic!("{reported}")).to_owned()
 }
 
 #[tokio::test]
@@ -98,8 +98,8 @@ async fn errors_have_external_provisioners_texts_and_order() {
          "the size \"much\" of snapshot snap is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()),
     ];
     for (snapshot, content, claim, expected) in table {
-        let told = refusal(&snapshot, &content, &claim).await;
-        assert_eq!(told, expected, "{snapshot} {content} {claim}");
+        let reported = refusal(&snapshot, &content, &claim).await;
+        assert_eq!(reported, expected, "{snapshot} {content} {claim}");
     }
 }
 
@@ -176,9 +176,9 @@ async fn a_name_from_the_snapshot_reaches_no_other_object() {
     for content in ["../volumesnapshots/snap", "content/status", "", ".."] {
         let change = json!({"status": {"boundVolumeSnapshotContentName": content}});
         let server = cluster(objects(changed(snapshot(), &change), self::content()));
-        let told = find(&server, &spec()).await.unwrap_err().to_string();
+        let reported = find(&server, &spec()).await.unwrap_err().to_string();
         let expected = format!("error getting snapshotcontent {content} for snapshot snap");
-        assert!(told.ends_with(&expected), "{told}");
+        assert!(reported.ends_with(&expected), "{reported}");
         assert_eq!(server.seen().len(), 1, "{content:?} was asked for");
     }
 }
@@ -211,9 +211,9 @@ async fn the_volume_mode_changes_only_with_permission() {
     for (source, wanted, metadata, expected) in table {
         let content = json!({"metadata": metadata, "spec": {"sourceVolumeMode": source}});
         let claim = json!({"volumeMode": wanted});
-        let told = found(&json!({}), &content, &claim).await.err().map(|why| why.to_string());
-        let told = told.map(|told| told.split_once(prefix).unwrap().1.to_owned());
-        assert_eq!(told, expected, "{source:?} {wanted:?} {metadata}");
+        let reported = found(&json!({}), &content, &claim).await.err().map(|why| why.to_string());
+        let reported = reported.map(|reported| reported.split_once(prefix).unwrap().1.to_owned());
+        assert_eq!(reported, expected, "{source:?} {wanted:?} {metadata}");
     }
 }
 
