@@ -50,7 +50,7 @@ use crate::{
     },
     leader,
     metrics::Metrics,
-    nodes::{News, Nodes},
+    nodes::{NodeChange, Nodes},
     runtime::{Clock, Gate, Random, Spawner, Tasks},
     source_protection,
     source_protection::Protection,
@@ -222,7 +222,7 @@ impl<'a> Program<'a> {
         let settings = provisioner_settings(flags, &driver, world, attributes_classes);
         let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
         let attachments = attaches.then(Attachments::default);
-        let protection = Protection::new(source_protection::Deps {
+        let protection = Protection::new(source_protection::ProtectionDeps {
             client: lanes.objects.clone(),
             metrics: metrics.clone(),
             random: random(),
@@ -235,7 +235,7 @@ impl<'a> Program<'a> {
         let topology = has_topology(flags, &driver)
             .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
         let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
-        let provisioner = CsiProvisioner::new(csi_provisioner::Deps {
+        let provisioner = CsiProvisioner::new(csi_provisioner::CsiProvisionerDeps {
             driver: driver.clone(),
             client: lanes.objects.clone(),
             reads: Reads::new(lanes.objects.clone(), tasks),
@@ -290,10 +290,10 @@ impl<'a> Program<'a> {
     /// Starts watching.
     fn watch(&self, tasks: &Tasks) {
         let protection = self.protection.clone();
-        self.controller.watch(move |event| protection.observe(event));
+        self.controller.watch(move |event| protection.on_event(event));
         if let Some(attachments) = &self.attachments {
-            let observer = attachments.observer(self.controller.volume_waker());
-            let reflector = self.reflector().anew_when(attachments.wants_list());
+            let observer = attachments.event_handler(self.controller.volume_waker());
+            let reflector = self.reflector().anew_when(attachments.list_requests());
             tasks.spawn_critical("watch of VolumeAttachments", reflector.run(observer));
         }
         if let Some(publisher) = &self.publisher {
@@ -306,16 +306,19 @@ impl<'a> Program<'a> {
 
     fn watch_nodes(&self, nodes: Nodes, tasks: &Tasks) {
         let waker = Arc::new(self.controller.claim_waker());
-        let wake = move |news: News<'_>| {
+        let wake = move |news: NodeChange<'_>| {
             waker(&match news {
-                News::CsiNode(name) => Dependency::object::<CsiNode>(None, name),
-                News::Node(name) => Dependency::object::<Node>(None, name),
+                NodeChange::CsiNode(name) => Dependency::object::<CsiNode>(None, name),
+                NodeChange::Node(name) => Dependency::object::<Node>(None, name),
             });
         };
-        let observer = nodes.csi_node_observer(wake.clone());
+        let observer = nodes.csi_node_handler(wake.clone());
         tasks.spawn_critical("watch of CSINodes", self.reflector().run(observer));
         let reflectors = self.reflectors();
-        tasks.spawn_critical("watch of Nodes", async move { nodes.follow(reflectors, wake).await });
+        tasks.spawn_critical(
+            "watch of Nodes",
+            async move { nodes.watch_nodes(reflectors, wake).await },
+        );
     }
 
     /// A reflector of a whole kind.

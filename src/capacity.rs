@@ -1,16 +1,16 @@
-//! CSIStorageCapacity objects: how much room there is, told to the scheduler.
+//! CSIStorageCapacity objects: publishes how much free space the driver has, for the scheduler.
 //!
-//! One object for each class in each [`Segment`] of the cluster (reference 6). What follows from
-//! what was seen is decided by pure bookkeeping (`book`); `publisher` asks the driver and writes,
-//! through `store` in the version that the server serves; `object` says what an object holds,
-//! `names` what it is called and whose it is, [`owner`] who owns it, and [`Refresher`] when room may
-//! have changed between two polls.
+//! One object exists for each StorageClass in each [`Segment`] of the cluster. `index` holds the
+//! desired and the existing objects and derives the difference (pure). `publisher` calls
+//! GetCapacity and writes, through `store` in the API version that the server serves. `object`
+//! holds the content of an object, `names` its name and labels, [`owner`] finds its owner, and
+//! [`Refresher`] triggers updates between two polls.
 //!
-//! Promises: no two objects for one pair, whoever publishes and whatever answer was lost; objects
-//! of others are never touched; nothing is written before all that counts is listed, or by a
-//! standby. Leaves where nodes are to `nodes`, and reading the environment to `flags`.
+//! Guarantees: one object per class and segment, whichever process publishes and whichever response
+//! was lost; objects of others are never modified; nothing is written before all inputs have been
+//! listed, or by a standby. Node topology belongs to `nodes`, the environment to `flags`.
 
-mod book;
+mod index;
 mod names;
 mod object;
 pub mod owner;
@@ -22,69 +22,75 @@ mod store;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 pub use self::{
-    publisher::{Deps, Publisher, Settings},
+    publisher::{Publisher, PublisherDeps, PublisherSettings},
     refresh::Refresher,
     segment::Segment,
     store::Version,
 };
 use crate::kube::{ApiError, BadName, Client, Scope};
 
-/// What flags and environment say of the objects' place.
+/// Where the objects go, as flags and environment configure it.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
-    /// The objects' namespace, and that of this pod; empty where the environment has none.
+pub struct DestinationConfig<'a> {
+    /// The namespace of the objects and of this pod; empty if the environment does not set it.
     pub namespace: &'a str,
-    /// This pod (empty where the environment names none), and how many controllers above it the owner is; `None`: no owner.
+    /// The name of this pod (empty if the environment does not set it) and the number of ownership
+    /// levels above it. `None`: the objects have no owner.
     pub owner: Option<(&'a str, u32)>,
 }
 
-/// Where the objects go.
+/// Where the objects go, resolved against the API server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Destination {
-    /// The namespace they live in.
+    /// The namespace of the objects.
     namespace: String,
-    /// The same as lists and watches want it.
+    /// `namespace` as a scope for lists and watches.
     scope: Scope,
-    /// Whose end is theirs too.
+    /// The owner reference of each object.
     owner: Option<OwnerReference>,
-    /// The version that the server serves.
+    /// The API version that the server serves.
     version: Version,
 }
 
-/// Why nothing can be published; in the original's words (reference 1.3).
+/// Why capacity cannot be published; texts are external-provisioner's.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The objects need a namespace.
+pub enum DestinationError {
+    /// The namespace is not configured.
     #[error("need NAMESPACE env variable for CSIStorageCapacity objects")]
     NoNamespace,
-    /// The way to the owner begins at the pod.
+    /// An owner is configured, but not the pod to start from.
     #[error("need POD_NAME env variable to determine CSIStorageCapacity owner")]
     NoPodName,
-    /// There is no such owner, or it cannot be found out.
+    /// The owner does not exist or cannot be read.
     #[error("look up owner(s) of pod: {0}")]
     Owner(#[from] owner::LookupError),
-    /// The namespace cannot be one.
+    /// The namespace is not a valid name.
     #[error("NAMESPACE: {0}")]
     Namespace(#[from] BadName),
-    /// The server does not say what it serves.
+    /// API discovery failed.
     #[error("unexpected error when checking for the V1 CSIStorageCapacity API: {0}")]
     Version(#[source] ApiError),
 }
 
 impl Destination {
-    /// Where the objects go; none on a server that does not know them. Nothing is written.
+    /// Resolves the destination. Returns `None` if the server does not serve the kind. Writes
+    /// nothing.
     ///
     /// # Errors
-    /// What is missing, whatever the driver can do: as in the original.
-    pub async fn find(client: &Client, place: Place<'_>) -> Result<Option<Self>, Error> {
-        let Place { namespace, owner } = place;
+    /// What is missing. As in external-provisioner, this is independent of the driver's
+    /// capabilities.
+    pub async fn find(
+        client: &Client,
+        config: DestinationConfig<'_>,
+    ) -> Result<Option<Self>, DestinationError> {
+        let DestinationConfig { namespace, owner } = config;
         if namespace.is_empty() {
-            return Err(Error::NoNamespace);
+            return Err(DestinationError::NoNamespace);
         }
         let owner = match owner {
             None => None,
-            Some(("", _)) => return Err(Error::NoPodName),
-            Some((pod, levels)) => Some(owner::look_up(client, namespace, pod, levels).await?),
+            Some(("", _)) => return Err(DestinationError::NoPodName),
+            Some((pod, levels)) => Some(owner::find_owner(client, namespace, pod, levels).await?),
         };
         if let Some(OwnerReference { api_version, kind, name, .. }) = &owner {
             tracing::info!(
@@ -92,7 +98,7 @@ impl Destination {
             );
         }
         let scope = Scope::namespace(namespace)?;
-        let Some(version) = Version::find(client).await.map_err(Error::Version)? else {
+        let Some(version) = Version::find(client).await.map_err(DestinationError::Version)? else {
             tracing::warn!(
                 "this API server knows no CSIStorageCapacity (v1 or v1beta1): --enable-capacity publishes nothing"
             );
@@ -114,7 +120,7 @@ mod tests {
         Answer::json(200, &json!({"resources": kinds}))
     }
 
-    /// A server with the pod `prov-0`, which nobody owns, that serves objects in that version.
+    /// A server with the pod `prov-0` without owners, which serves the kind in `version`.
     fn server(version: &'static str) -> Server {
         let path = format!("/apis/storage.k8s.io/{version}");
         let objects = json!([{"name": "csistoragecapacities", "kind": "CSIStorageCapacity", "namespaced": true}]);
@@ -129,20 +135,20 @@ mod tests {
         })
     }
 
-    fn place(owner: Option<(&str, u32)>) -> Place<'_> {
-        Place { namespace: "csi", owner }
+    fn config(owner: Option<(&str, u32)>) -> DestinationConfig<'_> {
+        DestinationConfig { namespace: "csi", owner }
     }
 
-    async fn find(place: Place<'_>) -> Result<Option<Destination>, Error> {
-        Destination::find(&client(&server("v1")), place).await
+    async fn find(config: DestinationConfig<'_>) -> Result<Option<Destination>, DestinationError> {
+        Destination::find(&client(&server("v1")), config).await
     }
 
     #[tokio::test]
     async fn objects_go_to_the_namespace_and_belong_to_the_owner() {
-        let found = find(place(Some(("prov-0", 0)))).await.unwrap().unwrap();
+        let found = find(config(Some(("prov-0", 0)))).await.unwrap().unwrap();
         assert_eq!(found.namespace, "csi");
         assert_eq!(found.owner.map(|owner| owner.uid).as_deref(), Some("u"));
-        let without = find(place(None)).await.unwrap().unwrap();
+        let without = find(config(None)).await.unwrap().unwrap();
         assert_eq!(without.owner, None, "and no pod is needed");
     }
 
@@ -151,35 +157,35 @@ mod tests {
         for (served, expected) in
             [("v1", Some(Version::V1)), ("v1beta1", Some(Version::V1beta1)), ("v1alpha1", None)]
         {
-            let found = Destination::find(&client(&server(served)), place(None)).await.unwrap();
+            let found = Destination::find(&client(&server(served)), config(None)).await.unwrap();
             assert_eq!(found.map(|found| found.version), expected, "{served}");
         }
         let mute = Server::new(|_, _| Answer::status(500));
-        let error = Destination::find(&client(&mute), place(None)).await.unwrap_err();
-        let told = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
-        assert!(error.to_string().starts_with(told), "{error}");
+        let error = Destination::find(&client(&mute), config(None)).await.unwrap_err();
+        let prefix = "unexpected error when checking for the V1 CSIStorageCapacity API: ";
+        assert!(error.to_string().starts_with(prefix), "{error}");
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_told_in_this_order() {
+    async fn missing_configuration_is_reported_in_order() {
         let namespace = "need NAMESPACE env variable for CSIStorageCapacity objects";
         let pod = "need POD_NAME env variable to determine CSIStorageCapacity owner";
-        for (place, expected) in [
-            (Place { namespace: "", owner: Some(("", 1)) }, namespace),
-            (Place { namespace: "", owner: None }, namespace),
-            (place(Some(("", 0))), pod),
+        for (config, expected) in [
+            (DestinationConfig { namespace: "", owner: Some(("", 1)) }, namespace),
+            (DestinationConfig { namespace: "", owner: None }, namespace),
+            (config(Some(("", 0))), pod),
             (
-                place(Some(("ghost", 0))),
+                config(Some(("ghost", 0))),
                 "look up owner(s) of pod: get object: pods \"ghost\" not found",
             ),
             (
-                place(Some(("prov-0", 1))),
+                config(Some(("prov-0", 1))),
                 "look up owner(s) of pod: v1/Pod \"prov-0\" in namespace \"csi\" has no controlling owner, cannot unwind the ownership further",
             ),
         ] {
-            assert_eq!(find(place).await.unwrap_err().to_string(), expected);
+            assert_eq!(find(config).await.unwrap_err().to_string(), expected);
         }
-        let odd = find(Place { namespace: "..", owner: None }).await.unwrap_err();
-        assert!(matches!(odd, Error::Namespace(_)), "{odd}");
+        let odd = find(DestinationConfig { namespace: "..", owner: None }).await.unwrap_err();
+        assert!(matches!(odd, DestinationError::Namespace(_)), "{odd}");
     }
 }

@@ -1,14 +1,13 @@
 //! The CSI driver's client.
 //!
-//! Owns the connection to the driver's socket, who the driver is, the calls a provisioner makes
-//! and what their ends mean. Promises that every call has a deadline, that no secret is printed,
-//! that an error says whose word it is ([`Word`]: safety rule 2), that volumes are made and
-//! removed only while the [`Gate`](crate::runtime::Gate) is open, and that a lost connection
-//! heals by itself unless another driver answers. Leaves to others what to ask for and what an
-//! answer leads to.
+//! Owns the connection to the driver's socket, the driver's identity, and the calls of a
+//! provisioner with their errors. Every call has a deadline. Secrets are never printed. An error
+//! says where it comes from ([`ErrorOrigin`], safety rule 2). Volumes are created and deleted only
+//! while the [`Gate`](crate::runtime::Gate) is open. A lost connection is re-established, unless
+//! another driver answers. What to request, and what follows from a response, is decided elsewhere.
 //!
-//! A call's way down: [`Driver`] (which call) → `calls` (gate, deadline, log, metrics) → the
-//! generated client → `wire` (notes what the driver itself said) → `link` (one HTTP/2
+//! The layers of a call: [`Driver`] (which call) → `calls` (gate, deadline, log, metrics) → the
+//! generated client → `wire` (records the status that the driver itself sent) → `link` (one HTTP/2
 //! connection) → [`Connector`] (the socket).
 
 mod address;
@@ -31,7 +30,7 @@ pub use self::{
         DriverSettings,
     },
     identity::{Capabilities, NodeInfo},
-    status::{CallError, Code, Word, created_volume},
+    status::{CallError, Code, ErrorOrigin, created_volume},
 };
 
 #[cfg(test)]

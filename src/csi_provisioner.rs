@@ -1,14 +1,13 @@
-//! Provisioning for CSI: claim and class become a CreateVolumeRequest, the answer becomes a
-//! PersistentVolume, and a PersistentVolume becomes a DeleteVolumeRequest.
+//! Provisioning for CSI: builds a CreateVolumeRequest from claim and class, a PersistentVolume from
+//! the response, and a DeleteVolumeRequest from a PersistentVolume.
 //!
-//! Owns [`CsiProvisioner`], which implements the controller's [`Provisioner`] trait with one file
-//! a concept: `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`,
-//! `access_modes`, `capabilities`, `data_source`, `defects` (of what the driver made),
-//! `persistent_volume`, `deletion`, `reads` (what is shared of them), `attachments`, `topology` (where a volume may be),
-//! `node_deployment` (which node a claim or volume is for), `errors`, `names`, and Go's `os.Expand`
-//! in `expand`. Promises that a retry of an open call
-//! asks for the same, and that secrets go to the driver and nowhere else. Leaves when to call to
-//! `controller`, and the connection to `csi`.
+//! [`CsiProvisioner`] implements the controller's [`Provisioner`] trait. Each concept has its file:
+//! `request` (the checks before a call, in order), `keys`, `parameters`, `secrets`, `access_modes`,
+//! `capabilities`, `data_source`, `defects` (of created volumes), `persistent_volume`, `deletion`,
+//! `reads` (shared reads), `attachments`, `topology`, `node_deployment` (which node a claim or
+//! volume belongs to), `errors`, `names`, and Go's `os.Expand` in `expand`. A retry of an open call
+//! sends the same request. Secrets are sent to the driver only. When to call is decided by
+//! `controller`; the connection belongs to `csi`.
 
 mod access_modes;
 mod attachments;
@@ -49,7 +48,7 @@ pub use reads::Reads;
 use request::Prepared;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use secrets::fuzz as secrets_fuzz;
-use secrets::{NotText, SecretValues};
+use secrets::{NotUtf8, SecretValues};
 pub use topology::{Topology, TopologySettings};
 
 use node_deployment::NodeDeployment;
@@ -61,7 +60,7 @@ use crate::{
         dependencies::index::Dependency,
         events::ClaimEvents,
         model::{
-            source::{Source, SourceKind},
+            source::Source,
             unusable_volume::{Credentials, UnusableVolume},
         },
         ownership::class_of_volume,
@@ -80,25 +79,24 @@ use crate::{
         objects::{Claim, View as _, Volume},
     },
     migration::Migration,
-    source_protection,
     source_protection::{NamedSource, Protection, Unprotected},
 };
 
-/// How often the removal of a volume that cannot be used is tried at once, as in the original.
+/// How often the deletion of an unusable volume is tried at once, as in external-provisioner.
 const DISCARD_TRIES: usize = 5;
 
-/// The component of events that only this provisioner tells, as in the original.
+/// The component of events that only this provisioner emits, as in external-provisioner.
 pub const EVENT_COMPONENT: &str = "external-provisioner";
 
-/// What flags and driver decide about provisioning, once, at the start.
+/// Configuration of provisioning, from flags and the driver's capabilities.
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools)] // the flags have as many
-pub struct Settings {
+pub struct ProvisionerSettings {
     /// The driver's name.
     pub driver_name: String,
     /// What the driver can do.
     pub capabilities: Capabilities,
-    /// This process's identity, written into every volume's attributes (reference 2.5).
+    /// This process's identity, written into every volume's attributes.
     pub identity: String,
     /// How PersistentVolumes are named.
     pub naming: VolumeNaming,
@@ -112,7 +110,8 @@ pub struct Settings {
     pub volume_attributes_classes: bool,
     /// The feature gate `CephRBDExtensions`.
     pub ceph_rbd: CephRbd,
-    /// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+    /// The translation of in-tree classes and volumes, if the driver took over from an in-tree
+    /// plugin.
     pub migration: Option<Migration>,
     /// The feature gate `CrossNamespaceVolumeDataSource`.
     pub cross_namespace_sources: bool,
@@ -120,8 +119,8 @@ pub struct Settings {
     pub prevent_volume_mode_conversion: bool,
 }
 
-impl Settings {
-    /// The VolumeAttributesClass that the claim names, where the feature is on.
+impl ProvisionerSettings {
+    /// The VolumeAttributesClass of the claim, if the feature is on.
     fn attributes_class<'a>(&self, claim: &'a Claim) -> Option<&'a str> {
         let name = claim.spec.volume_attributes_class_name.as_deref()?;
         (self.volume_attributes_classes && !name.is_empty()).then_some(name)
@@ -130,153 +129,157 @@ impl Settings {
 
 /// Provisions with a CSI driver.
 #[derive(Clone)]
-pub struct CsiProvisioner(Arc<Deps>);
+pub struct CsiProvisioner(Arc<CsiProvisionerDeps>);
 
-/// What a [`CsiProvisioner`] works with.
-pub struct Deps {
+/// Dependencies of a [`CsiProvisioner`].
+pub struct CsiProvisionerDeps {
     /// The driver.
     pub driver: Driver,
-    /// Writes which node a claim is for.
+    /// Writes the selected node of a claim.
     pub client: Client,
-    /// Reads secrets, sources and classes of attributes.
+    /// Reads secrets, sources and VolumeAttributesClasses.
     pub reads: Reads,
     /// The storage classes.
     pub classes: Classes,
-    /// For a driver that attaches volumes: which ones are. Asked before a volume is deleted.
+    /// The VolumeAttachments, for a driver that attaches volumes; checked before a volume is
+    /// deleted.
     pub attachments: Option<Attachments>,
-    /// For a driver that knows of places: where volumes are asked to be.
+    /// Computes the topology requirement, for a driver with topology.
     pub topology: Option<Topology>,
-    /// Told when room may have been taken or given back.
+    /// Triggers capacity updates.
     pub refresher: Refresher,
-    /// This node among others, where each provisions for itself.
+    /// This node, with `--node-deployment`.
     pub node: Option<NodeDeployment>,
-    /// Guards what volumes are made from.
+    /// Protects sources of volumes.
     pub protection: Protection,
-    /// Tells what only this provisioner has to tell, as [`EVENT_COMPONENT`].
+    /// Emits events as [`EVENT_COMPONENT`].
     pub events: ClaimEvents,
-    /// What flags and driver decide.
-    pub settings: Settings,
+    /// Configuration.
+    pub settings: ProvisionerSettings,
 }
 
-/// What a `CreateVolume` needs, and what its answer is made into a PersistentVolume with.
+/// A CreateVolume that passed all checks, with what is needed to build the PersistentVolume from
+/// its response.
 #[derive(Debug)]
-pub struct Request {
+pub struct PreparedCreate {
     prepared: Prepared,
     credentials: Credentials,
-    /// For a class of the in-tree plugin: makes the PersistentVolume one, too.
+    /// For a class of an in-tree plugin: the PersistentVolume is translated back.
     migration: Option<Migration>,
-    /// How it is sent.
+    /// The connection to send it on.
     connection: Connection,
 }
 
-/// What a `DeleteVolume` needs beside the volume.
+/// What a `DeleteVolume` needs in addition to the volume.
 #[derive(Debug)]
-pub struct Removal {
+pub struct PreparedDelete {
     credentials: Credentials,
-    /// The secret that they are from.
+    /// The Secret with the credentials.
     secret: Option<Dependency>,
 }
 
 impl CsiProvisioner {
-    /// Provisions with these.
-    pub fn new(parts: Deps) -> Self {
-        Self(Arc::new(parts))
+    /// Creates a provisioner.
+    pub fn new(deps: CsiProvisionerDeps) -> Self {
+        Self(Arc::new(deps))
     }
 
-    /// Tells how the driver's room may have changed by a call.
-    fn tell_room(&self, order: &ProvisionRequest, outcome: &Outcome) {
+    /// Triggers capacity updates after a call.
+    fn refresh_capacity(&self, request: &ProvisionRequest, outcome: &Outcome) {
         match outcome {
-            Outcome::Provisioned(made) => {
-                let affinity =
-                    made.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+            Outcome::Provisioned(pv) => {
+                let affinity = pv.volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
                 let affinity = affinity.and_then(|affinity| affinity.required.as_ref());
-                self.0.refresher.made(affinity, order.class.name());
+                self.0.refresher.volume_created(affinity, request.class.name());
             }
-            _ => self.0.refresher.failed(order.class.name()),
+            _ => self.0.refresher.volume_failed(request.class.name()),
         }
     }
 
-    /// Checks the order and makes its request. Nothing is written: a node asks for free space with it.
-    async fn check(&self, order: &mut ProvisionRequest) -> Result<Request, NotSent> {
-        let named = self.source(order).await?;
+    /// Checks the claim and builds its request. Writes nothing: node deployment calls it to ask for
+    /// free space.
+    async fn check(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
+        let named = self.source(request).await?;
         let (mut translated, migration) =
-            self.0.settings.order_for_driver(order).map_err(|why| why.finished().lasting())?;
-        let (reads, settings, topology) =
-            (&self.0.reads, &self.0.settings, self.0.topology.as_ref());
+            self.0.settings.request_for_driver(request).map_err(|why| why.finished().lasting())?;
+        let CsiProvisionerDeps { reads, settings, topology, .. } = &*self.0;
         let prepared =
-            request::prepare(reads, settings, topology, &mut translated, named.as_ref()).await;
-        // What was pinned stays; the class is the cluster's own again.
-        *order = ProvisionRequest { class: Arc::clone(&order.class), ..translated };
+            request::prepare(reads, settings, topology.as_ref(), &mut translated, named.as_ref())
+                .await;
+        // The class must stay the cluster's own, not the translated one.
+        *request = ProvisionRequest { class: Arc::clone(&request.class), ..translated };
         let prepared = prepared?;
         let unsent = |why| Failure::new(why).awaiting(prepared.secret.source().cloned());
         let credentials = self.credentials(&prepared.secret, CREATE_VOLUME).map_err(unsent)?;
         let connection = self.0.driver.connection();
-        Ok(Request { prepared, credentials, migration, connection })
+        Ok(PreparedCreate { prepared, credentials, migration, connection })
     }
 
-    /// Guards the request's source, last of all: what is refused or waits holds none. A claim that has
-    /// lost the right to its source holds no more of it than before.
-    async fn guarded(
+    /// Protects the request's source. This is the last step, so that a request that fails or waits
+    /// protects none. A claim that has lost access to its source does not extend its protection.
+    async fn protect(
         &self,
-        order: &mut ProvisionRequest,
-        request: Request,
-    ) -> Result<Request, NotSent> {
-        let source = request.prepared.source.as_ref();
-        if let Some(source) = source.filter(|_| !request.prepared.is_forfeited) {
-            match self.guard(order, source).await {
-                Err(went @ (Unprotected::Gone(_) | Unprotected::PvTerminating(_))) => {
-                    // Right after it was looked at. Another look says so in the usual words.
-                    self.check(order).await?;
+        request: &mut ProvisionRequest,
+        create: PreparedCreate,
+    ) -> Result<PreparedCreate, NotSent> {
+        let source = create.prepared.source.as_ref();
+        if let Some(source) = source.filter(|_| !create.prepared.access_revoked) {
+            match self.protect_source(request, source).await {
+                Err(went @ (Unprotected::Gone(_) | Unprotected::Terminating(_))) => {
+                    // Protection fails if the source has changed since the check. Checking again
+                    // produces the usual error.
+                    self.check(request).await?;
                     return Err(Failure::new(went).into());
                 }
-                guarded => guarded.map_err(Failure::new)?,
+                protected => protected.map_err(Failure::new)?,
             }
         }
-        order.source.clone_from(&request.prepared.source);
-        Ok(Request { connection: self.0.driver.connection(), ..request })
+        request.source.clone_from(&create.prepared.source);
+        Ok(PreparedCreate { connection: self.0.driver.connection(), ..create })
     }
 
-    /// Asks for the volume and judges the answer.
-    async fn ask(&self, order: &ProvisionRequest, request: Request) -> Outcome {
-        let volume = match self.call(&request).await {
+    /// Calls CreateVolume and evaluates the response.
+    async fn ask(&self, request: &ProvisionRequest, create: PreparedCreate) -> Outcome {
+        let volume = match self.call(&create).await {
             Ok(volume) => volume,
             Err(error) => {
-                self.0.reads.failed(&request.prepared.read);
-                let outcome = errors::create_outcome(&error, self.may_reschedule(order));
-                return outcome.awaiting(&request.prepared.read);
+                self.0.reads.failed(&create.prepared.read);
+                let outcome = errors::create_outcome(&error, self.may_reschedule(request));
+                return outcome.awaiting(&create.prepared.read);
             }
         };
-        let Request { prepared, credentials, migration, .. } = request;
-        match self.persistent_volume(order, &prepared, migration, &volume) {
-            Ok(made) => {
+        let PreparedCreate { prepared, credentials, migration, .. } = create;
+        match self.persistent_volume(request, &prepared, migration, &volume) {
+            Ok(pv) => {
                 let handle = volume.volume_id;
                 Outcome::Provisioned(Box::new(ProvisionedVolume {
-                    volume: made,
+                    volume: pv,
                     handle,
                     credentials,
                 }))
             }
             Err(defect) => {
-                let leftover = defect.leftover(&prepared.request.name, &volume, credentials);
-                Outcome::Unusable(Box::new(leftover))
+                let unusable = defect.unusable_volume(&prepared.request.name, &volume, credentials);
+                Outcome::Unusable(Box::new(unusable))
             }
         }
     }
 
-    /// Asks for the volume.
-    async fn call(&self, request: &Request) -> Result<proto::Volume, CallError> {
-        let secrets = request.credentials.expose();
-        let migrated = request.migration.is_some();
-        let connection = request.connection.clone();
-        let request = CreateVolumeRequest { secrets, ..request.prepared.request.clone() };
+    /// Calls CreateVolume.
+    async fn call(&self, create: &PreparedCreate) -> Result<proto::Volume, CallError> {
+        let secrets = create.credentials.expose();
+        let migrated = create.migration.is_some();
+        let connection = create.connection.clone();
+        let request = CreateVolumeRequest { secrets, ..create.prepared.request.clone() };
         let answer = self.0.driver.create_volume(connection, request, migrated).await;
         answer.and_then(created_volume)
     }
 
-    /// The PersistentVolume for what the driver made, or why there can be none.
+    /// Builds the PersistentVolume for a created volume; otherwise returns what makes the volume
+    /// unusable.
     fn persistent_volume(
         &self,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
         prepared: &Prepared,
         migration: Option<Migration>,
         volume: &proto::Volume,
@@ -285,21 +288,20 @@ impl CsiProvisioner {
             return Err(defect);
         }
         let affinity = self.0.topology.as_ref().and_then(|_| topology::affinity(volume));
-        let made = persistent_volume::build(&self.0.settings, order, prepared, volume, affinity);
+        let pv = persistent_volume::build(&self.0.settings, request, prepared, volume, affinity);
         match migration {
-            None => Ok(made),
-            Some(migration) => migration.to_in_tree(made).map_err(Defect::Untranslatable),
+            None => Ok(pv),
+            Some(migration) => migration.to_in_tree(pv).map_err(Defect::Untranslatable),
         }
     }
 
-    /// What the claim names as its source. That somebody else makes volumes from such a thing
-    /// is told to the claim's user.
-    async fn source(&self, order: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
-        let named = data_source::identify(&self.0.reads.client, &self.0.settings, order).await;
+    /// The source that the claim names. If a populator handles it, reports that to the user.
+    async fn source(&self, request: &ProvisionRequest) -> Result<Option<Copyable>, NotSent> {
+        let named = data_source::identify(&self.0.reads.client, &self.0.settings, request).await;
         named.map_err(|why| match why {
             NotUsed::Failed(failure) => NotSent::Failed(failure.finished()),
             NotUsed::LeftToPopulator { kind } => {
-                self.0.events.left_to_populator(&order.claim);
+                self.0.events.left_to_populator(&request.claim);
                 let reason = format!(
                     "data source ({kind}) is not handled by the provisioner, assuming an external populator will provision it"
                 );
@@ -308,34 +310,40 @@ impl CsiProvisioner {
         })
     }
 
-    /// Guards the source of a call that is about to begin. One that is open is followed also where
-    /// its source is gone by now: the driver may have made the volume.
-    async fn guard(&self, order: &ProvisionRequest, source: &Source) -> Result<(), Unprotected> {
-        let (uid, named) = (order.claim.uid(), named_source(source));
-        match self.0.protection.take(uid, &named, &source.uid).await {
-            Err(Unprotected::Gone(_) | Unprotected::PvTerminating(_)) if order.source.is_some() => {
+    /// Protects the source of a call that is about to begin. An open call is continued even if the
+    /// source is gone, because the driver may have created the volume.
+    async fn protect_source(
+        &self,
+        request: &ProvisionRequest,
+        source: &Source,
+    ) -> Result<(), Unprotected> {
+        let uid = request.claim.uid();
+        let named = named_source(source);
+        match self.0.protection.protect(uid, &named, &source.uid).await {
+            Err(Unprotected::Gone(_) | Unprotected::Terminating(_)) if request.source.is_some() => {
                 Ok(())
             }
-            guarded => guarded,
+            protected => protected,
         }
     }
 
-    /// Whether another node could help: the scheduler chose one, and the driver knows of places.
-    fn may_reschedule(&self, order: &ProvisionRequest) -> bool {
-        self.0.topology.is_some() && !order.selected_node.as_deref().unwrap_or_default().is_empty()
+    /// Whether another node could help: the scheduler selected one, and the driver has topology.
+    fn may_reschedule(&self, request: &ProvisionRequest) -> bool {
+        self.0.topology.is_some()
+            && !request.selected_node.as_deref().unwrap_or_default().is_empty()
     }
 
-    /// A secret's values as a call of this method carries them.
+    /// A secret's values for a call of this method.
     fn credentials(
         &self,
         secret: &SecretValues,
         method: &'static str,
     ) -> Result<Credentials, CallError> {
-        secret.credentials().map_err(|NotText| self.0.driver.unsendable(method))
+        secret.credentials().map_err(|NotUtf8| self.0.driver.record_unsendable(method))
     }
 
-    /// Tries some times in a row to remove a volume, within one deadline and while that is safe.
-    async fn remove_at_once(
+    /// Tries several times in a row to delete a volume, within one deadline and while that is safe.
+    async fn delete_with_retries(
         &self,
         request: DeleteVolumeRequest,
         is_safe: impl Fn() -> bool + Send + Sync,
@@ -353,19 +361,19 @@ impl CsiProvisioner {
         }
     }
 
-    /// Whether the volume is for this process to delete.
+    /// Whether this process must delete the volume.
     ///
     /// # Errors
-    /// Where that can't be judged.
+    /// Its node affinity can't be evaluated.
     fn reaches(&self, volume: &Volume) -> Result<bool, Failure> {
         let Some(node) = &self.0.node else { return Ok(true) };
         node.reaches(self.0.settings.node_affinity(volume)?.as_deref())
     }
 
-    /// Refuses while the volume is attached, as far as the driver attaches at all.
+    /// Fails while the volume is attached, if the driver attaches volumes.
     fn check_detached(&self, volume: &str) -> Result<(), NotDeleted> {
         let Some(attachments) = &self.0.attachments else { return Ok(()) };
-        match attachments.block(volume).map_err(NotDeleted::Failed)? {
+        match attachments.blocking_node(volume).map_err(NotDeleted::Failed)? {
             Some(node) => Err(NotDeleted::Attached { node }),
             None => Ok(()),
         }
@@ -373,8 +381,8 @@ impl CsiProvisioner {
 }
 
 impl Provisioner for CsiProvisioner {
-    type Removal = Removal;
-    type Request = Request;
+    type Removal = PreparedDelete;
+    type Request = PreparedCreate;
 
     fn name(&self) -> &str {
         &self.0.settings.driver_name
@@ -389,9 +397,10 @@ impl Provisioner for CsiProvisioner {
     }
 
     async fn ready_to_create(&self) {
-        // As in the original, a driver that attaches is not served without the right to see that.
+        // As in external-provisioner, a driver that attaches volumes requires the right to list
+        // VolumeAttachments.
         if let Some(attachments) = &self.0.attachments {
-            attachments.begun().await;
+            attachments.list_begun().await;
         }
         if let Some(topology) = &self.0.topology {
             topology.listed().await;
@@ -408,16 +417,16 @@ impl Provisioner for CsiProvisioner {
         self.0.node.as_ref().map(NodeDeployment::node)
     }
 
-    async fn turn(&self, order: &ProvisionRequest) -> Turn {
+    async fn turn(&self, request: &ProvisionRequest) -> Turn {
         match &self.0.node {
             None => Turn::Ours,
-            Some(node) => node.turn(self, order).await,
+            Some(node) => node.turn(self, request).await,
         }
     }
 
     fn lead(&self) {
         if let Some(attachments) = &self.0.attachments {
-            attachments.list_anew();
+            attachments.request_list();
         }
     }
 
@@ -425,15 +434,15 @@ impl Provisioner for CsiProvisioner {
         self.0.node.as_ref().map(|node| node.wait_among_peers(claim_uid)).unwrap_or_default()
     }
 
-    fn secret_names(&self, order: &ProvisionRequest) -> Vec<String> {
-        match self.0.settings.order_for_driver(order) {
-            Ok((order, _)) => request::secret_names(&self.0.settings, &order),
+    fn secret_names(&self, request: &ProvisionRequest) -> Vec<String> {
+        match self.0.settings.request_for_driver(request) {
+            Ok((request, _)) => request::secret_names(&self.0.settings, &request),
             Err(_) => Vec::new(),
         }
     }
 
-    fn can_send(&self, request: &Request) -> bool {
-        request.connection.is_up()
+    fn can_send(&self, create: &PreparedCreate) -> bool {
+        create.connection.is_up()
     }
 
     fn forget(&self, claim_uid: &str) {
@@ -442,45 +451,47 @@ impl Provisioner for CsiProvisioner {
         }
     }
 
-    async fn prepare(&self, order: &mut ProvisionRequest) -> Result<Request, NotSent> {
-        let prepared = match self.check(order).await {
-            Ok(request) => self.guarded(order, request).await,
+    async fn prepare(&self, request: &mut ProvisionRequest) -> Result<PreparedCreate, NotSent> {
+        let prepared = match self.check(request).await {
+            Ok(create) => self.protect(request, create).await,
             refused => refused,
         };
-        if let Err(not_asked) = &prepared {
-            self.0.reads.failed(not_asked.dependencies());
+        if let Err(not_sent) = &prepared {
+            self.0.reads.failed(not_sent.dependencies());
         }
-        // As in the original: not after what another attempt may find otherwise.
+        // As in external-provisioner: not if a retry may succeed.
         if prepared.as_ref().is_err_and(NotSent::is_finished) {
-            self.0.refresher.failed(order.class.name());
+            self.0.refresher.volume_failed(request.class.name());
         }
         prepared
     }
 
     fn release_source(&self, claim_uid: &str) {
-        self.0.protection.closed(claim_uid);
+        self.0.protection.claim_finished(claim_uid);
     }
 
     fn call_ended(&self, claim_uid: &str) {
         self.0.protection.call_ended(claim_uid);
     }
 
-    async fn create(&self, order: &ProvisionRequest, request: Request) -> Outcome {
-        let outcome = self.ask(order, request).await;
-        self.tell_room(order, &outcome);
+    async fn create(&self, request: &ProvisionRequest, create: PreparedCreate) -> Outcome {
+        let outcome = self.ask(request, create).await;
+        self.refresh_capacity(request, &outcome);
         outcome
     }
 
     async fn discard(
         &self,
-        leftover: &UnusableVolume,
+        unusable: &UnusableVolume,
         is_safe: impl Fn() -> bool + Send + Sync,
     ) -> Result<(), Failure> {
         let request = DeleteVolumeRequest {
-            volume_id: leftover.handle.clone(),
-            secrets: leftover.credentials.expose(),
+            volume_id: unusable.handle.clone(),
+            secrets: unusable.credentials.expose(),
         };
-        self.remove_at_once(request, is_safe).await.map_err(|error| errors::call_failure(&error))
+        self.delete_with_retries(request, is_safe)
+            .await
+            .map_err(|error| errors::call_failure(&error))
     }
 
     fn handle<'a>(&self, volume: &'a Volume) -> Option<Cow<'a, str>> {
@@ -491,13 +502,13 @@ impl Provisioner for CsiProvisioner {
         self.0.settings.migration.map_or(handle, |migration| migration.key(handle))
     }
 
-    /// Where that can't be judged, the attempt to delete it tells.
+    /// If that can't be decided, the deletion fails with the reason.
     fn should_delete(&self, volume: &Volume) -> bool {
         self.reaches(volume).unwrap_or(true)
     }
 
-    /// The original reads the secret of an attached volume, too; nobody needs it then.
-    async fn prepare_delete(&self, volume: &Volume) -> Result<Removal, NotDeleted> {
+    /// external-provisioner reads the secret of an attached volume, too, which is not needed.
+    async fn prepare_delete(&self, volume: &Volume) -> Result<PreparedDelete, NotDeleted> {
         let failed = NotDeleted::Failed;
         self.0.settings.handle(volume).map_err(failed)?;
         self.reaches(volume).map_err(failed)?;
@@ -515,33 +526,33 @@ impl Provisioner for CsiProvisioner {
             self.0.reads.failed(secret.source());
             failed(errors::call_failure(&unsent).awaiting(secret.source().cloned()))
         })?;
-        Ok(Removal { credentials, secret: secret.source().cloned() })
+        Ok(PreparedDelete { credentials, secret: secret.source().cloned() })
     }
 
-    async fn delete(&self, volume: &Volume, removal: Removal) -> Result<(), NotDeleted> {
+    async fn delete(&self, volume: &Volume, prepared: PreparedDelete) -> Result<(), NotDeleted> {
         let handle = self.0.settings.handle(volume).map_err(NotDeleted::Failed)?;
         self.check_detached(volume.name())?;
         let request = DeleteVolumeRequest {
             volume_id: handle.into_owned(),
-            secrets: removal.credentials.expose(),
+            secrets: prepared.credentials.expose(),
         };
         let migrated = volume.spec.in_tree.is_some();
         let deleted = self.0.driver.delete_volume(request, migrated).await;
         deleted.map_err(|error| {
-            self.0.reads.failed(&removal.secret);
+            self.0.reads.failed(&prepared.secret);
             NotDeleted::Failed(errors::call_failure(&error))
         })?;
         let affinity = volume.spec.node_affinity.as_ref();
-        self.0.refresher.deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
+        self.0.refresher.volume_deleted(affinity.and_then(|affinity| affinity.required.as_ref()));
         Ok(())
     }
 }
 
-/// The source as protection knows it.
+/// The source as source protection names it.
 fn named_source(source: &Source) -> NamedSource {
-    let kind = match source.kind {
-        SourceKind::Snapshot => source_protection::SourceKind::Snapshot,
-        SourceKind::Claim => source_protection::SourceKind::Claim,
-    };
-    NamedSource { kind, namespace: source.namespace.clone(), name: source.name.clone() }
+    NamedSource {
+        kind: source.kind,
+        namespace: source.namespace.clone(),
+        name: source.name.clone(),
+    }
 }

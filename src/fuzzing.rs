@@ -1,26 +1,25 @@
-//! What the bodies of the fuzz targets share.
+//! Shared by the fuzz targets' bodies.
 //!
-//! Owns how a body takes its input apart and, in tests, the cases that it is run with: random bytes,
-//! and mutations of the examples in `fuzz/seeds/`, so that a property is also checked on input that is
-//! nearly valid. Promises nothing to a shipped build: it exists in tests and with the feature
-//! `fuzzing` only. Leaves the properties to the bodies, one function in a file `fuzz.rs` beside the code
-//! that it checks, and running them under libFuzzer to `fuzz/`.
+//! Splits a body's input and, in tests, provides the cases that it runs with: random bytes, and
+//! mutations of the examples in `fuzz/seeds/`, so that a property is also checked on nearly valid
+//! input. Compiled only in tests and with the feature `fuzzing`. Each body is a function in a file
+//! `fuzz.rs` beside the code that it checks; `fuzz/` runs them under libFuzzer.
 
 use std::borrow::Cow;
 
-/// The bytes as text, with marks for what is no UTF-8.
+/// The bytes as text; invalid UTF-8 is replaced.
 pub(crate) fn text(data: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(data)
 }
 
-/// The first lines of the text; the last of them is all that is left. Those that it lacks are empty.
+/// The first lines of the text; the last one holds the rest. Missing lines are empty.
 pub(crate) fn lines<const N: usize>(text: &str) -> [&str; N] {
     let mut parts = text.splitn(N, '\n');
     std::array::from_fn(|_| parts.next().unwrap_or_default())
 }
 
-/// Whether the text is a DNS subdomain, by a rule of its own: what may name an object, and stand in a
-/// log or a shell as it is.
+/// Whether the text is a DNS subdomain, checked independently of the code under test: it may name
+/// an object, and is safe in a log or a shell.
 pub(crate) fn is_dns_name(text: &str) -> bool {
     let is_part = |part: &str| {
         let bytes = part.as_bytes();
@@ -46,20 +45,20 @@ mod cases {
         test_runner::{Config, TestError, TestRunner},
     };
 
-    /// One change to an example.
+    /// A mutation of an example.
     #[derive(Debug, Clone)]
     enum Change {
-        /// Another byte in this place.
+        /// Replaces the byte at this index.
         Set(Index, u8),
-        /// These bytes before this place.
+        /// Inserts these bytes before this index.
         Insert(Index, Vec<u8>),
-        /// This place and some behind it are left out.
+        /// Removes the byte at this index and some after it.
         Remove(Index, usize),
-        /// A part of another example before this place.
+        /// Inserts a part of another example before this index.
         Splice(Index, Index, Index, usize),
     }
 
-    /// Bytes that have a meaning to some reader.
+    /// Bytes that are special to some parser.
     const TOKENS: [&str; 24] = [
         "\n",
         "\r\n",
@@ -87,7 +86,8 @@ mod cases {
         "\0",
     ];
 
-    /// Runs a body with its examples as they are, then with so many cases made of them and of chance.
+    /// Runs a body with its examples unchanged, then with `cases` mutations of them and random
+    /// inputs.
     pub(crate) fn run(name: &str, cases: u32, body: impl Fn(&[u8])) {
         let examples = examples(name);
         for example in &examples {

@@ -1,13 +1,13 @@
 //! In-tree volumes: translation between Kubernetes' former storage plugins and their CSI drivers.
 //!
-//! Owns which driver took over from which plugin, and what becomes of the plugin's classes and
-//! PersistentVolumes, one file a plugin (reference 3.16; Kubernetes' csi-translation-lib v0.36,
-//! for ceph's rbd v0.30). Everything here is a pure function of objects. Promises the original's
-//! rules and texts, and that nothing is translated half: what cannot be told in the other form is
-//! an error. Leaves when to translate to `csi_provisioner`, and whose a claim or a volume is to
+//! Knows which driver took over from which plugin, and translates the plugin's classes and
+//! PersistentVolumes; one file a plugin. The rules and texts are those of Kubernetes'
+//! csi-translation-lib v0.36 (v0.30 for ceph's rbd). Everything here is a pure function of objects.
+//! Translation is all or nothing: what cannot be expressed in the other form is an error. When to
+//! translate is decided by `csi_provisioner`, and who owns a claim or volume by
 //! `controller::ownership`.
 
-// What one plugin's function may refuse, another's never has to.
+// The plugins share function types, and some of these functions never fail.
 #![allow(clippy::unnecessary_wraps)]
 
 mod aws_ebs;
@@ -37,7 +37,7 @@ use k8s_openapi::api::core::v1::{
 pub use self::error::Untranslatable;
 use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
-/// The plugins whose drivers translate always, as in the original.
+/// The plugins whose drivers always translate, as in external-provisioner.
 const PLUGINS: [&Plugin; 7] = [
     &aws_ebs::PLUGIN,
     &azure_disk::PLUGIN,
@@ -53,25 +53,25 @@ const PLUGINS: [&Plugin; 7] = [
 struct Plugin {
     /// The CSI driver's name.
     driver: &'static str,
-    /// The plugin's own name: what classes and volumes of its time bear.
+    /// The plugin's name, as used in classes and volumes.
     in_tree: &'static str,
     /// Turns a class of the plugin into one of the driver.
     class_to_csi: fn(&mut StorageClass) -> Result<(), Untranslatable>,
-    /// Puts the plugin's part into a PersistentVolume whose CSI part was taken out.
+    /// Adds the plugin's source to a PersistentVolume whose CSI source was removed.
     to_in_tree: fn(&CSIPersistentVolumeSource, &mut PersistentVolume) -> Result<(), Untranslatable>,
-    /// What a PersistentVolume with this part would be as one of CSI; `None` where the part is
-    /// another plugin's.
+    /// Translates a PersistentVolume with this source to CSI; `None` if the source is another
+    /// plugin's.
     to_csi: fn(&Volume, &InTreeSource) -> Option<Result<CsiVolume, Untranslatable>>,
-    /// The part of the driver's ids that also translated ones tell.
+    /// The part of a volume handle that translated handles contain, too.
     key: fn(&str) -> &str,
 }
 
-/// An in-tree PersistentVolume as its driver sees it.
+/// The CSI form of an in-tree PersistentVolume.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CsiVolume {
-    /// The driver's part.
+    /// The CSI source.
     pub source: CSIPersistentVolumeSource,
-    /// From which nodes the volume can be reached, in the driver's topology keys.
+    /// The volume's node affinity, in the driver's topology keys.
     pub node_affinity: Option<VolumeNodeAffinity>,
 }
 
@@ -80,32 +80,32 @@ pub struct CsiVolume {
 pub struct Migration(&'static Plugin);
 
 impl Migration {
-    /// The translation for the CSI driver of this name, where it took over from a plugin. `rbd`:
-    /// whether that counts for ceph's retired plugin, too (the feature gate `CSIMigrationRBD`).
+    /// The translation for the CSI driver of this name, if it took over from a plugin. `rbd`:
+    /// whether to include ceph's retired plugin (the feature gate `CSIMigrationRBD`).
     pub fn of_driver(driver: &str, rbd: bool) -> Option<Self> {
         let retired = rbd.then_some(&rbd::PLUGIN);
         PLUGINS.into_iter().chain(retired).find(|plugin| plugin.driver == driver).map(Self)
     }
 
-    /// The plugin's own name.
+    /// The plugin's name.
     pub fn in_tree_name(self) -> &'static str {
         self.0.in_tree
     }
 
-    /// The driver's class for a class of the plugin. Its name, options and policy stay.
+    /// Translates a class of the plugin to the driver's. Its name, options and policy stay.
     pub fn class_to_csi(self, class: &StorageClass) -> Result<StorageClass, Untranslatable> {
         let mut translated = class.clone();
         (self.0.class_to_csi)(&mut translated)?;
         Ok(translated)
     }
 
-    /// The part of one of the driver's ids by which its volumes are told apart: a translated id and
-    /// the driver's own for the same volume have the same, as far as can be known.
+    /// The part of a volume handle that identifies the volume: a translated handle and the driver's
+    /// own for the same volume have the same, as far as possible.
     pub fn key(self, handle: &str) -> &str {
         (self.0.key)(handle)
     }
 
-    /// The plugin's PersistentVolume for one of the driver.
+    /// Translates a PersistentVolume of the driver to the plugin's.
     pub fn to_in_tree(
         self,
         mut volume: PersistentVolume,
@@ -116,7 +116,7 @@ impl Migration {
         Ok(volume)
     }
 
-    /// What a PersistentVolume of the plugin is to the driver.
+    /// Translates a PersistentVolume of the plugin to CSI.
     pub fn to_csi(self, volume: &Volume) -> Result<CsiVolume, Untranslatable> {
         let part = volume.spec.in_tree.as_deref();
         let translated = part.and_then(|part| (self.0.to_csi)(volume, part));
@@ -124,17 +124,17 @@ impl Migration {
     }
 }
 
-/// For drivers whose ids a PersistentVolume of the plugin tells in full.
+/// For drivers whose handles the plugin's PersistentVolumes contain completely.
 fn whole(handle: &str) -> &str {
     handle
 }
 
-/// The spec of a PersistentVolume, made where it lacks one.
+/// The spec of a PersistentVolume, created if missing.
 fn spec(volume: &mut PersistentVolume) -> &mut PersistentVolumeSpec {
     volume.spec.get_or_insert_default()
 }
 
-/// One of the driver's attributes of a volume.
+/// A volume attribute.
 fn attribute<'a>(csi: &'a CSIPersistentVolumeSource, key: &str) -> Option<&'a str> {
     csi.volume_attributes.as_ref()?.get(key).map(String::as_str)
 }

@@ -1,15 +1,15 @@
-//! What is known of the cluster's nodes: where they are, and whether the driver is on them.
+//! The cluster's nodes: their topology labels, and whether the driver is registered on them.
 //!
-//! Owns the watches of CSINodes and Nodes and what is kept of them: of a node whether the driver is
-//! registered, its topology keys, and the labels that topology keys name. Most nodes share both
-//! lists with others, and each list is kept once. Promises that a heartbeat, or a label that no key
-//! names, changes nothing and wakes nobody, and that what is answered fits together: a registration
-//! takes effect once the labels that its keys name are kept of every node. Where a driver registers
-//! a key that no node's labels were kept for, the Nodes are listed anew: that is one list when a
-//! driver is installed or learns a key, against keeping all labels of all nodes for ever. Leaves to
-//! others what follows from where nodes are (`csi_provisioner::topology`, `capacity`).
+//! Owns the watches of CSINodes and Nodes. Of a node it keeps whether the driver is registered, its
+//! topology keys, and the labels that topology keys name; equal lists of keys or labels are stored
+//! once. A heartbeat, or a label that no key names, changes nothing and wakes nobody. Registrations
+//! and labels are consistent: a registration takes effect once the labels that its keys name are
+//! kept for every node. If a driver registers a key whose labels were not kept, the Nodes are
+//! listed again. That costs one list when a driver is installed or adds a key; the alternative
+//! would be to keep all labels of all nodes. What follows from topology belongs to
+//! `csi_provisioner::topology` and `capacity`.
 
-mod book;
+mod index;
 mod interned;
 mod terms;
 #[cfg(test)]
@@ -23,9 +23,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::book::{Book, Changed};
+use self::index::{Changed, NodeIndex};
 pub use self::{
-    book::Registration,
+    index::Registration,
     terms::{Keys, Labels},
 };
 use crate::kube::{
@@ -33,27 +33,27 @@ use crate::kube::{
     objects::{CsiNode, CsiNodeDriver, CsiNodeSpec, Node},
 };
 
-/// The nodes as last seen. Clones share them.
+/// The known nodes. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Nodes(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    book: Mutex<Book>,
+    index: Mutex<NodeIndex>,
     progress: watch::Sender<Progress>,
-    /// Counts the changes that matter.
+    /// Incremented with every relevant change.
     changes: watch::Sender<u64>,
 }
 
-/// How far listing is.
+/// The progress of listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Progress {
     /// What has been listed once.
     listed: Listed,
-    /// All Nodes have been listed for the keys that they are watched for now.
-    whole: bool,
-    /// There are keys that they are not watched for.
-    outgrown: bool,
+    /// All Nodes have been listed for the watched keys.
+    complete: bool,
+    /// There are keys that are not watched.
+    needs_relist: bool,
 }
 
 /// What has been listed once.
@@ -66,27 +66,27 @@ enum Listed {
     All,
 }
 
-/// An object of which something that matters has changed.
+/// An object with a relevant change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News<'a> {
-    /// The CSINode of this name came, went, or says something else of the driver.
+pub enum NodeChange<'a> {
+    /// The CSINode of this name was added or removed, or the driver's entry in it changed.
     CsiNode(&'a str),
-    /// The Node of this name came, went, or has other labels.
+    /// The Node of this name was added or removed, or its relevant labels changed.
     Node(&'a str),
 }
 
 impl Nodes {
-    /// The nodes as `driver` sees them, once they are watched.
-    pub fn of(driver: &str) -> Self {
+    /// The nodes for `driver`; [`csi_node_handler`](Self::csi_node_handler) and
+    /// [`watch_nodes`](Self::watch_nodes) fill them.
+    pub fn for_driver(driver: &str) -> Self {
         Self(Arc::new(Shared {
-            book: Mutex::new(Book::new(driver)),
+            index: Mutex::new(NodeIndex::new(driver)),
             progress: watch::Sender::default(),
             changes: watch::Sender::default(),
         }))
     }
 
-    /// The one node `name` with the driver on it, which is where `segments` say. Nothing is
-    /// watched.
+    /// A single node with the driver on it, in the topology `segments`; nothing is watched.
     pub fn fixed(driver: &str, name: &str, segments: &BTreeMap<String, String>) -> Self {
         let metadata =
             |labels| ObjectMeta { name: Some(name.to_owned()), labels, ..ObjectMeta::default() };
@@ -94,30 +94,30 @@ impl Nodes {
         let drivers = vec![CsiNodeDriver { name: driver.to_owned(), topology_keys }];
         let csi_node = CsiNode { metadata: metadata(None), spec: CsiNodeSpec { drivers } };
         let node = Node { metadata: metadata(Some(segments.clone())) };
-        let nodes = Self::of(driver);
+        let nodes = Self::for_driver(driver);
         for event in [InformerEvent::InitApply(csi_node), InformerEvent::InitDone] {
-            nodes.see_csi_node(event, &|_| {});
+            nodes.on_csi_node_event(event, &|_| {});
         }
-        nodes.begin();
+        nodes.begin_list();
         for event in [InformerEvent::InitApply(node), InformerEvent::InitDone] {
-            nodes.see_node(event, &|_| {});
+            nodes.on_node_event(event, &|_| {});
         }
         nodes
     }
 
-    // === what is asked ===
+    // === queries ===
 
-    /// DependencyIndex until all have been listed once; what is said before means nothing.
+    /// Waits until CSINodes and Nodes have been listed once.
     pub async fn listed(&self) {
         // The sender lives as long as `self`.
         let _ =
             self.0.progress.subscribe().wait_for(|progress| progress.listed == Listed::All).await;
     }
 
-    /// Whether all have been listed once; an error names what has not.
+    /// Whether CSINodes and Nodes have been listed once.
     ///
     /// # Errors
-    /// They have not.
+    /// Names what has not been listed.
     pub fn readiness(&self) -> Result<(), String> {
         match self.0.progress.borrow().listed {
             Listed::Nothing => Err("CSINodes are not listed yet".to_owned()),
@@ -126,106 +126,114 @@ impl Nodes {
         }
     }
 
-    /// Changes its value with every change that matters.
+    /// Returns a receiver that is notified of every relevant change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
 
     /// Whether the driver is on the node, and with which keys.
     pub fn registration(&self, node: &str) -> Registration {
-        self.0.book.lock().registration(node)
+        self.0.index.lock().registration(node)
     }
 
-    /// The node's labels that topology keys name; none where there is no such Node.
+    /// The node's labels that topology keys name; `None` if the Node does not exist.
     pub fn labels(&self, node: &str) -> Option<Labels> {
-        self.0.book.lock().labels(node).cloned()
+        self.0.index.lock().labels(node).cloned()
     }
 
-    /// Shows `each` node with the driver on it, by name: its keys, and its labels where there is a
-    /// Node and not just a CSINode. Must not ask anything else of the nodes meanwhile.
-    pub fn registered(&self, mut each: impl FnMut(&str, &Keys, Option<&Labels>)) {
-        let book = self.0.book.lock();
-        book.registered().for_each(|(name, keys, labels)| each(name, keys, labels));
+    /// Calls `each` for every node with the driver on it, by name: its keys, and its labels if the
+    /// Node exists. `each` must not call other methods of the nodes.
+    pub fn for_each_registered(&self, mut each: impl FnMut(&str, &Keys, Option<&Labels>)) {
+        let index = self.0.index.lock();
+        index.registered().for_each(|(name, keys, labels)| each(name, keys, labels));
     }
 
-    /// The labels of all Nodes, with the driver on them or not, each combination once, in order.
+    /// The distinct label sets of all Nodes, with or without the driver, in order.
     pub fn distinct_labels(&self) -> Vec<Labels> {
-        self.0.book.lock().distinct_labels().cloned().collect()
+        self.0.index.lock().distinct_labels().cloned().collect()
     }
 
-    /// The keys that the driver has registered on most nodes; none where it has none anywhere.
-    pub fn usual_keys(&self) -> Option<Keys> {
-        self.0.book.lock().usual_keys().cloned()
+    /// The topology keys of most nodes with the driver; `None` if it has none on any node.
+    pub fn most_common_keys(&self) -> Option<Keys> {
+        self.0.index.lock().most_common_keys().cloned()
     }
 
-    // === what keeps them fresh ===
+    // === watches ===
 
-    /// What takes in CSINodes; `tell` is told what has changed.
-    pub fn csi_node_observer<F>(&self, tell: F) -> impl EventHandler<CsiNode> + use<F>
+    /// Returns the event handler for CSINodes; it calls `on_change` for relevant changes.
+    pub fn csi_node_handler<F>(&self, on_change: F) -> impl EventHandler<CsiNode> + use<F>
     where
-        F: Fn(News<'_>) + Send,
+        F: Fn(NodeChange<'_>) + Send,
     {
         let nodes = self.clone();
-        move |event| nodes.see_csi_node(event, &tell)
+        move |event| nodes.on_csi_node_event(event, &on_change)
     }
 
-    /// Watches Nodes for the labels that the driver's keys name, with a fresh reflector whenever
-    /// there are new keys; `tell` is told what has changed. Never returns.
-    pub async fn follow<F>(&self, reflector: impl Fn() -> Informer<Node>, tell: F)
+    /// Watches Nodes for the labels that the driver's keys name, with a new informer whenever there
+    /// are new keys; calls `on_change` for relevant changes. Never returns.
+    pub async fn watch_nodes<F>(&self, informer: impl Fn() -> Informer<Node>, on_change: F)
     where
-        F: Fn(News<'_>) + Send + Sync,
+        F: Fn(NodeChange<'_>) + Send + Sync,
     {
-        // Which labels are wanted is known from then on.
-        self.until(|progress| progress.listed >= Listed::CsiNodes).await;
+        // From then on the wanted labels are known.
+        self.wait_until(|progress| progress.listed >= Listed::CsiNodes).await;
         loop {
-            self.begin();
-            let observer = |event| self.see_node(event, &tell);
+            self.begin_list();
+            let handler = |event| self.on_node_event(event, &on_change);
             tokio::select! {
                 biased;
-                () = reflector().run(observer) => {}
-                // A list that is under way ends first, so that many new keys cost few lists.
-                () = self.until(|progress| progress.whole && progress.outgrown) => {}
+                () = informer().run(handler) => {}
+                // A list in progress ends first, so that many new keys cost few lists.
+                () = self.wait_until(|progress| progress.complete && progress.needs_relist) => {}
             }
         }
     }
 
-    async fn until(&self, such: impl FnMut(&Progress) -> bool) {
+    async fn wait_until(&self, condition: impl FnMut(&Progress) -> bool) {
         // The sender lives as long as `self`.
-        let _ = self.0.progress.subscribe().wait_for(such).await;
+        let _ = self.0.progress.subscribe().wait_for(condition).await;
     }
 
-    /// From now on Nodes are listed for all keys that there are.
-    fn begin(&self) {
-        let mut book = self.0.book.lock();
-        let keys = book.relist();
-        self.advance(|progress| (progress.whole, progress.outgrown) = (false, false));
+    /// Starts to list Nodes for all current keys.
+    fn begin_list(&self) {
+        let mut index = self.0.index.lock();
+        let keys = index.relist();
+        self.update_progress(|progress| {
+            (progress.complete, progress.needs_relist) = (false, false)
+        });
         tracing::debug!(?keys, "listing Nodes for the labels of the driver's topology keys");
     }
 
-    fn see_csi_node(&self, event: InformerEvent<CsiNode>, tell: &impl Fn(News<'_>)) {
+    fn on_csi_node_event(
+        &self,
+        event: InformerEvent<CsiNode>,
+        on_change: &impl Fn(NodeChange<'_>),
+    ) {
         let complete = matches!(event, InformerEvent::InitDone);
-        let mut book = self.0.book.lock();
-        let changed = book.observe_csi_node(event);
-        self.advance(|progress| {
+        let mut index = self.0.index.lock();
+        let changed = index.on_csi_node_event(event);
+        self.update_progress(|progress| {
             if complete {
                 progress.listed = progress.listed.max(Listed::CsiNodes);
             }
-            progress.outgrown = book.is_outgrown();
+            progress.needs_relist = index.needs_relist();
         });
-        drop(book);
-        self.tell(&changed, tell);
+        drop(index);
+        self.notify(&changed, on_change);
     }
 
-    fn see_node(&self, event: InformerEvent<Node>, tell: &impl Fn(News<'_>)) {
+    fn on_node_event(&self, event: InformerEvent<Node>, on_change: &impl Fn(NodeChange<'_>)) {
         let complete = matches!(event, InformerEvent::InitDone);
-        let changed = self.0.book.lock().observe_node(event);
+        let changed = self.0.index.lock().on_node_event(event);
         if complete {
-            self.advance(|progress| (progress.listed, progress.whole) = (Listed::All, true));
+            self.update_progress(|progress| {
+                (progress.listed, progress.complete) = (Listed::All, true)
+            });
         }
-        self.tell(&changed, tell);
+        self.notify(&changed, on_change);
     }
 
-    fn advance(&self, step: impl FnOnce(&mut Progress)) {
+    fn update_progress(&self, step: impl FnOnce(&mut Progress)) {
         self.0.progress.send_if_modified(|progress| {
             let before = *progress;
             step(progress);
@@ -233,12 +241,12 @@ impl Nodes {
         });
     }
 
-    fn tell(&self, changed: &Changed, tell: &impl Fn(News<'_>)) {
+    fn notify(&self, changed: &Changed, on_change: &impl Fn(NodeChange<'_>)) {
         if *changed == Changed::default() {
             return;
         }
         self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
-        changed.csi_nodes.iter().for_each(|name| tell(News::CsiNode(name)));
-        changed.nodes.iter().for_each(|name| tell(News::Node(name)));
+        changed.csi_nodes.iter().for_each(|name| on_change(NodeChange::CsiNode(name)));
+        changed.nodes.iter().for_each(|name| on_change(NodeChange::Node(name)));
     }
 }

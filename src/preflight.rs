@@ -1,10 +1,9 @@
-//! The rights that are missing, told before anybody runs into them.
+//! Reports missing RBAC permissions before they cause errors.
 //!
-//! Owns the question to the API server once the program is ready, again every ten minutes and soon
-//! after a request was forbidden, and what is said of its answer where that has changed: one log line
-//! a resource with the rule to add, and a gauge. Promises that nothing depends on it:
-//! a server that does not answer costs one line, and a missing right is met by whoever needs it,
-//! each in its own way. Leaves which rights are needed to [`NEEDS`], and asking to `kube_api`.
+//! Asks the API server once the program is ready, again every ten minutes and soon after a request
+//! was forbidden. A change is reported: one log line a resource with the rule to add, and a gauge.
+//! Nothing depends on the answer: a server that does not answer costs one log line, and each caller
+//! handles a missing permission in its own way. The needed permissions are in [`NEEDS`].
 
 mod needs;
 
@@ -13,7 +12,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use futures::FutureExt as _;
 use tokio::{sync::Notify, time::sleep};
 
-pub use self::needs::{Feature, NEEDS, Need, Place};
+pub use self::needs::{Feature, NEEDS, Need, RightScope};
 use crate::{
     kube::{
         ApiError, Client,
@@ -22,89 +21,89 @@ use crate::{
     metrics::{ApiMetrics, MissingPermission},
 };
 
-/// A namespace that nobody binds roles in: rights that are there hold everywhere.
-const NOBODYS: &str = "kube-node-lease";
+/// A namespace without role bindings: permissions that exist there exist everywhere.
+const UNBOUND_NAMESPACE: &str = "kube-node-lease";
 
-/// The namespaces that rights must hold in.
+/// The namespaces in which permissions are needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespaces {
-    /// That of the Lease.
+    /// The namespace of the Lease.
     pub lease: String,
-    /// That of CSIStorageCapacity objects; empty where there is none.
+    /// The namespace of CSIStorageCapacity objects; empty if there is none.
     pub capacity: String,
 }
 
 impl Namespaces {
-    fn of(&self, place: Place) -> Option<&str> {
-        match place {
-            Place::Everywhere => None,
-            Place::LeaseNamespace => Some(&self.lease),
-            Place::CapacityNamespace => Some(&self.capacity),
+    fn of(&self, scope: RightScope) -> Option<&str> {
+        match scope {
+            RightScope::Everywhere => None,
+            RightScope::LeaseNamespace => Some(&self.lease),
+            RightScope::CapacityNamespace => Some(&self.capacity),
         }
     }
 }
 
-/// The time between two looks, the second of them after something was forbidden.
-const APART: Duration = Duration::from_secs(60);
+/// The minimum time between two checks, the second one after a forbidden request.
+const MIN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time between two looks when nothing is.
-const AGAIN: Duration = Duration::from_secs(10 * 60);
+/// The time between two checks without forbidden requests.
+const INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// DependencyIndex until rights are to be looked at again. `forbidden` is told of each request that was; what was
-/// before this the last look has answered.
+/// Waits until permissions must be checked again. `forbidden` is notified of each forbidden
+/// request; notifications from before this call are ignored, because the last check covered them.
 pub async fn wait(forbidden: &Notify) {
     let _ = forbidden.notified().now_or_never();
-    sleep(APART).await;
+    sleep(MIN_INTERVAL).await;
     tokio::select! {
-        () = sleep(AGAIN.saturating_sub(APART)) => {}
+        () = sleep(INTERVAL.saturating_sub(MIN_INTERVAL)) => {}
         () = forbidden.notified() => {}
     }
 }
 
-/// The rights that lack on one resource.
+/// The missing permissions on one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lack {
+pub struct MissingRights {
     resource: &'static str,
     group: &'static str,
     verbs: Vec<&'static str>,
     needed: String,
-    /// Which role the rule belongs in.
+    /// The role to add the rule to.
     add_to: String,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for MissingRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needed, add_to, .. } = self;
         write!(f, "the service account lacks rights ({needed}): add {} to {add_to}", self.rule())
     }
 }
 
-/// Looks at the rights, and remembers what it has told.
+/// Checks permissions, and remembers what it has reported.
 #[derive(Debug)]
 pub struct Preflight {
     client: Client,
     namespaces: Namespaces,
     metrics: ApiMetrics,
-    told: Vec<Lack>,
-    /// Whether it was told that the server does not say.
-    silence_is_told: bool,
+    reported: Vec<MissingRights>,
+    /// Whether the failure to check was reported.
+    failure_reported: bool,
 }
 
 impl Preflight {
-    /// Asks by `client` for rights that hold in `namespaces`.
+    /// Checks through `client` for permissions in `namespaces`.
     pub fn new(client: Client, namespaces: Namespaces, metrics: ApiMetrics) -> Self {
-        Self { client, namespaces, metrics, told: Vec::new(), silence_is_told: false }
+        Self { client, namespaces, metrics, reported: Vec::new(), failure_reported: false }
     }
 
-    /// Asks for the rights that the features need and tells of those that are missing; what lacks,
-    /// where that has changed.
-    pub async fn look(&mut self, features: &[Feature]) -> Option<&[Lack]> {
+    /// Checks the permissions that the features need and reports the missing ones. Returns them if
+    /// they have changed.
+    pub async fn check(&mut self, features: &[Feature]) -> Option<&[MissingRights]> {
         let needs = NEEDS.iter().filter(|need| features.contains(&need.feature));
         let needs: Vec<&Need> = needs.collect();
         match missing(&self.client, &needs, &self.namespaces).await {
-            Ok(missing) => self.tell(&missing),
+            Ok(missing) => self.report(&missing),
             Err(error) => {
-                if !std::mem::replace(&mut self.silence_is_told, true) {
+                if !std::mem::replace(&mut self.failure_reported, true) {
                     tracing::info!(
                         %error,
                         "the API server does not say which rights there are; missing ones show when they are needed"
@@ -115,22 +114,22 @@ impl Preflight {
         }
     }
 
-    /// One line for each resource, and the gauge.
-    fn tell(&mut self, missing: &[&'static Need]) -> Option<&[Lack]> {
+    /// Logs one line for each resource and sets the gauge.
+    fn report(&mut self, missing: &[&'static Need]) -> Option<&[MissingRights]> {
         self.metrics.missing_permissions(missing.iter().map(|need| {
             let Right { verb, group, resource } = need.right();
             MissingPermission { verb, group, resource }
         }));
-        let lacks = by_resource(missing, &self.namespaces);
-        if lacks == self.told {
+        let missing_rights = by_resource(missing, &self.namespaces);
+        if missing_rights == self.reported {
             return None;
         }
-        lacks.iter().for_each(Lack::log);
-        if lacks.is_empty() {
+        missing_rights.iter().for_each(MissingRights::log);
+        if missing_rights.is_empty() {
             tracing::info!("The service account has all rights now");
         }
-        self.told = lacks;
-        Some(&self.told)
+        self.reported = missing_rights;
+        Some(&self.reported)
     }
 }
 
@@ -141,16 +140,18 @@ async fn missing<'a>(
     namespaces: &Namespaces,
 ) -> Result<Vec<&'a Need>, ApiError> {
     let mut missing = Vec::new();
-    for place in [Place::Everywhere, Place::LeaseNamespace, Place::CapacityNamespace] {
-        let namespace = namespaces.of(place);
-        let here = needs.iter().copied().filter(|need| need.place == place);
-        let here: Vec<&Need> = here.collect();
-        if here.is_empty() {
+    for scope in [RightScope::Everywhere, RightScope::LeaseNamespace, RightScope::CapacityNamespace]
+    {
+        let namespace = namespaces.of(scope);
+        let needs_here = needs.iter().copied().filter(|need| need.scope == scope);
+        let needs_here: Vec<&Need> = needs_here.collect();
+        if needs_here.is_empty() {
             continue;
         }
-        let rules = client.rules_in(namespace.unwrap_or(NOBODYS)).await?;
-        for need in unmet(&here, &rules) {
-            // Where not all rules could be told, each right that is not among them is asked for.
+        let rules = client.rules_in(namespace.unwrap_or(UNBOUND_NAMESPACE)).await?;
+        for need in unmet(&needs_here, &rules) {
+            // If the server did not return all rules, ask for each permission that is not among
+            // them.
             if !rules.incomplete || !is_met(client, need, namespace).await? {
                 missing.push(need);
             }
@@ -173,25 +174,26 @@ async fn is_met(client: &Client, need: &Need, namespace: Option<&str>) -> Result
     Ok(false)
 }
 
-fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<Lack> {
+fn by_resource(missing: &[&'static Need], namespaces: &Namespaces) -> Vec<MissingRights> {
     let mut by_resource: BTreeMap<(&str, &str), Vec<&'static Need>> = BTreeMap::new();
     for need in missing {
         by_resource.entry((need.group, need.resource)).or_default().push(need);
     }
-    let lack = |((group, resource), needs): (_, Vec<&'static Need>)| {
+    let missing_rights = |((group, resource), needs): (_, Vec<&'static Need>)| {
         let why: Vec<&str> = needs.iter().map(|need| need.why).collect();
-        let place = needs.first().map_or(Place::Everywhere, |need| need.place);
+        let scope = needs.first().map_or(RightScope::Everywhere, |need| need.scope);
         let verbs = needs.iter().map(|need| need.verb).collect();
-        let add_to = add_to(namespaces.of(place));
-        Lack { resource, group, verbs, needed: why.join("; "), add_to }
+        let add_to = add_to(namespaces.of(scope));
+        MissingRights { resource, group, verbs, needed: why.join("; "), add_to }
     };
-    by_resource.into_iter().map(lack).collect()
+    by_resource.into_iter().map(missing_rights).collect()
 }
 
-impl Lack {
+impl MissingRights {
     fn log(&self) {
         let Self { resource, group, verbs, needed, add_to } = self;
-        let (verbs, rule) = (verbs.join(","), self.rule());
+        let verbs = verbs.join(",");
+        let rule = self.rule();
         tracing::warn!(
             resource,
             group,
@@ -208,7 +210,7 @@ impl Lack {
     }
 }
 
-/// Which role the rule belongs in.
+/// The role to add the rule to.
 fn add_to(namespace: Option<&str>) -> String {
     match namespace {
         None => "the ClusterRole".to_owned(),
@@ -216,7 +218,7 @@ fn add_to(namespace: Option<&str>) -> String {
     }
 }
 
-/// The rule of RBAC that grants `verbs`.
+/// The RBAC rule that grants `verbs`.
 fn rule(group: &str, resource: &str, verbs: &[&str]) -> String {
     let verbs: Vec<String> = verbs.iter().map(|verb| format!("{verb:?}")).collect();
     format!("{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}", verbs.join(", "))

@@ -1,12 +1,11 @@
-//! `csi-provisioner release-claims`: lists the claims that carry the record of an open call, and
-//! lets them go.
+//! `csi-provisioner release-claims`: lists the claims that have the record of an open call, and
+//! releases them.
 //!
-//! Owns the subcommand: its arguments, its output, its exit codes. For who goes back to a
-//! provisioner that knows nothing of the records, where a claim under our finalizer would hang
-//! for ever once it is deleted. Promises that nothing is written without `--release`, and without
-//! `--force` only once it is known that no replica leads. Leaves the edit to
-//! `controller::open_calls`, and what may be left at the driver to the reader: the list names each
-//! volume. What it prints of others' texts holds no control character.
+//! Contains the subcommand's arguments, output and exit codes. It is for a downgrade to a
+//! provisioner that does not support the records, with which a claim that has our finalizer would
+//! never be deleted. Nothing is written without `--release`, and without `--force` only if no
+//! replica leads. The edit belongs to `controller::call_record`. The list names each volume, so
+//! that the admin can look for leaks at the driver. Control characters in printed text are escaped.
 
 use std::{ffi::OsString, ops::ControlFlow, time::Duration};
 
@@ -28,49 +27,49 @@ use crate::{
 /// The subcommand's name: the first argument.
 pub const NAME: &str = "release-claims";
 
-/// What is asked for.
+/// The parsed arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// `--kubeconfig`.
     pub kubeconfig: Option<String>,
     /// `--master`.
     pub master: Option<String>,
-    /// `--driver`: only this driver's; all, unless told.
+    /// `--driver`: only this driver's claims; otherwise all.
     pub driver: Option<String>,
-    /// `--leader-election-namespace`: where the Leases are; the pod's own namespace, unless told.
+    /// `--leader-election-namespace`: the namespace of the Leases; by default the pod's own.
     pub lease_namespace: Option<String>,
-    /// `--release`: let the claims go.
+    /// `--release`: release the claims.
     pub release: bool,
-    /// `--force`: even while a replica leads, or when that can't be told.
+    /// `--force`: even while a replica leads, or if that can't be determined.
     pub force: bool,
 }
 
-/// What to print, and how to exit.
+/// The output and exit code.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Report {
-    /// For stdout, a table.
+    /// A table, for stdout.
     pub text: String,
-    /// What went wrong, for stderr; the exit code is 1 then.
+    /// Errors, for stderr; the exit code is 1 if there are any.
     pub failures: Vec<String>,
 }
 
 impl Report {
-    /// Nothing could be done, for this reason.
+    /// A report with a single error.
     pub fn failure(why: &str) -> Self {
         Self { text: String::new(), failures: vec![printable(why)] }
     }
 }
 
-/// A text as the terminal gets it: one line of it, which moves no cursor.
+/// Text for a terminal: one line, with control characters escaped.
 fn printable(text: &str) -> String {
     escaped(text).to_string()
 }
 
 impl Request {
-    /// Reads the arguments after the subcommand's name.
+    /// Parses the arguments after the subcommand's name.
     ///
     /// # Errors
-    /// The text to print and the exit code: 2, or 0 where help was asked for.
+    /// The text to print and the exit code: 2, or 0 for help.
     pub fn parse(
         args: impl Iterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, (String, u8)> {
@@ -117,54 +116,54 @@ fn claim_key(claim: &Claim) -> String {
     format!("{}/{}", claim.namespace(), claim.name())
 }
 
-/// How many columns the table has.
+/// The number of columns of the table.
 const COLUMNS: usize = 5;
 
-/// A claim that carries a record.
-struct Marked {
+/// A claim with a record.
+struct RecordedClaim {
     claim: Claim,
     driver: String,
     volume: String,
 }
 
-/// Lists, and with `--release` lets go. `namespace`: where the Leases are; empty where that is not
-/// known.
+/// Lists claims, and releases them with `--release`. `namespace`: that of the Leases; empty if
+/// unknown.
 pub async fn run(client: &Client, clock: &dyn Clock, request: &Request, namespace: &str) -> Report {
-    let marked = match list(client, request.driver.as_deref()).await {
-        Ok(marked) => marked,
+    let claims = match list(client, request.driver.as_deref()).await {
+        Ok(claims) => claims,
         Err(error) => return Report::failure(&format!("cannot list claims: {error}")),
     };
-    let mut text = table(&marked);
+    let mut text = table(&claims);
     let mut failures = Vec::new();
     if request.release {
-        for one in &marked {
-            let name = claim_key(&one.claim);
-            match release(client, clock, request, namespace, one).await {
+        for recorded in &claims {
+            let name = claim_key(&recorded.claim);
+            match release(client, clock, request, namespace, recorded).await {
                 Ok(()) => text += &[&printable(&name), " released\n"].concat(),
                 Err(why) => failures.push(printable(&format!("{name}: {why}"))),
             }
         }
-    } else if !marked.is_empty() {
+    } else if !claims.is_empty() {
         text.push_str("Nothing was changed; --release takes finalizer and record off.\n");
     }
     Report { text, failures }
 }
 
-async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<Marked>, ApiError> {
-    let mut marked = Vec::new();
+async fn list(client: &Client, driver: Option<&str>) -> Result<Vec<RecordedClaim>, ApiError> {
+    let mut claims = Vec::new();
     let visit = |claim: Claim| {
-        if let Some(one) =
-            Marked::of(claim).filter(|one| driver.is_none_or(|name| name == one.driver))
+        if let Some(recorded) = RecordedClaim::of(claim)
+            .filter(|recorded| driver.is_none_or(|name| name == recorded.driver))
         {
-            marked.push(one);
+            claims.push(recorded);
         }
         ControlFlow::Continue(())
     };
     client.list(&Scope::all(), visit).await?;
-    Ok(marked)
+    Ok(claims)
 }
 
-impl Marked {
+impl RecordedClaim {
     fn of(claim: Claim) -> Option<Self> {
         let record = status::read(&claim)?;
         let named = claim.annotation("volume.kubernetes.io/storage-provisioner");
@@ -176,7 +175,7 @@ impl Marked {
         Some(Self { claim, driver, volume: record.volume })
     }
 
-    /// What a record says is its claim's user's text: only names are shown.
+    /// The record is text of the claim's user, so only valid names are printed.
     fn columns(&self) -> [String; COLUMNS] {
         let deleted = self.claim.metadata.deletion_timestamp.as_ref();
         [
@@ -190,14 +189,14 @@ impl Marked {
     }
 }
 
-/// One line a claim under a line of headings, in columns.
-fn table(marked: &[Marked]) -> String {
-    if marked.is_empty() {
+/// The table: headings, and one line a claim.
+fn table(claims: &[RecordedClaim]) -> String {
+    if claims.is_empty() {
         return "No claim carries the record of an open call.\n".to_owned();
     }
     let headings = ["NAMESPACE", "CLAIM", "DRIVER", "VOLUME", "DELETED"].map(str::to_owned);
     let rows: Vec<[String; COLUMNS]> =
-        std::iter::once(headings).chain(marked.iter().map(Marked::columns)).collect();
+        std::iter::once(headings).chain(claims.iter().map(RecordedClaim::columns)).collect();
     let mut widths = [0; COLUMNS];
     for row in &rows {
         for (width, text) in widths.iter_mut().zip(row) {
@@ -216,12 +215,12 @@ async fn release(
     clock: &dyn Clock,
     request: &Request,
     namespace: &str,
-    one: &Marked,
+    recorded: &RecordedClaim,
 ) -> Result<(), String> {
     if !request.force {
-        nobody_leads(client, clock, namespace, &one.driver).await?;
+        check_no_leader(client, clock, namespace, &recorded.driver).await?;
     }
-    let claim = &one.claim;
+    let claim = &recorded.claim;
     let name =
         Name::namespaced(claim.namespace(), claim.name()).map_err(|error| error.to_string())?;
     match client.edit::<Claim>(name, claim.uid(), status::remove).await {
@@ -230,9 +229,9 @@ async fn release(
     }
 }
 
-/// Refuses while somebody holds the driver's Lease: such a replica would record its calls anew.
-/// Nothing is guessed: where the Lease does not belong there is none, whoever leads.
-async fn nobody_leads(
+/// Fails while a replica holds the driver's Lease, because it would record its calls again. The
+/// namespace is never guessed: in a wrong one there is no Lease, whoever leads.
+async fn check_no_leader(
     client: &Client,
     clock: &dyn Clock,
     namespace: &str,
@@ -263,7 +262,7 @@ fn cannot_tell(why: &str) -> String {
     format!("cannot tell whether a replica leads ({why}); --force releases all the same")
 }
 
-/// Who holds the Lease at `now`; one that does not say until when is held.
+/// The holder of the Lease at `now`. A Lease without a duration is held.
 fn holder(lease: &Value, now: jiff::Timestamp) -> Option<&str> {
     let spec = lease.get("spec")?;
     let holder = spec.get("holderIdentity")?.as_str().filter(|holder| !holder.is_empty())?;

@@ -1,11 +1,12 @@
-//! Finalizers that keep what volumes are made from while they are made.
+//! Finalizers that keep the sources of volumes while volumes are created from them.
 //!
-//! Calls no driver. Whoever is about to ask one for a volume of a snapshot or a claim
-//! lets [`Protection::take`] put the finalizer on it right before; when the claim needs its source
-//! no longer, [`Protection::closed`] is told. A snapshot gives its finalizer back at that moment,
-//! if nobody else needs it (`holders`); a claim that was cloned keeps it until it is deleted and
-//! nobody pending names it, as in the original. What a crash has left on a snapshot is found by the
-//! `sweep`. `source` says what a claim names, `free` carries out what is due, `writer` writes.
+//! Right before the driver is asked to create a volume from a snapshot or a claim,
+//! [`Protection::protect`] adds the finalizer to the source; when the claim needs its source no
+//! longer, [`Protection::claim_finished`] is called. The finalizer of a snapshot is removed at that
+//! moment, if nobody else needs it (`holders`). The finalizer of a cloned claim stays until that is
+//! deleted and no pending claim names it, as in external-provisioner. `sweep` finds finalizers that
+//! a crash has left on snapshots. `source` determines what a claim names, `free` executes what is
+//! due, `writer` writes.
 //!
 //! A pending claim that merely names a source holds it, with two limits:
 //! - A claim of another namespace holds it only while a ReferenceGrant lets that claim use it
@@ -16,10 +17,9 @@
 //! Both limits apply only to sources that no other driver made (`owner`): that driver's provisioner
 //! shares the finalizer, and only it knows its calls.
 //!
-//! Promises that no source is freed while a call of this process is open for it, whatever has
-//! become of the claim, the grant or the time-out; that one actor at a time works on a source; and
-//! that nothing is written by a process that does not lead. Leaves who may use which source, and
-//! what becomes of a claim, to others.
+//! Guarantees: no source is freed while a call of this process is open for it, whatever has become
+//! of the claim, the grant or the time-out; one actor at a time works on a source; a process that
+//! does not lead writes nothing.
 
 mod free;
 mod grants;
@@ -37,34 +37,34 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 pub use self::{
-    grants::{Target, is_granted},
+    grants::{GrantTarget, is_granted},
     source::{NamedSource, SourceKind},
     writer::Unprotected,
 };
 use self::{holders::Holders, writer::Writer};
 use crate::{
-    kube::{Client, InformerEvent, events::Source as Events, objects::Claim},
+    kube::{Client, InformerEvent, events::Source as EventSource, objects::Claim},
     metrics::{Metrics, Panicked},
     runtime::{Clock, Random, Tasks},
     workqueue,
     workqueue::{KeyedMutex, Limiter, Queue},
 };
 
-/// How many snapshots are freed at once.
-const FREEING: usize = 4;
+/// How many snapshots are freed concurrently.
+const SNAPSHOT_WORKERS: usize = 4;
 
-/// How often the end of the last work is looked for.
-const GLANCE: Duration = Duration::from_millis(10);
+/// The interval at which shutdown checks whether the queues are empty.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
 
-/// How sources are guarded.
+/// Configuration of source protection.
 #[derive(Debug, Clone, Copy)]
 #[allow(clippy::struct_excessive_bools)] // each is a setting of its own
-pub struct Settings {
-    /// Whether the driver restores snapshots: without, none is swept.
+pub struct ProtectionSettings {
+    /// Whether the driver restores snapshots; otherwise none is swept.
     pub restores: bool,
-    /// Whether the driver clones: without, no source of clones is freed.
+    /// Whether the driver clones; otherwise no source of clones is freed.
     pub clones: bool,
-    /// `--cloning-protection-threads`: sources of clones freed at once.
+    /// `--cloning-protection-threads`: how many sources of clones are freed concurrently.
     pub workers: usize,
     /// `--snapshot-orphan-sweep-interval`; `None`: no sweep.
     pub sweep_interval: Option<Duration>,
@@ -72,36 +72,37 @@ pub struct Settings {
     pub retry_start: Duration,
     /// `--retry-interval-max`.
     pub retry_max: Duration,
-    /// Whether other processes make volumes of the same sources at the same time (`--node-deployment`).
+    /// Whether other processes create volumes from the same sources concurrently
+    /// (`--node-deployment`).
     pub peers: bool,
     /// Whether claims may name sources of other namespaces (`CrossNamespaceVolumeDataSource`).
     pub cross_namespace_sources: bool,
-    /// `--claim-protection-timeout`: how long claims that merely name a deleted source keep it;
+    /// `--claim-protection-timeout`: how long claims that merely name a deleted source hold it;
     /// `None`: for ever.
     pub timeout: Option<Duration>,
 }
 
-/// What the guard stands on.
-pub struct Deps {
+/// Dependencies of source protection.
+pub struct ProtectionDeps {
     /// The lane for objects.
     pub client: Client,
-    /// Counts.
+    /// Metrics.
     pub metrics: Metrics,
     /// Jitter.
     pub random: Arc<dyn Random>,
-    /// Tells for how long a deleted source was kept.
+    /// Measures for how long a deleted source was kept.
     pub clock: Arc<dyn Clock>,
-    /// Tells users about sources.
-    pub events: Events,
-    /// The name of the driver whose calls are guarded.
+    /// Emits events about sources.
+    pub events: EventSource,
+    /// The name of the driver whose calls are protected.
     pub driver: String,
-    /// Runs the work.
+    /// Runs the tasks.
     pub tasks: Tasks,
-    /// How to work.
-    pub settings: Settings,
+    /// Configuration.
+    pub settings: ProtectionSettings,
 }
 
-/// Guards sources. Clones share it.
+/// Protects sources. Clones share the state.
 #[derive(Clone)]
 pub struct Protection(Arc<Shared>);
 
@@ -109,29 +110,30 @@ struct Shared {
     client: Client,
     writer: Writer,
     holders: Mutex<Holders>,
-    /// One actor a source.
-    exclusive: KeyedMutex,
+    /// One actor at a time for each source.
+    locks: KeyedMutex,
     /// Snapshots that may be due to be freed.
     snapshots: Queue<NamedSource>,
     /// Deleted sources of clones that may be due to be freed.
     clones: Queue<NamedSource>,
-    /// Whether all claims were listed once.
+    /// Whether all claims have been listed once.
     listed: watch::Sender<bool>,
-    /// Whether this process works: a standby's queues stay empty.
+    /// Whether the workers run: the queues of a standby stay empty.
     working: watch::Sender<bool>,
     metrics: Metrics,
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
-    events: Events,
+    events: EventSource,
     driver: String,
     tasks: Tasks,
-    settings: Settings,
+    settings: ProtectionSettings,
 }
 
 impl Protection {
-    /// Guards nothing yet.
-    pub fn new(parts: Deps) -> Self {
-        let Deps { client, metrics, random, clock, events, driver, tasks, settings } = parts;
+    /// Creates it; nothing is protected yet.
+    pub fn new(deps: ProtectionDeps) -> Self {
+        let ProtectionDeps { client, metrics, random, clock, events, driver, tasks, settings } =
+            deps;
         let queue = |name| {
             let limiter = Limiter::per_item(settings.retry_start, settings.retry_max);
             Queue::new(limiter, metrics.workqueue.queue(name))
@@ -140,7 +142,7 @@ impl Protection {
             writer: Writer::new(client.clone()),
             client,
             holders: Mutex::new(Holders::new(settings.peers)),
-            exclusive: KeyedMutex::default(),
+            locks: KeyedMutex::default(),
             snapshots: queue("snapshotprotection"),
             clones: queue("cloningprotection"),
             listed: watch::Sender::new(false),
@@ -155,43 +157,43 @@ impl Protection {
         }))
     }
 
-    /// Takes in what the watch of claims shows.
-    pub fn observe(&self, event: &InformerEvent<Claim>) {
-        let touched = self.0.holders.lock().observe(event);
-        self.look_at(touched);
+    /// Handles an event of the watch of claims.
+    pub fn on_event(&self, event: &InformerEvent<Claim>) {
+        let affected = self.0.holders.lock().on_event(event);
+        self.enqueue(affected);
         if matches!(event, InformerEvent::InitDone) {
             self.0.listed.send_replace(true);
         }
     }
 
-    /// Guards the source, of which the object `uid` was checked, for the claim: right before the
-    /// driver is asked to make the claim's volume from it, each time. It is held from then on, until
-    /// the claim is [`closed`](Self::closed). A snapshot that we have no right to write is used
-    /// without, which is told once.
+    /// Protects the source for the claim. Call it each time right before the driver is asked to
+    /// create the claim's volume; `uid` is that of the source object that was checked. The claim
+    /// holds the source until [`claim_finished`](Self::claim_finished). A snapshot that we are not
+    /// permitted to write is used without protection, which is logged once.
     ///
     /// # Errors
-    /// The source is not guarded: no call may begin. A call that is open anyhow may go on where the
-    /// source is gone or being deleted.
-    pub async fn take(
+    /// The source is not protected, and no call may begin. An open call may continue if the source
+    /// is gone or being deleted.
+    pub async fn protect(
         &self,
         claim_uid: &str,
         source: &NamedSource,
         uid: &str,
     ) -> Result<(), Unprotected> {
-        // Before anything is read: from now on nobody frees it.
-        let is_new = self.0.holders.lock().begin(claim_uid, source);
-        let _held = self.0.exclusive.hold(&source.to_string()).await;
-        if self.0.holders.lock().is_worn(source, uid) {
+        // Before anything is read: from now on the source is not freed.
+        let is_new = self.0.holders.lock().begin_call(claim_uid, source);
+        let _lock = self.0.locks.hold(&source.to_string()).await;
+        if self.0.holders.lock().is_finalized(source, uid) {
             return Ok(());
         }
-        let worn = self.0.writer.put_on(source, uid).await;
+        let finalized = self.0.writer.add_finalizer(source, uid).await;
         let mut holders = self.0.holders.lock();
-        match worn {
-            Ok(Some(worn)) => holders.worn(source, worn),
+        match finalized {
+            Ok(Some(finalized)) => holders.record_finalizer(source, finalized),
             Ok(None) => {}
             Err(error) => {
                 if is_new {
-                    holders.end(claim_uid);
+                    holders.drop_call(claim_uid);
                 }
                 return Err(error);
             }
@@ -199,36 +201,37 @@ impl Protection {
         Ok(())
     }
 
-    /// No call is open for the claim, which may be asked for again: [`take`](Self::take) comes before
-    /// that. Until then it holds its source no more than a claim that merely names it.
+    /// No call is open for the claim, which may be tried again, with [`protect`](Self::protect)
+    /// before it. Until then it holds its source only as a claim that names it.
     pub fn call_ended(&self, claim_uid: &str) {
-        let touched = self.0.holders.lock().call_ended(claim_uid);
-        self.look_at(touched.into_iter().collect());
+        let affected = self.0.holders.lock().call_ended(claim_uid);
+        self.enqueue(affected.into_iter().collect());
     }
 
-    /// The claim needs its source no longer. DependencyIndex for nothing: what follows is done by
-    /// [`work`](Self::work).
-    pub fn closed(&self, claim_uid: &str) {
-        let touched = self.0.holders.lock().closed(claim_uid);
-        self.look_at(touched);
+    /// The claim needs its source no longer. Returns at once; [`work`](Self::work) frees the
+    /// source.
+    pub fn claim_finished(&self, claim_uid: &str) {
+        let affected = self.0.holders.lock().claim_finished(claim_uid);
+        self.enqueue(affected);
     }
 
-    fn look_at(&self, sources: BTreeSet<NamedSource>) {
+    fn enqueue(&self, sources: BTreeSet<NamedSource>) {
         if !*self.0.working.borrow() {
             return;
         }
         for source in sources {
             match source.kind {
                 SourceKind::Snapshot => self.0.snapshots.add(source),
-                // A driver that does not clone frees no source of clones, as in the original.
+                // A driver that does not clone frees no source of clones, as in
+                // external-provisioner.
                 SourceKind::Claim if !self.0.settings.clones => {}
                 SourceKind::Claim => self.0.clones.add(source),
             }
         }
     }
 
-    /// Frees what nobody needs any more, until `ended`; then what is due still. To be called when
-    /// this process leads.
+    /// Frees unneeded sources until `ended`, then what is still due. Call it when this process
+    /// leads.
     pub async fn work(&self, ended: CancellationToken) {
         // The sender lives as long as `self`.
         let mut listed = self.0.listed.subscribe();
@@ -238,11 +241,11 @@ impl Protection {
             () = ended.cancelled() => return,
         }
         self.0.working.send_replace(true);
-        // What was seen before has waited for this.
+        // Earlier events were not enqueued.
         let due = self.0.holders.lock().all_due();
-        self.look_at(due);
+        self.enqueue(due);
         let freeing = futures::future::join(
-            self.free_from(&self.0.snapshots, FREEING),
+            self.free_from(&self.0.snapshots, SNAPSHOT_WORKERS),
             self.free_from(&self.0.clones, self.0.settings.workers),
         );
         tokio::pin!(freeing);
@@ -252,30 +255,31 @@ impl Protection {
             () = ended.cancelled() => {}
             _ = futures::future::join(self.sweep(), self.find_overdue_claims()) => {}
         }
-        // What the last calls closed is freed still.
+        // The last calls may still have enqueued sources.
         futures::future::join(freeing, self.shut_down_when_empty()).await;
     }
 
     async fn shut_down_when_empty(&self) {
         while !(self.0.snapshots.is_empty() && self.0.clones.is_empty()) {
-            sleep(GLANCE).await;
+            sleep(DRAIN_POLL).await;
         }
         self.0.snapshots.shut_down();
         self.0.clones.shut_down();
     }
 
     async fn free_from(&self, queue: &Queue<NamedSource>, workers: usize) {
-        let this = self.clone();
+        let protection = self.clone();
         let handler = move |source: NamedSource| {
-            let this = this.clone();
-            async move { this.free(&source).await }
+            let protection = protection.clone();
+            async move { protection.free(&source).await }
         };
         let metrics = self.0.metrics.controller.clone();
         let on_panic = move |source: &NamedSource, panic: &str| {
             tracing::error!(%source, panic, "freeing a source panicked; this is a bug");
             metrics.panicked(Panicked::Sources);
         };
-        let (queue, tasks) = (queue.clone(), self.0.tasks.clone());
+        let queue = queue.clone();
+        let tasks = self.0.tasks.clone();
         workqueue::work(queue, workers, tasks, "source of volumes", handler, on_panic).await;
     }
 }

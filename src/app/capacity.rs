@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Env, Error};
 use crate::{
-    capacity::{Deps, Destination, Place, Publisher, Settings},
+    capacity::{Destination, DestinationConfig, Publisher, PublisherDeps, PublisherSettings},
     controller::classes::Classes,
     csi::Driver,
     flags::Flags,
@@ -25,14 +25,14 @@ pub(super) async fn publisher(
     metrics: &Metrics,
 ) -> Result<Option<Publisher>, Error> {
     let Some(capacity) = &flags.capacity else { return Ok(None) };
-    let place = Place {
+    let place = DestinationConfig {
         namespace: &capacity.namespace,
         owner: capacity.owner.as_ref().map(|owner| (owner.pod.as_str(), owner.level)),
     };
     let Some(destination) = Destination::find(&lanes.objects, place).await? else {
         return Ok(None);
     };
-    let settings = Settings {
+    let settings = PublisherSettings {
         destination,
         node: flags.node_deployment.as_ref().map(|node| node.node_name.clone()),
         workers: capacity.workers,
@@ -41,7 +41,7 @@ pub(super) async fn publisher(
         retry_start: flags.provisioning.retry_start,
         retry_max: flags.provisioning.retry_max,
     };
-    let parts = Deps {
+    let parts = PublisherDeps {
         driver: driver.clone(),
         client: lanes.capacity.clone(),
         nodes: nodes.clone(),

@@ -13,7 +13,7 @@ pub enum Error {
     Driver(#[from] csi::ConnectError),
     /// CSIStorageCapacity objects have no place or no owner.
     #[error(transparent)]
-    Capacity(#[from] capacity::Error),
+    Capacity(#[from] capacity::DestinationError),
     /// The driver came back as another one; begins with the original's words, which stand in
     /// the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]

@@ -17,7 +17,7 @@ use crate::{
     leader,
     migration::Migration,
     preflight,
-    preflight::{Feature, Lack, Preflight},
+    preflight::{Feature, MissingRights, Preflight},
     runtime::Tasks,
 };
 
@@ -50,8 +50,8 @@ impl Program<'_> {
             }
             loop {
                 let features = rights.features_now().await;
-                if let Some(lacks) = preflight.look(&features).await {
-                    rights.tell(lacks).await;
+                if let Some(missing_rights) = preflight.check(&features).await {
+                    rights.tell(missing_rights).await;
                 }
                 preflight::wait(&forbidden).await;
             }
@@ -122,10 +122,10 @@ impl Rights {
     }
 
     /// Tells what lacks on the Lease, where there is one that can be read.
-    async fn tell(&self, lacks: &[Lack]) {
+    async fn tell(&self, missing_rights: &[MissingRights]) {
         let Some((namespace, name)) = &self.lease else { return };
         let Ok(lease) = leader::read_lease(&self.client, namespace, name).await else { return };
-        for lack in lacks {
+        for lack in missing_rights {
             let subject = election::subject(&lease);
             self.events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());
         }

@@ -8,7 +8,7 @@ use crate::{
     controller::claims::call_record,
     csi::{Driver, proto::controller_service_capability::rpc::Type as Rpc},
     csi_provisioner::{
-        CephRbd, Settings, TopologySettings, VolumeNaming, node_deployment,
+        CephRbd, ProvisionerSettings, TopologySettings, VolumeNaming, node_deployment,
         node_deployment::NodeDeployment,
     },
     flags,
@@ -65,9 +65,12 @@ fn open_calls_settings(safety: &flags::Safety) -> call_record::Settings {
 }
 
 /// How what volumes are made from is guarded.
-pub(super) fn protection_settings(flags: &Flags, driver: &Driver) -> source_protection::Settings {
+pub(super) fn protection_settings(
+    flags: &Flags,
+    driver: &Driver,
+) -> source_protection::ProtectionSettings {
     let (provisioning, can) = (&flags.provisioning, &driver.capabilities().controller);
-    source_protection::Settings {
+    source_protection::ProtectionSettings {
         restores: can.contains(&Rpc::CreateDeleteSnapshot),
         clones: can.contains(&Rpc::CloneVolume),
         workers: provisioning.cloning_protection_workers,
@@ -86,9 +89,9 @@ pub(super) fn provisioner_settings(
     driver: &Driver,
     world: &Env,
     volume_attributes_classes: bool,
-) -> Settings {
+) -> ProvisionerSettings {
     let provisioning = &flags.provisioning;
-    Settings {
+    ProvisionerSettings {
         driver_name: driver.name().to_owned(),
         capabilities: driver.capabilities().clone(),
         identity: identity(flags, driver.name(), &*world.clock, &*world.random),
@@ -131,7 +134,7 @@ pub(super) fn node_deployment(
     metrics: &Metrics,
 ) -> Option<NodeDeployment> {
     let node = flags.node_deployment.as_ref()?;
-    let settings = node_deployment::Settings {
+    let settings = node_deployment::NodeDeploymentSettings {
         node: node.node_name.clone(),
         topology: driver.node().topology.clone(),
         immediate_binding: node.immediate_binding,

@@ -24,7 +24,7 @@ pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
 /// whatever watches will show.
 pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
     match &flags.node_deployment {
-        None => Nodes::of(driver.name()),
+        None => Nodes::for_driver(driver.name()),
         Some(node) => {
             let segments = driver.node().topology.clone().unwrap_or_default();
             Nodes::fixed(driver.name(), &node.node_name, &segments)
@@ -44,7 +44,7 @@ pub(super) async fn connect(
     let settings = DriverSettings {
         address: Address::parse(&flags.driver.address)?,
         timeout: flags.driver.timeout,
-        asks_node: flags.node_deployment.is_some(),
+        node_info_required: flags.node_deployment.is_some(),
         tasks: tasks.clone(),
         migrates: Arc::new(move |driver| Migration::of_driver(driver, rbd).is_some()),
     };

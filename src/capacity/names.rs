@@ -1,28 +1,28 @@
-//! What the objects are called, and by which label they are known.
+//! Names and labels of the objects.
 //!
-//! Owns both. Promises that every process that publishes for a driver calls the object of a class
-//! and segment the same, in whatever version: two of them, or one that did not hear the answer to
-//! its POST, meet in AlreadyExists, and no second object comes about. (The original has the server
-//! generate names.)
+//! Every process that publishes for a driver gives the object of a class and segment the same name,
+//! in whatever version. Two processes, or one that lost the response to its POST, therefore meet in
+//! AlreadyExists, and no second object is created. (external-provisioner lets the server generate
+//! names.)
 
 use super::segment::Pair;
 
-/// The label that names the driver.
+/// The label with the driver's name.
 pub(super) const DRIVER_LABEL: &str = "csi.storage.k8s.io/drivername";
 
-/// The label that names who looks after an object.
+/// The label with the name of the process that manages an object.
 pub(super) const MANAGER_LABEL: &str = "csi.storage.k8s.io/managed-by";
 
-/// Who looks after the objects of a whole cluster.
+/// The manager of the objects of a whole cluster.
 const MANAGER: &str = "external-provisioner";
 
-/// The longest value of a label.
+/// The maximum length of a label value.
 const LABEL_LENGTH: usize = 63;
 
-/// How long a hash is with its dashes: `-53f40b57-`.
+/// The length of a hash with its dashes: `-53f40b57-`.
 const HASH_LENGTH: usize = 10;
 
-/// Whose objects these are: by driver and manager.
+/// Identifies our objects by driver and manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) driver: String,
@@ -30,19 +30,19 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of a driver, for the whole cluster or for one node.
+    /// The names for a driver, for the whole cluster or for one node.
     pub(super) fn new(driver: &str, node: Option<&str>) -> Self {
         let manager = node.map_or_else(|| MANAGER.to_owned(), manager_on);
         Self { driver: driver.to_owned(), manager }
     }
 
-    /// The selector of the objects.
+    /// The label selector of the objects.
     pub(super) fn selector(&self) -> String {
         format!("{DRIVER_LABEL}={},{MANAGER_LABEL}={}", self.driver, self.manager)
     }
 
-    /// The name of the pair's object. Where a stranger has that name, the next `attempt` gives
-    /// another one.
+    /// The name of the pair's object. If another program's object has that name, the next `attempt`
+    /// gives another name.
     pub(super) fn object(&self, pair: &Pair, attempt: u32) -> String {
         let mut hash = Fnv1a64::default();
         for part in [&*self.driver, &*self.manager, &*pair.class] {
@@ -57,16 +57,16 @@ impl Names {
     }
 }
 
-/// The original's label for the manager on a node, which fits whatever the node's name
-/// (reference 6.6).
+/// external-provisioner's label value for the manager on a node; shortened with a hash to fit a
+/// label.
 fn manager_on(node: &str) -> String {
     let whole = format!("{MANAGER}-{node}");
     if whole.len() <= LABEL_LENGTH {
         return whole;
     }
-    let room = LABEL_LENGTH.saturating_sub(HASH_LENGTH + node.len());
-    match MANAGER.get(..room) {
-        Some(prefix) if room > 0 => format!("{prefix}-{:08x}-{node}", fnv1a_32(MANAGER)),
+    let sizes = LABEL_LENGTH.saturating_sub(HASH_LENGTH + node.len());
+    match MANAGER.get(..sizes) {
+        Some(prefix) if sizes > 0 => format!("{prefix}-{:08x}-{node}", fnv1a_32(MANAGER)),
         _ => format!("{MANAGER}-{:08x}", fnv1a_32(&whole)),
     }
 }
@@ -76,7 +76,8 @@ fn fnv1a_32(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The 64-bit FNV-1a hash of a list of texts: of a known algorithm, as the names outlive versions.
+/// The 64-bit FNV-1a hash of a list of strings. The algorithm is fixed, because the names must be
+/// the same in every version of this program.
 struct Fnv1a64(u64);
 
 impl Default for Fnv1a64 {
@@ -86,20 +87,20 @@ impl Default for Fnv1a64 {
 }
 
 impl Fnv1a64 {
-    /// One more text; lists of different texts are different however they are split.
+    /// Adds a string. Lists of different strings have different input, however they are split.
     fn write(&mut self, text: &str) {
-        // No text has a byte 0xff.
+        // UTF-8 text never contains the byte 0xff.
         for byte in text.bytes().chain([0xff]) {
             self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 }
 
-/// A hash in ten of the letters of generated names, which spell no words.
+/// Encodes a hash in ten of the letters of generated names, which contain no vowels.
 fn letters(hash: u64) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let digits = std::iter::successors(Some(hash), |rest| Some(rest / 27)).take(10);
-    // A remainder of 27 fits, whatever the machine's word.
+    // A remainder of 27 fits into any usize.
     let letter = |rest: u64| LETTERS.get((rest % 27) as usize).copied().map(char::from);
     digits.filter_map(letter).collect()
 }
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manager_on_a_node_is_spelled_as_the_original_spells_it() {
+    fn the_manager_on_a_node_is_named_as_in_external_provisioner() {
         let long = "worker-0123456789.rack-12.rack-12.rack-12.rack-12.rack-12.rack-12.internal.example.org";
         let expected = |length: usize| match length {
             0..=42 => format!("external-provisioner-{}", "n".repeat(length)),
@@ -134,9 +135,9 @@ mod tests {
         assert_eq!(Names::new("d", None).manager, "external-provisioner");
     }
 
-    /// Pinned: another version that called them otherwise would make each object a second time.
+    /// Pinned: a version with other names would create each object a second time.
     #[test]
-    fn a_name_is_the_same_for_ever() {
+    fn names_are_pinned() {
         let name = Names::new("zonal.example.com", None).object(&pair("fast", &[("zone", "a")]), 0);
         assert_eq!(name, "csisc-dfcjphqp24");
     }

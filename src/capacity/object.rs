@@ -1,10 +1,9 @@
-//! One CSIStorageCapacity: what is kept of it, what it should say, and the change from one to the
-//! other.
+//! The content of a CSIStorageCapacity object: what is kept of it, what it should hold, and the
+//! change between the two.
 //!
-//! Pure. Promises that what is compared is content (sizes by value, selectors by what they select),
-//! that a change touches no more than sizes and owners, and that an owner of others stays one. Of
-//! controllers there is one only: the API server refuses a second, so ours takes the place of
-//! another.
+//! Pure. Content is compared by meaning (sizes by value, selectors by what they select). A change
+//! touches only sizes and owner references and keeps other owners. The API server accepts only one
+//! controller reference, so ours replaces another's.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde_json::{Value, json};
@@ -27,33 +26,33 @@ pub(super) struct Object {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) version: String,
-    /// Orders objects of the same pair: the oldest one stays.
+    /// Orders objects of the same pair: the oldest is kept.
     pub(super) created: Option<Time>,
-    /// What it is about; none where it is about no segment that could be ours.
+    /// The pair it is for; `None` if it is for no segment that could be ours.
     pub(super) pair: Option<Pair>,
-    pub(super) room: Room,
+    pub(super) sizes: Sizes,
     pub(super) owners: Vec<OwnerReference>,
-    /// Somebody has deleted it, and it waits for its finalizers.
+    /// It has a deletion timestamp and waits for its finalizers.
     pub(super) terminating: bool,
 }
 
-/// How much room there is, in bytes.
+/// The reported capacity, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Room {
-    /// In all; none where an object does not say.
+pub(super) struct Sizes {
+    /// In total; `None` if an object does not say.
     pub(super) available: Option<i64>,
-    /// For one volume, where there is a limit.
+    /// For one volume, if limited.
     pub(super) largest: Option<i64>,
 }
 
-impl From<&GetCapacityResponse> for Room {
+impl From<&GetCapacityResponse> for Sizes {
     fn from(answer: &GetCapacityResponse) -> Self {
         Self { available: Some(answer.available_capacity), largest: answer.maximum_volume_size }
     }
 }
 
-/// An object as whichever version of the API shows it.
-pub(super) struct Shown {
+/// An object in either API version.
+pub(super) struct AnyVersion {
     metadata: ObjectMeta,
     class: String,
     nodes: Option<LabelSelector>,
@@ -62,9 +61,9 @@ pub(super) struct Shown {
 }
 
 /// Both versions have the same fields.
-macro_rules! shown {
+macro_rules! from_view {
     ($($view:ty),*) => {$(
-        impl From<$view> for Shown {
+        impl From<$view> for AnyVersion {
             fn from(seen: $view) -> Self {
                 Self {
                     metadata: seen.metadata,
@@ -78,11 +77,11 @@ macro_rules! shown {
     )*};
 }
 
-shown!(StorageCapacity, StorageCapacityBeta);
+from_view!(StorageCapacity, StorageCapacityBeta);
 
-impl Shown {
-    /// Whether both labels say that it is ours. The server filters by them; one that does not must
-    /// not cost others their objects.
+impl AnyVersion {
+    /// Whether both labels mark it as ours. The server filters by them; this check protects objects
+    /// of others from a server that does not.
     pub(super) fn is_ours(&self, names: &Names) -> bool {
         let label = |key: &str| self.metadata.labels.as_ref()?.get(key).map(String::as_str);
         label(DRIVER_LABEL) == Some(&names.driver) && label(MANAGER_LABEL) == Some(&names.manager)
@@ -92,8 +91,8 @@ impl Shown {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// What is kept of it.
-    pub(super) fn keep(self) -> Object {
+    /// Reduces it to what is kept.
+    pub(super) fn into_object(self) -> Object {
         let bytes = |text: Option<String>| Quantity::parse(&text?).ok().map(|size| size.value());
         let metadata = self.metadata;
         Object {
@@ -102,25 +101,25 @@ impl Shown {
             version: metadata.resource_version.unwrap_or_default(),
             created: metadata.creation_timestamp,
             pair: pair(&self.class, self.nodes),
-            room: Room { available: bytes(self.capacity), largest: bytes(self.largest) },
+            sizes: Sizes { available: bytes(self.capacity), largest: bytes(self.largest) },
             owners: metadata.owner_references.unwrap_or_default(),
             terminating: metadata.deletion_timestamp.is_some(),
         }
     }
 }
 
-/// What an object is about. No selector selects no node, an empty one all.
+/// The pair an object is for. No selector selects no node, an empty selector all.
 fn pair(class: &str, nodes: Option<LabelSelector>) -> Option<Pair> {
     let nodes = nodes.filter(|nodes| nodes.match_expressions.is_empty())?;
     Some(Pair { class: class.into(), segment: nodes.match_labels.into_iter().collect() })
 }
 
-/// A new object.
+/// The body of a new object.
 pub(super) fn body(
     names: &Names,
     name: &str,
     pair: &Pair,
-    room: Room,
+    sizes: Sizes,
     owner: Option<&OwnerReference>,
 ) -> Value {
     let mut metadata = json!({
@@ -140,31 +139,31 @@ pub(super) fn body(
         "storageClassName": &*pair.class,
         "nodeTopology": selector,
     });
-    write(&mut object, room);
+    write(&mut object, sizes);
     object
 }
 
-/// What is to be changed of an object, as members of it; none where it is as it should be.
+/// The fields of an object that must change; `None` where a field is correct.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Correction {
-    pub(super) room: Room,
+    pub(super) sizes: Sizes,
     pub(super) owners: Vec<OwnerReference>,
 }
 
 impl Object {
-    /// What is wrong with the object, given how much room there is and who is to own it.
+    /// Compares an object with the reported sizes and its owner; returns the necessary changes.
     pub(super) fn correction(
         &self,
-        room: Room,
+        sizes: Sizes,
         owner: Option<&OwnerReference>,
     ) -> Option<Correction> {
         let is_ours = |ours: &OwnerReference| {
             self.owners.iter().any(|one| controls(one) && one.uid == ours.uid)
         };
         match owner.filter(|ours| !is_ours(ours)) {
-            Some(ours) => Some(Correction { room, owners: adopted(&self.owners, ours) }),
-            None if self.room == room => None,
-            None => Some(Correction { room, owners: self.owners.clone() }),
+            Some(ours) => Some(Correction { sizes, owners: with_owner(&self.owners, ours) }),
+            None if self.sizes == sizes => None,
+            None => Some(Correction { sizes, owners: self.owners.clone() }),
         }
     }
 }
@@ -173,22 +172,22 @@ fn controls(owner: &OwnerReference) -> bool {
     owner.controller == Some(true)
 }
 
-/// The owners with ours as the one that controls.
-fn adopted(owners: &[OwnerReference], ours: &OwnerReference) -> Vec<OwnerReference> {
+/// The owner references with ours as the controller.
+fn with_owner(owners: &[OwnerReference], ours: &OwnerReference) -> Vec<OwnerReference> {
     let others = owners.iter().filter(|owner| !controls(owner) && owner.uid != ours.uid);
     others.chain([ours]).cloned().collect()
 }
 
 impl Correction {
-    /// Writes it into an object.
+    /// Applies the changes to an object.
     pub(super) fn write(&self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("ownerReferences".to_owned(), json!(self.owners));
         }
-        write(object, self.room);
+        write(object, self.sizes);
     }
 
-    /// The same as a merge patch of the object in that version.
+    /// The changes as a merge patch onto this version of the object.
     pub(super) fn patch(&self, object: &Object) -> Value {
         let mut patch = json!({"metadata": {"uid": object.uid, "resourceVersion": object.version}, "maximumVolumeSize": null});
         self.write(&mut patch);
@@ -196,12 +195,12 @@ impl Correction {
     }
 }
 
-/// Writes the sizes; what there is none of becomes null, which is absent.
-fn write(object: &mut Value, room: Room) {
+/// Writes the sizes. An absent size is written as null, which removes the field.
+fn write(object: &mut Value, sizes: Sizes) {
     let text = |bytes: Option<i64>| bytes.map(|bytes| Quantity::from_bytes(bytes).to_string());
     if let Some(fields) = object.as_object_mut() {
-        fields.insert("capacity".to_owned(), json!(text(room.available)));
-        fields.insert("maximumVolumeSize".to_owned(), json!(text(room.largest)));
+        fields.insert("capacity".to_owned(), json!(text(sizes.available)));
+        fields.insert("maximumVolumeSize".to_owned(), json!(text(sizes.largest)));
     }
 }
 
@@ -209,7 +208,7 @@ fn write(object: &mut Value, room: Room) {
 mod tests {
     use super::*;
 
-    fn shown(object: Value) -> Shown {
+    fn any_version(object: Value) -> AnyVersion {
         serde_json::from_value::<StorageCapacity>(object).unwrap().into()
     }
 
@@ -218,20 +217,23 @@ mod tests {
         OwnerReference { uid: uid.to_owned(), controller, ..OwnerReference::default() }
     }
 
-    fn room(available: i64, largest: Option<i64>) -> Room {
-        Room { available: Some(available), largest }
+    fn sizes(available: i64, largest: Option<i64>) -> Sizes {
+        Sizes { available: Some(available), largest }
     }
 
-    fn object(room: Room, owners: &[OwnerReference]) -> Object {
+    fn object(sizes: Sizes, owners: &[OwnerReference]) -> Object {
         let metadata = json!({"name": "n", "uid": "u", "resourceVersion": "7"});
-        let object = shown(json!({"metadata": metadata, "storageClassName": "fast"})).keep();
-        Object { room, owners: owners.to_vec(), ..object }
+        let object =
+            any_version(json!({"metadata": metadata, "storageClassName": "fast"})).into_object();
+        Object { sizes, owners: owners.to_vec(), ..object }
     }
 
     #[test]
-    fn what_an_object_is_about_goes_by_what_its_selector_selects() {
+    fn the_pair_of_an_object_follows_from_its_selector() {
         let about = |nodes: Value| {
-            shown(json!({"storageClassName": "fast", "nodeTopology": nodes})).keep().pair
+            any_version(json!({"storageClassName": "fast", "nodeTopology": nodes}))
+                .into_object()
+                .pair
         };
         let pair = |labels: &[(&str, &str)]| {
             Some(Pair { class: "fast".into(), segment: labels.iter().copied().collect() })
@@ -250,19 +252,20 @@ mod tests {
 
     #[test]
     fn sizes_are_read_by_value() {
-        let read = |object: Value| shown(object).keep().room;
-        assert_eq!(read(json!({"capacity": "1024Mi"})), room(1 << 30, None));
+        let read = |object: Value| any_version(object).into_object().sizes;
+        assert_eq!(read(json!({"capacity": "1024Mi"})), sizes(1 << 30, None));
         assert_eq!(
             read(json!({"capacity": "1G", "maximumVolumeSize": "1500m"})),
-            room(1_000_000_000, Some(2))
+            sizes(1_000_000_000, Some(2))
         );
-        assert_eq!(read(json!({"capacity": "much"})), Room::default());
+        assert_eq!(read(json!({"capacity": "much"})), Sizes::default());
     }
 
     #[test]
     fn an_object_is_ours_by_both_labels() {
         let names = Names::new("d", Some("n1"));
-        let ours = |labels: Value| shown(json!({"metadata": {"labels": labels}})).is_ours(&names);
+        let ours =
+            |labels: Value| any_version(json!({"metadata": {"labels": labels}})).is_ours(&names);
         let manager = "external-provisioner-n1";
         assert!(ours(json!({DRIVER_LABEL: "d", MANAGER_LABEL: manager, "more": ""})));
         assert!(!ours(json!({DRIVER_LABEL: "e", MANAGER_LABEL: manager})));
@@ -272,17 +275,17 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_says_the_same_and_is_owned_is_left_alone() {
+    fn a_correct_object_is_left_alone() {
         let (ours, other) = (owner("ours", true), owner("other", true));
-        let (right, wrong) = (room(1, None), room(2, None));
+        let (right, wrong) = (sizes(1, None), sizes(2, None));
         for (object, wanted, corrected) in [
             (object(right, &[]), None, false),
             (object(right, std::slice::from_ref(&other)), None, false),
             (object(right, std::slice::from_ref(&ours)), Some(&ours), false),
             (object(right, &[owner("x", false), ours.clone()]), Some(&ours), false),
             (object(wrong, &[]), None, true),
-            (object(room(1, Some(1)), &[]), None, true),
-            (object(Room::default(), &[]), None, true),
+            (object(sizes(1, Some(1)), &[]), None, true),
+            (object(Sizes::default(), &[]), None, true),
             (object(right, &[]), Some(&ours), true),
             (object(right, &[other]), Some(&ours), true),
             (object(right, &[owner("ours", false)]), Some(&ours), true),
@@ -300,20 +303,21 @@ mod tests {
             (vec![owner("old", true), owner("other", false)], vec!["other", "ours"]),
             (vec![owner("ours", false)], vec!["ours"]),
         ] {
-            let correction = object(room(1, None), &owners).correction(room(1, None), Some(&ours));
+            let correction =
+                object(sizes(1, None), &owners).correction(sizes(1, None), Some(&ours));
             let uids: Vec<String> =
                 correction.unwrap().owners.into_iter().map(|owner| owner.uid).collect();
             assert_eq!(uids, expected);
         }
-        let kept = object(room(1, None), &[owner("other", true)]);
-        let correction = kept.correction(room(2, None), None).unwrap();
+        let kept = object(sizes(1, None), &[owner("other", true)]);
+        let correction = kept.correction(sizes(2, None), None).unwrap();
         assert_eq!(correction.owners, [owner("other", true)], "nobody else's without one of ours");
     }
 
     #[test]
     fn a_correction_is_for_that_version_and_takes_a_limit_away() {
-        let correction = object(room(1, Some(9)), &[]).correction(room(1 << 31, None), None);
-        let patch = correction.unwrap().patch(&object(room(1, Some(9)), &[]));
+        let correction = object(sizes(1, Some(9)), &[]).correction(sizes(1 << 31, None), None);
+        let patch = correction.unwrap().patch(&object(sizes(1, Some(9)), &[]));
         assert_eq!(
             patch,
             json!({"metadata": {"uid": "u", "resourceVersion": "7", "ownerReferences": []},
@@ -322,14 +326,14 @@ mod tests {
     }
 
     #[test]
-    fn a_new_object_holds_what_the_originals_hold() {
+    fn a_new_object_has_external_provisioners_fields() {
         let names = Names::new("d", None);
         let pair = |labels: &[(&str, &str)]| Pair {
             class: "fast".into(),
             segment: labels.iter().copied().collect(),
         };
         let labels = json!({DRIVER_LABEL: "d", MANAGER_LABEL: "external-provisioner"});
-        let zoned = body(&names, "n", &pair(&[("zone", "z")]), room(3, Some(2)), None);
+        let zoned = body(&names, "n", &pair(&[("zone", "z")]), sizes(3, Some(2)), None);
         assert_eq!(
             zoned,
             json!({"kind": "CSIStorageCapacity", "metadata": {"name": "n", "labels": labels},
@@ -337,9 +341,9 @@ mod tests {
                    "capacity": "3", "maximumVolumeSize": "2"})
         );
         let owner = owner("ours", true);
-        let everywhere = body(&names, "n", &pair(&[]), room(0, None), Some(&owner));
+        let everywhere = body(&names, "n", &pair(&[]), sizes(0, None), Some(&owner));
         assert_eq!(everywhere["nodeTopology"], json!({}));
-        assert_eq!(everywhere["capacity"], "0", "no room is told as well");
+        assert_eq!(everywhere["capacity"], "0", "absent sizes are written as well");
         assert_eq!(everywhere["metadata"]["ownerReferences"][0]["uid"], "ours");
     }
 }

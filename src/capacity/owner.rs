@@ -1,8 +1,8 @@
-//! Who owns what is published: this pod, or what controls it so many levels up.
+//! Finds the owner of published objects: this pod, or the controller a number of levels above it.
 //!
-//! Owns the way up. Promises that each step is judged by a pure function, that names from owner
-//! references never reach a URL unchecked, and that the last step needs no right: what owns is
-//! named by what it controls. Leaves what is owned to the callers.
+//! Each step is decided by a pure function. Names from owner references are checked before they are
+//! used in a URL. The last step needs no RBAC permission, since the owner is named in the reference
+//! of the object that it controls.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -11,13 +11,13 @@ use crate::{
     kube::{ApiError, Client, Name, Served},
 };
 
-/// Why there is no owner; in the original's words.
+/// Why the owner cannot be found; texts are external-provisioner's.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// An object on the way cannot be read.
+    /// An object in the chain cannot be read.
     #[error("get object: {0}")]
     Get(#[from] ApiError),
-    /// An object on the way is of a kind that the server does not serve.
+    /// The server does not serve the kind of an object in the chain.
     #[error("get object: no matches for kind {} in version {}", quote(.kind), quote(.api_version))]
     UnknownKind {
         /// Its kind.
@@ -25,10 +25,10 @@ pub enum LookupError {
         /// Group and version.
         api_version: String,
     },
-    /// A controller's API version is none.
+    /// A controller's API version is malformed.
     #[error("parse OwnerReference.APIVersion: unexpected GroupVersion string: {0}")]
     ApiVersion(String),
-    /// Nothing controls an object on the way, but levels are left.
+    /// An object in the chain has no controller, but levels are left.
     #[error("{about} has no controlling owner, cannot unwind the ownership further")]
     NoController {
         /// The object: `v1/Pod "name" in namespace "namespace"`.
@@ -36,26 +36,26 @@ pub enum LookupError {
     },
 }
 
-/// What one object on the way says.
+/// The result of reading one object in the chain.
 #[derive(Debug, Clone, PartialEq)]
 enum Step {
     /// This is the owner.
-    Arrived(OwnerReference),
-    /// The way leads on through this one.
-    Climb(OwnerReference),
+    Owner(OwnerReference),
+    /// Continue with this controller.
+    Continue(OwnerReference),
 }
 
-/// The owner so many `levels` above the pod: itself at 0, its controller at 1 and so on.
+/// Finds the owner `levels` above the pod: 0 is the pod itself, 1 its controller, and so on.
 ///
 /// # Errors
 /// See [`LookupError`].
-pub async fn look_up(
+pub async fn find_owner(
     client: &Client,
     namespace: &str,
     pod: &str,
     levels: u32,
 ) -> Result<OwnerReference, LookupError> {
-    let mut at = OwnerReference {
+    let mut current = OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),
         name: pod.to_owned(),
@@ -63,33 +63,33 @@ pub async fn look_up(
     };
     let mut left = levels;
     loop {
-        let metadata = read(client, namespace, &at).await?;
-        match step(&at, namespace, &metadata, left)? {
-            Step::Arrived(owner) => return Ok(owner),
-            Step::Climb(controller) => at = controller,
+        let metadata = read(client, namespace, &current).await?;
+        match step(&current, namespace, &metadata, left)? {
+            Step::Owner(owner) => return Ok(owner),
+            Step::Continue(controller) => current = controller,
         }
         left = left.saturating_sub(1);
     }
 }
 
-/// Where the way leads from the object `at` with so many levels `left`.
+/// Decides the step from the object `at` with `left` levels left.
 fn step(
-    at: &OwnerReference,
+    current: &OwnerReference,
     namespace: &str,
     metadata: &ObjectMeta,
     left: u32,
 ) -> Result<Step, LookupError> {
     if left == 0 {
         let uid = metadata.uid.clone().unwrap_or_default();
-        return Ok(Step::Arrived(OwnerReference { uid, controller: Some(true), ..at.clone() }));
+        return Ok(Step::Owner(OwnerReference { uid, controller: Some(true), ..current.clone() }));
     }
     let mut owners = metadata.owner_references.iter().flatten();
     let controller = owners
         .find(|owner| owner.controller == Some(true))
-        .ok_or_else(|| LookupError::NoController { about: about(at, namespace) })?;
+        .ok_or_else(|| LookupError::NoController { about: about(current, namespace) })?;
     group_and_version(&controller.api_version)?;
     let controller = OwnerReference { block_owner_deletion: None, ..controller.clone() };
-    Ok(if left == 1 { Step::Arrived(controller) } else { Step::Climb(controller) })
+    Ok(if left == 1 { Step::Owner(controller) } else { Step::Continue(controller) })
 }
 
 fn about(
@@ -102,20 +102,24 @@ fn about(
 async fn read(
     client: &Client,
     namespace: &str,
-    at: &OwnerReference,
+    current: &OwnerReference,
 ) -> Result<ObjectMeta, LookupError> {
-    let (group, version) = group_and_version(&at.api_version)?;
-    let Some(Served { kind, namespaced }) = client.find_kind(group, version, &at.kind).await?
+    let (group, version) = group_and_version(&current.api_version)?;
+    let Some(Served { kind, namespaced }) = client.find_kind(group, version, &current.kind).await?
     else {
-        let (kind, api_version) = (at.kind.clone(), at.api_version.clone());
+        let kind = current.kind.clone();
+        let api_version = current.api_version.clone();
         return Err(LookupError::UnknownKind { kind, api_version });
     };
-    let name =
-        if namespaced { Name::namespaced(namespace, &at.name) } else { Name::cluster(&at.name) };
+    let name = if namespaced {
+        Name::namespaced(namespace, &current.name)
+    } else {
+        Name::cluster(&current.name)
+    };
     Ok(client.get_metadata(&kind, name.map_err(ApiError::from)?).await?)
 }
 
-/// apimachinery's reading of `apiVersion`: `<group>/<version>`, or a version of the core group.
+/// Parses `apiVersion` as apimachinery does: `<group>/<version>`, or a version of the core group.
 fn group_and_version(api_version: &str) -> Result<(&str, &str), LookupError> {
     match api_version.split_once('/') {
         None => Ok(("", api_version)),
@@ -144,8 +148,8 @@ mod tests {
                "controller": controller, "blockOwnerDeletion": true})
     }
 
-    /// What `step` says, as a text.
-    fn told(owners: &Value, left: u32) -> String {
+    /// The result of `step` as text.
+    fn outcome(owners: &Value, left: u32) -> String {
         let metadata =
             serde_json::from_value(json!({"uid": "u", "ownerReferences": owners})).unwrap();
         let of = |owner: OwnerReference| {
@@ -153,8 +157,8 @@ mod tests {
             format!("{} {} {} {}", owner.api_version, owner.kind, owner.name, owner.uid)
         };
         match step(&pod(), "csi", &metadata, left) {
-            Ok(Step::Arrived(owner)) => format!("arrived at {}", of(owner)),
-            Ok(Step::Climb(owner)) => format!("climb to {}", of(owner)),
+            Ok(Step::Owner(owner)) => format!("arrived at {}", of(owner)),
+            Ok(Step::Continue(owner)) => format!("climb to {}", of(owner)),
             Err(error) => error.to_string(),
         }
     }
@@ -185,7 +189,7 @@ mod tests {
             (bad("a/b/c"), 2, unreadable),
             (bad("v1"), 1, "arrived at v1 K n n"),
         ] {
-            assert_eq!(told(&owners, left), expected, "{owners} {left}");
+            assert_eq!(outcome(&owners, left), expected, "{owners} {left}");
         }
     }
 
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_way_up_reads_all_but_the_last() {
+    async fn the_owner_itself_is_not_read() {
         for (levels, expected, reads) in [
             (0, "Pod prov-0", 1),
             (1, "ReplicaSet rs", 1),
@@ -239,25 +243,25 @@ mod tests {
             (4, "Galaxy ../g", 4),
         ] {
             let server = Server::new(|_, seen| cluster(&seen.url));
-            let owner = look_up(&client(&server), "csi", "prov-0", levels).await.unwrap();
+            let owner = find_owner(&client(&server), "csi", "prov-0", levels).await.unwrap();
             assert_eq!(format!("{} {}", owner.kind, owner.name), expected);
             assert_eq!(server.seen().len(), 2 * reads, "each with its kind's names");
         }
     }
 
     #[tokio::test]
-    async fn what_cannot_be_read_ends_the_way() {
+    async fn an_unreadable_object_is_an_error() {
         for (pod, levels, expected) in [
             ("ghost", 0, "get object: not found"),
             ("a/b", 1, "get object: invalid resource name \"a/b\": [may not contain '/']"),
             ("prov-0", 5, "get object: no matches for kind \"Galaxy\" in version \"apps/v1\""),
         ] {
             let server = Server::new(|_, seen| cluster(&seen.url));
-            let error = look_up(&client(&server), "csi", pod, levels).await.unwrap_err();
+            let error = find_owner(&client(&server), "csi", pod, levels).await.unwrap_err();
             assert_eq!(error.to_string(), expected);
         }
         let refused = Server::new(|_, _| Answer::refusal(403, "Forbidden", "no"));
-        let error = look_up(&client(&refused), "csi", "prov-0", 1).await.unwrap_err();
+        let error = find_owner(&client(&refused), "csi", "prov-0", 1).await.unwrap_err();
         assert_eq!(error.to_string(), "get object: no");
     }
 }

@@ -1,10 +1,9 @@
-//! Asks the driver and writes objects.
+//! Calls GetCapacity and writes the objects.
 //!
-//! Owns the queue between "something changed" and "the object says so", its workers and the poll.
-//! A key's turn begins with what the book says then, so that whatever happened while it waited is
-//! done at once: changes are coalesced by the wait for a worker and for the lane. Promises that
-//! nothing is asked or written before all that counts has been listed, and nothing by a standby;
-//! that on SIGTERM a question is given up and a write is not. Leaves deciding to the book.
+//! Owns the work queue, its workers and the poll. A worker reads the index when it takes a key, so
+//! changes are coalesced while the key waits. Guarantees: no call and no write before all inputs
+//! are listed, none by a standby; on SIGTERM a call is abandoned and a write is finished. Decisions
+//! belong to the index.
 
 use std::{
     sync::{
@@ -25,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Destination,
-    book::{Book, Key, Standing},
+    index::{CapacityIndex, Key, PairState},
     names::Names,
-    object::{self, Object, Room, Shown},
+    object::{self, AnyVersion, Object, Sizes},
     segment::{Pair, Segment},
     store::Store,
 };
@@ -44,18 +43,18 @@ use crate::{
     workqueue::{Action, Limiter, Queue},
 };
 
-/// The binding mode of classes whose room nobody looks at before a volume is made.
+/// The binding mode of classes whose capacity the scheduler does not look at.
 const IMMEDIATE: &str = "Immediate";
 
-/// How many names are tried where strangers have them.
+/// How many names are tried if objects of others have them.
 const NAMES: u32 = 8;
 
-/// How to publish.
+/// Configuration of the publisher.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct PublisherSettings {
     /// Where the objects go.
     pub destination: Destination,
-    /// The node that the objects are about; none: the whole cluster.
+    /// The node that the objects are for; `None`: the whole cluster.
     pub node: Option<String>,
     /// `--capacity-threads`.
     pub workers: usize,
@@ -69,180 +68,178 @@ pub struct Settings {
     pub retry_max: Duration,
 }
 
-/// What the publisher stands on.
-pub struct Deps {
-    /// Says how much room there is.
+/// Dependencies of the publisher.
+pub struct PublisherDeps {
+    /// Answers GetCapacity.
     pub driver: Driver,
     /// The lane for these objects.
     pub client: Client,
-    /// Which segments there are.
+    /// The nodes, from which the segments follow.
     pub nodes: Nodes,
-    /// Counts.
+    /// Metrics of queues and API requests.
     pub metrics: Metrics,
-    /// The publisher's own counts.
+    /// The publisher's own metrics.
     pub counts: CapacityMetrics,
     /// Jitter.
     pub random: Arc<dyn Random>,
-    /// Runs the work.
+    /// Runs the tasks.
     pub tasks: Tasks,
-    /// How to publish.
-    pub settings: Settings,
+    /// Configuration.
+    pub settings: PublisherSettings,
 }
 
-/// Publishes how much room there is. Clones are the same publisher.
+/// Publishes capacity. Clones are the same publisher.
 #[derive(Clone)]
 pub struct Publisher(Arc<Inner>);
 
 struct Inner {
     driver: Driver,
-    /// Whether the driver says at all how much room it has.
-    asks: bool,
+    /// Whether the driver supports GetCapacity.
+    supports_get_capacity: bool,
     store: Store,
     names: Names,
     owner: Option<OwnerReference>,
     nodes: Nodes,
-    book: Mutex<Book>,
+    index: Mutex<CapacityIndex>,
     queue: Queue<Key>,
-    /// Told when segments may have changed. Named as the original's in metrics.
+    /// Holds an item when segments may have changed. The queue's name in metrics is
+    /// external-provisioner's.
     topology: Queue<()>,
-    /// Whether anybody works: the queues of a standby would hold all it ever saw.
+    /// Whether workers run. A standby adds nothing to its queues.
     working: AtomicBool,
     listed: watch::Sender<bool>,
-    /// Cancelled when nothing new is to be begun.
-    ending: CancellationToken,
+    /// Cancelled when no new work may begin.
+    stopping: CancellationToken,
     metrics: Metrics,
     random: Arc<dyn Random>,
     tasks: Tasks,
-    settings: Settings,
+    settings: PublisherSettings,
 }
 
-/// Why a pair's object does not say how much room there is.
+/// Why a pair's object is not up to date.
 #[derive(Debug, thiserror::Error)]
-enum NotPublished {
-    /// The driver did not say.
+enum PublishError {
+    /// GetCapacity failed.
     #[error("GetCapacity: {0}")]
-    Unknown(#[from] CallError),
+    GetCapacity(#[from] CallError),
     /// The object could not be written.
     #[error("{what} CSIStorageCapacity {name}: {error}")]
-    Unwritten {
-        /// What was tried.
+    Write {
+        /// The operation.
         what: &'static str,
-        /// Its name.
+        /// The object's name.
         name: String,
-        /// Why not.
+        /// The cause.
         error: ApiError,
     },
     /// All names are taken by objects that are not ours.
     #[error(
         "CSIStorageCapacity objects that are not ours have all names tried, the last one {0}: delete those whose labels somebody took off"
     )]
-    NoName(String),
-    /// The process ends.
+    NamesTaken(String),
+    /// The process is shutting down.
     #[error("the process ends")]
-    Ending,
+    ShuttingDown,
 }
 
 impl Publisher {
-    /// A publisher that does nothing yet.
-    pub fn new(parts: Deps) -> Self {
-        let Deps { driver, client, nodes, metrics, counts, random, tasks, settings } = parts;
+    /// Creates a publisher; [`watch`](Self::watch) and [`work`](Self::work) start it.
+    pub fn new(deps: PublisherDeps) -> Self {
+        let PublisherDeps { driver, client, nodes, metrics, counts, random, tasks, settings } =
+            deps;
         let names = Names::new(driver.name(), settings.node.as_deref());
         let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
         let inner = Inner {
-            asks: driver.capabilities().controller.contains(&Rpc::GetCapacity),
+            supports_get_capacity: driver.capabilities().controller.contains(&Rpc::GetCapacity),
             store: Store::new(client, &settings.destination, names.clone()),
             names,
             owner: settings.destination.owner.clone(),
             nodes,
-            book: Mutex::default(),
+            index: Mutex::default(),
             queue: Queue::new(per_item(), metrics.workqueue.queue("csistoragecapacity")),
             topology: Queue::new(per_item(), metrics.workqueue.queue("csitopology")),
             working: AtomicBool::new(false),
             listed: watch::Sender::new(false),
-            ending: CancellationToken::new(),
+            stopping: CancellationToken::new(),
             metrics,
             random,
             tasks,
             settings,
             driver,
         };
-        if !inner.asks {
-            tracing::warn!(
-                "the CSI driver does not say how much room it has (GET_CAPACITY): no new CSIStorageCapacity objects"
-            );
-        }
-        if inner.settings.node.is_some() {
-            let segments = Segment::of_nodes(&inner.nodes);
-            tracing::info!(
-                manager = inner.names.manager,
-                segment = segments.iter().map(ToString::to_string).collect::<String>(),
-                "producing CSIStorageCapacity objects with fixed topology segment"
-            );
-        }
+        inner.log_start();
         let publisher = Self(Arc::new(inner));
-        let counted = Arc::downgrade(&publisher.0);
-        publisher.0.metrics.before_scrape(move || {
-            if let Some(inner) = counted.upgrade() {
-                let census = inner.book.lock().census();
-                counts.objects(census.wanted, census.published, census.superfluous);
-            }
-        });
+        publisher.report_objects(counts);
         publisher
     }
 
-    /// Starts watching. Nothing is written and the driver is not called: a standby does this too.
-    pub fn watch(&self) {
-        let inner = Arc::clone(&self.0);
-        let random = Arc::clone(&self.0.random);
-        self.0.store.watch(&self.0.tasks, random, &self.0.metrics, move |seen| inner.observe(seen));
-    }
-
-    /// A class came, changed or went.
-    pub fn class_changed(&self, name: &str, class: Option<Arc<StorageClass>>) {
-        let published = class.filter(|class| self.0.publishes(class));
-        self.0.learn(|book| match published {
-            Some(class) => book.class_seen(class, name),
-            None => book.class_gone(name),
+    /// Updates the metrics of objects before each scrape.
+    fn report_objects(&self, counts: CapacityMetrics) {
+        let weak = Arc::downgrade(&self.0);
+        self.0.metrics.before_scrape(move || {
+            if let Some(inner) = weak.upgrade() {
+                let objects = inner.index.lock().object_counts();
+                counts.objects(objects.wanted, objects.published, objects.obsolete);
+            }
         });
     }
 
-    /// What says when room may have been taken or given back.
+    /// Starts watching. Writes nothing and does not call the driver: a standby watches, too.
+    pub fn watch(&self) {
+        let inner = Arc::clone(&self.0);
+        let random = Arc::clone(&self.0.random);
+        self.0
+            .store
+            .watch(&self.0.tasks, random, &self.0.metrics, move |event| inner.on_event(event));
+    }
+
+    /// Handles a class that was added, changed or removed.
+    pub fn class_changed(&self, name: &str, class: Option<Arc<StorageClass>>) {
+        let published = class.filter(|class| self.0.publishes(class));
+        self.0.update_index(|index| match published {
+            Some(class) => index.upsert_class(class, name),
+            None => index.remove_class(name),
+        });
+    }
+
+    /// Returns the handle by which provisioning triggers refreshes.
     pub fn refresher(&self) -> super::Refresher {
         super::Refresher::new(self.clone())
     }
 
-    /// A volume of the class was made, or was to be made, in no known segment.
+    /// Refreshes a class after a volume was created, or failed to be, in no known segment.
     pub(super) fn refresh_class(&self, class: &str) {
-        self.0.learn(|book| book.refresh_class(class));
+        self.0.update_index(|index| index.refresh_class(class));
     }
 
-    /// A volume in these segments was made or deleted.
+    /// Refreshes segments in which a volume was created or deleted.
     pub(super) fn refresh_segments(&self, segments: impl IntoIterator<Item = Segment>) {
-        self.0.learn(|book| book.refresh_segments(segments));
+        self.0.update_index(|index| index.refresh_segments(segments));
     }
 
-    /// Works from when `classes` says that all classes are listed until `stop`; ends when nothing
-    /// is in hand any more.
+    /// Works from when `classes` completes (all classes are listed) until `stop`; returns once no
+    /// work is in flight.
     pub async fn work(&self, classes: impl Future<Output = ()>, stop: CancellationToken) {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             _ = join3(classes, self.0.nodes.listed(), self.0.objects_listed()) => {}
         }
-        // Changes from here on are told; what there is, is looked at now.
+        // Subscribe first: the segments are computed below from the current state, and later
+        // changes are signalled.
         let changes = self.0.nodes.changes();
         self.0.working.store(true, Ordering::Relaxed);
-        self.0.find_segments();
-        self.0.look_at_all();
+        self.0.update_segments();
+        self.0.enqueue_all();
         let working = join(self.work_objects(), self.work_topology());
         tokio::pin!(working);
         tokio::select! {
             biased;
             _ = &mut working => return,
             () = stop.cancelled() => {}
-            _ = join(self.poll(), self.follow(changes)) => {}
+            _ = join(self.poll(), self.watch_nodes(changes)) => {}
         }
-        self.0.ending.cancel();
+        self.0.stopping.cancel();
         self.0.queue.shut_down();
         self.0.topology.shut_down();
         working.await;
@@ -254,7 +251,8 @@ impl Publisher {
             let inner = Arc::clone(&inner);
             async move { inner.sync(&key).await }
         };
-        let (queue, tasks) = (self.0.queue.clone(), self.0.tasks.clone());
+        let queue = self.0.queue.clone();
+        let tasks = self.0.tasks.clone();
         let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Capacity);
         let workers = self.0.settings.workers;
         workqueue::work(queue, workers, tasks, "storage capacity", handler, on_panic).await;
@@ -265,17 +263,18 @@ impl Publisher {
         let handler = move |()| {
             let inner = Arc::clone(&inner);
             async move {
-                inner.find_segments();
+                inner.update_segments();
                 Action::Done
             }
         };
-        let (queue, tasks) = (self.0.topology.clone(), self.0.tasks.clone());
+        let queue = self.0.topology.clone();
+        let tasks = self.0.tasks.clone();
         let on_panic = panicked(self.0.metrics.controller.clone(), Panicked::Topology);
         workqueue::work(queue, 1, tasks, "topology segments", handler, on_panic).await;
     }
 
-    /// Has the segments found anew whenever nodes change.
-    async fn follow(&self, mut changes: watch::Receiver<u64>) {
+    /// Recomputes the segments whenever nodes change.
+    async fn watch_nodes(&self, mut changes: watch::Receiver<u64>) {
         while changes.changed().await.is_ok() {
             self.0.topology.add(());
         }
@@ -287,12 +286,12 @@ impl Publisher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.0.look_at_all();
+            self.0.enqueue_all();
         }
     }
 }
 
-/// Tells of a piece of work that panicked.
+/// Returns a handler that logs and counts a panic of a work item.
 fn panicked<K: std::fmt::Debug>(metrics: ControllerMetrics, queue: Panicked) -> impl Fn(&K, &str) {
     move |key, panic| {
         metrics.panicked(queue);
@@ -301,21 +300,38 @@ fn panicked<K: std::fmt::Debug>(metrics: ControllerMetrics, queue: Panicked) -> 
 }
 
 impl Inner {
+    /// Logs what is published, and whether the driver supports it.
+    fn log_start(&self) {
+        if !self.supports_get_capacity {
+            tracing::warn!(
+                "the CSI driver does not say how much room it has (GET_CAPACITY): no new CSIStorageCapacity objects"
+            );
+        }
+        if self.settings.node.is_some() {
+            let segments = Segment::of_nodes(&self.nodes);
+            tracing::info!(
+                manager = self.names.manager,
+                segment = segments.iter().map(ToString::to_string).collect::<String>(),
+                "producing CSIStorageCapacity objects with fixed topology segment"
+            );
+        }
+    }
+
     async fn objects_listed(&self) {
         // The sender lives as long as `self`.
         let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
     }
 
-    /// Whether room is published of the class. One that does not say when it binds binds late.
+    /// Whether capacity is published for the class. An unset binding mode counts as late binding.
     fn publishes(&self, class: &StorageClass) -> bool {
         class.provisioner == self.names.driver
             && (self.settings.for_immediate_binding
                 || class.volume_binding_mode.as_deref() != Some(IMMEDIATE))
     }
 
-    /// Takes something into the book, and queues what follows.
-    fn learn(&self, learn: impl FnOnce(&mut Book) -> Vec<Key>) {
-        let keys = learn(&mut self.book.lock());
+    /// Applies `update` to the index and enqueues the keys that it returns.
+    fn update_index(&self, update: impl FnOnce(&mut CapacityIndex) -> Vec<Key>) {
+        let keys = update(&mut self.index.lock());
         if self.working.load(Ordering::Relaxed) {
             for key in keys {
                 self.queue.add(key);
@@ -323,35 +339,35 @@ impl Inner {
         }
     }
 
-    fn look_at_all(&self) {
-        self.learn(Book::poll);
+    fn enqueue_all(&self) {
+        self.update_index(CapacityIndex::poll);
     }
 
-    fn find_segments(&self) {
+    fn update_segments(&self) {
         let segments = Segment::of_nodes(&self.nodes);
-        self.learn(|book| book.segments_are(segments));
+        self.update_index(|index| index.set_segments(segments));
     }
 
-    fn observe(&self, event: InformerEvent<Shown>) {
+    fn on_event(&self, event: InformerEvent<AnyVersion>) {
         let complete = matches!(event, InformerEvent::InitDone);
-        self.learn(|book| match event {
+        self.update_index(|index| match event {
             InformerEvent::Init => {
-                book.restarted();
+                index.begin_list();
                 Vec::new()
             }
-            InformerEvent::InitApply(shown) | InformerEvent::Apply(shown)
-                if shown.is_ours(&self.names) =>
+            InformerEvent::InitApply(object) | InformerEvent::Apply(object)
+                if object.is_ours(&self.names) =>
             {
-                book.seen(shown.keep())
+                index.upsert_object(object.into_object())
             }
-            InformerEvent::InitApply(shown)
-            | InformerEvent::Apply(shown)
-            | InformerEvent::Delete(shown) => book.gone(shown.name()),
+            InformerEvent::InitApply(object)
+            | InformerEvent::Apply(object)
+            | InformerEvent::Delete(object) => index.remove_object(object.name()),
             InformerEvent::Unreadable { name, .. } => {
-                book.unreadable(&name);
+                index.keep_unreadable(&name);
                 Vec::new()
             }
-            InformerEvent::InitDone => book.complete(),
+            InformerEvent::InitDone => index.finish_list(),
         });
         if complete {
             self.listed.send_replace(true);
@@ -360,11 +376,11 @@ impl Inner {
 
     async fn sync(&self, key: &Key) -> Action {
         let outcome = match key {
-            Key::Ask(pair) => self.publish(pair).await,
+            Key::Query(pair) => self.publish(pair).await,
             Key::Sweep(name) => self.sweep(name).await,
         };
         match outcome {
-            Ok(()) | Err(NotPublished::Ending) => Action::Done,
+            Ok(()) | Err(PublishError::ShuttingDown) => Action::Done,
             Err(error) => {
                 tracing::warn!(%error, %key, "Storage capacity is not up to date; trying again");
                 Action::Retry
@@ -372,100 +388,104 @@ impl Inner {
         }
     }
 
-    /// Asks about a pair that is wanted, and has its object say the answer.
-    async fn publish(&self, pair: &Pair) -> Result<(), NotPublished> {
-        if !self.asks {
+    /// Calls GetCapacity for a pair that is wanted, and updates its object.
+    async fn publish(&self, pair: &Pair) -> Result<(), PublishError> {
+        if !self.supports_get_capacity {
             return Ok(());
         }
-        let class = match self.book.lock().standing(pair) {
-            Standing::Unwanted => return Ok(()),
-            Standing::Absent(class) | Standing::Published(class, _) => class,
+        let class = match self.index.lock().state(pair) {
+            PairState::Unwanted => return Ok(()),
+            PairState::Absent(class) | PairState::Published(class, _) => class,
         };
-        let room = self.ask(pair, &class).await?;
-        // Whatever happened meanwhile, to what is there now.
-        let standing = self.book.lock().standing(pair);
+        let sizes = self.get_capacity(pair, &class).await?;
+        // The object may have changed during the call.
+        let standing = self.index.lock().state(pair);
         match standing {
-            Standing::Unwanted => return Ok(()),
-            Standing::Absent(_) => self.create(pair, room).await?,
-            Standing::Published(_, object) => self.correct(pair, &object, room).await?,
+            PairState::Unwanted => return Ok(()),
+            PairState::Absent(_) => self.create(pair, sizes).await?,
+            PairState::Published(_, object) => self.correct(pair, &object, sizes).await?,
         }
-        if self.book.lock().asked(pair) {
-            self.queue.add(Key::Ask(pair.clone()));
+        if self.index.lock().mark_queried(pair) {
+            self.queue.add(Key::Query(pair.clone()));
         }
         Ok(())
     }
 
-    async fn ask(&self, pair: &Pair, class: &StorageClass) -> Result<Room, NotPublished> {
+    async fn get_capacity(&self, pair: &Pair, class: &StorageClass) -> Result<Sizes, PublishError> {
         let segments = pair.segment.labels().clone();
         let request = GetCapacityRequest {
-            // As in the original: with the keys that are meant for this program.
+            // As in external-provisioner: including the keys that are meant for the provisioner.
             parameters: class.parameters.clone(),
             accessible_topology: Some(Topology { segments }),
             ..GetCapacityRequest::default()
         };
         tokio::select! {
             biased;
-            () = self.ending.cancelled() => Err(NotPublished::Ending),
-            answer = self.driver.get_capacity(request) => Ok(Room::from(&answer?)),
+            () = self.stopping.cancelled() => Err(PublishError::ShuttingDown),
+            answer = self.driver.get_capacity(request) => Ok(Sizes::from(&answer?)),
         }
     }
 
-    async fn create(&self, pair: &Pair, room: Room) -> Result<(), NotPublished> {
+    async fn create(&self, pair: &Pair, sizes: Sizes) -> Result<(), PublishError> {
         let mut name = String::new();
         for attempt in 0..NAMES {
             name = self.names.object(pair, attempt);
-            let body = object::body(&self.names, &name, pair, room, self.owner.as_ref());
+            let body = object::body(&self.names, &name, pair, sizes, self.owner.as_ref());
             match self.store.create(&body).await {
                 Ok(object) => {
-                    self.book.lock().wrote(pair, object);
+                    self.index.lock().record_write(pair, object);
                     return Ok(());
                 }
                 Err(error) if error.is_already_exists() => {}
-                Err(error) => return Err(NotPublished::Unwritten { what: "create", name, error }),
+                Err(error) => return Err(PublishError::Write { what: "create", name, error }),
             }
-            if let Some(object) = self.found(pair, &name).await? {
-                self.book.lock().wrote(pair, object.clone());
-                return self.correct(pair, &object, room).await;
+            if let Some(object) = self.read_existing(pair, &name).await? {
+                self.index.lock().record_write(pair, object.clone());
+                return self.correct(pair, &object, sizes).await;
             }
         }
-        Err(NotPublished::NoName(name))
+        Err(PublishError::NamesTaken(name))
     }
 
-    /// The pair's object that no watch has shown yet; none where the name is a stranger's.
-    async fn found(&self, pair: &Pair, name: &str) -> Result<Option<Object>, NotPublished> {
+    /// Reads the pair's object, which the watch has not delivered yet; `None` if the object of that
+    /// name is not ours.
+    async fn read_existing(&self, pair: &Pair, name: &str) -> Result<Option<Object>, PublishError> {
         match self.store.find(name).await {
             Ok(found) => Ok(found.filter(|object| object.pair.as_ref() == Some(pair))),
             Err(error) => {
-                Err(NotPublished::Unwritten { what: "look at", name: name.to_owned(), error })
+                Err(PublishError::Write { what: "look at", name: name.to_owned(), error })
             }
         }
     }
 
-    async fn correct(&self, pair: &Pair, object: &Object, room: Room) -> Result<(), NotPublished> {
-        let Some(correction) = object.correction(room, self.owner.as_ref()) else {
+    async fn correct(
+        &self,
+        pair: &Pair,
+        object: &Object,
+        sizes: Sizes,
+    ) -> Result<(), PublishError> {
+        let Some(correction) = object.correction(sizes, self.owner.as_ref()) else {
             return Ok(());
         };
         match self.store.correct(object, &correction).await {
-            Ok(Some(object)) => self.book.lock().wrote(pair, object),
-            Ok(None) => self.learn(|book| book.missing(&object.name)),
+            Ok(Some(object)) => self.index.lock().record_write(pair, object),
+            Ok(None) => self.update_index(|index| index.confirm_missing(&object.name)),
             Err(error) => {
                 let name = object.name.clone();
-                return Err(NotPublished::Unwritten { what: "correct", name, error });
+                return Err(PublishError::Write { what: "correct", name, error });
             }
         }
         Ok(())
     }
 
-    /// Deletes an object that is one too many.
-    async fn sweep(&self, name: &str) -> Result<(), NotPublished> {
-        let Some(object) = self.book.lock().superfluous(name).cloned() else { return Ok(()) };
+    /// Deletes an obsolete object.
+    async fn sweep(&self, name: &str) -> Result<(), PublishError> {
+        let Some(object) = self.index.lock().obsolete(name).cloned() else { return Ok(()) };
         match self.store.delete(&object).await {
             Ok(()) => Ok(()),
-            // Gone already, or another object by now, which the watch will show.
+            // Already deleted, or replaced by another object, which the watch will deliver.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
-            Err(error) => {
-                Err(NotPublished::Unwritten { what: "delete", name: name.to_owned(), error })
-            }
+            Err(error) => Err(PublishError::Write { what: "delete", name: name.to_owned(), error }),
         }
     }
 }

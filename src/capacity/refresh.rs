@@ -1,13 +1,13 @@
-//! When room may have been taken or given back: after volumes were made or deleted.
+//! Triggers refreshes when volumes are created or deleted.
 //!
-//! Owns the original's rule (reference 6.4): a guess at what has changed, so that the scheduler
-//! hears of it before the next poll.
+//! Follows external-provisioner: guesses which capacity has changed, so that the scheduler knows
+//! before the next poll.
 
 use k8s_openapi::api::core::v1::NodeSelector;
 
 use super::{publisher::Publisher, segment::Segment};
 
-/// Is told what became of volumes. The default one tells nobody.
+/// Takes note of created and deleted volumes. The default one does nothing.
 #[derive(Clone, Default)]
 pub struct Refresher(Option<Publisher>);
 
@@ -16,34 +16,35 @@ impl Refresher {
         Self(Some(publisher))
     }
 
-    /// A volume of the class was made: its segments are asked about, or the whole class where it
+    /// A volume of the class was created: refreshes its segments, or the whole class if the volume
     /// is accessible from everywhere.
-    pub fn made(&self, affinity: Option<&NodeSelector>, class: &str) {
+    pub fn volume_created(&self, affinity: Option<&NodeSelector>, class: &str) {
         match affinity {
-            Some(affinity) => self.segments(affinity),
-            None => self.class(class),
+            Some(affinity) => self.refresh_segments(affinity),
+            None => self.refresh_class(class),
         }
     }
 
-    /// A volume of the class could not be made: perhaps for want of room.
-    pub fn failed(&self, class: &str) {
-        self.class(class);
+    /// A volume of the class could not be created, perhaps for lack of space.
+    pub fn volume_failed(&self, class: &str) {
+        self.refresh_class(class);
     }
 
-    /// A volume was deleted. Where nobody knows its segments, the poll finds out.
-    pub fn deleted(&self, affinity: Option<&NodeSelector>) {
+    /// A volume was deleted. Without an affinity its segments are unknown, and the next poll
+    /// updates them.
+    pub fn volume_deleted(&self, affinity: Option<&NodeSelector>) {
         if let Some(affinity) = affinity {
-            self.segments(affinity);
+            self.refresh_segments(affinity);
         }
     }
 
-    fn class(&self, class: &str) {
+    fn refresh_class(&self, class: &str) {
         if let Some(publisher) = &self.0 {
             publisher.refresh_class(class);
         }
     }
 
-    fn segments(&self, affinity: &NodeSelector) {
+    fn refresh_segments(&self, affinity: &NodeSelector) {
         if let Some(publisher) = &self.0 {
             publisher.refresh_segments(Segment::of_affinity(affinity));
         }

@@ -1,7 +1,6 @@
-//! Segments: the parts of a cluster that a driver tells the room of, and what is published for each.
+//! Segments: the parts of a cluster for which a driver reports capacity separately.
 //!
-//! Owns when two segments are the same: by content. Keys have no order, so whoever told them in
-//! whatever order told the same segment.
+//! Two segments are equal if their labels are; the order of topology keys does not matter.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +12,7 @@ use k8s_openapi::api::core::v1::{NodeSelector, NodeSelectorTerm};
 
 use crate::nodes::{Keys, Labels, Nodes};
 
-/// The nodes that have these labels; without any, all nodes. Clones share the labels.
+/// The nodes that have these labels; without labels, all nodes. Clones share the labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment(Arc<BTreeMap<String, String>>);
 
@@ -32,11 +31,11 @@ impl Segment {
         &self.0
     }
 
-    /// The segments of all nodes with the driver on them (reference 6.2). A node that still lacks a
-    /// label counts once it has it.
+    /// The segments of all nodes on which the driver is registered. A node that lacks a label
+    /// counts once it has it.
     pub fn of_nodes(nodes: &Nodes) -> BTreeSet<Self> {
         let mut distinct: BTreeSet<(Keys, Labels)> = BTreeSet::new();
-        nodes.registered(|_, keys, labels| {
+        nodes.for_each_registered(|_, keys, labels| {
             if let Some(labels) = labels {
                 distinct.insert((keys.clone(), labels.clone()));
             }
@@ -44,7 +43,7 @@ impl Segment {
         distinct.iter().filter_map(|(keys, labels)| Self::of_node(keys, labels)).collect()
     }
 
-    /// The segment of a node that has a label for each key.
+    /// The segment of a node; `None` if it lacks the label of a key.
     fn of_node(keys: &Keys, labels: &Labels) -> Option<Self> {
         let label = |key: &str| Some((key.to_owned(), labels.get(key)?.to_owned()));
         keys.iter()
@@ -53,13 +52,13 @@ impl Segment {
             .map(|labels| Self(Arc::new(labels)))
     }
 
-    /// The segments that a volume's node affinity names. What it says in another way than this
-    /// program writes it names none.
+    /// The segments that a volume's node affinity names. A term in another form than this program
+    /// writes names none.
     pub fn of_affinity(affinity: &NodeSelector) -> impl Iterator<Item = Self> {
         affinity.node_selector_terms.iter().filter_map(Self::of_term)
     }
 
-    /// The segment of a term that gives each key one value.
+    /// The segment of a term that gives each key exactly one value.
     fn of_term(term: &NodeSelectorTerm) -> Option<Self> {
         if term.match_fields.as_ref().is_some_and(|fields| !fields.is_empty()) {
             return None;
@@ -83,7 +82,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for Segment {
     }
 }
 
-/// `zone=a,rack=1`; of all nodes `everywhere`.
+/// `zone=a,rack=1`; `everywhere` for all nodes.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
@@ -108,11 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_the_same_by_content_whatever_the_order_of_keys() {
-        let told = segment(&[("zone", "z"), ("rack", "r")]);
-        assert_eq!(told, segment(&[("rack", "r"), ("zone", "z")]));
-        assert_ne!(told, segment(&[("zone", "z")]));
-        assert_eq!(told.to_string(), "rack=r,zone=z");
+    fn segments_are_equal_by_content() {
+        let both = segment(&[("zone", "z"), ("rack", "r")]);
+        assert_eq!(both, segment(&[("rack", "r"), ("zone", "z")]));
+        assert_ne!(both, segment(&[("zone", "z")]));
+        assert_eq!(both.to_string(), "rack=r,zone=z");
         assert_eq!(Segment::default().to_string(), "everywhere");
     }
 
@@ -125,7 +124,7 @@ mod tests {
         let both = [("zone", "z"), ("rack", "r")];
         assert_eq!(of(&both), BTreeSet::from([segment(&both)]));
         assert_eq!(of(&[]), BTreeSet::from([Segment::default()]));
-        assert_eq!(Segment::of_nodes(&Nodes::of("d")), BTreeSet::new());
+        assert_eq!(Segment::of_nodes(&Nodes::for_driver("d")), BTreeSet::new());
         let zoned = BTreeMap::from([("zone".to_owned(), "z".to_owned())]);
         let labels = Nodes::fixed("d", "n", &zoned).labels("n").unwrap();
         let keys: Keys = ["zone", "rack"].into_iter().collect();

@@ -1,9 +1,8 @@
-//! The objects at the API server, in whichever version it serves them.
+//! Access to the objects at the API server, in whichever version it serves them.
 //!
-//! Owns the version and the requests. Promises that a change is patched only onto the version it
-//! was made for, that a deletion hits that very object, and that a PATCH which is not granted
-//! becomes a GET and a PUT, then onto whatever version that finds. Leaves what to write to
-//! `object`, and when to the publisher.
+//! A change is patched only onto the version for which it was made, and a deletion applies only to
+//! that very object (UID precondition). If PATCH is forbidden, a change is made by GET and PUT,
+//! onto whatever version GET returns.
 
 use std::sync::{
     Arc,
@@ -13,7 +12,7 @@ use std::sync::{
 use super::{
     Destination,
     names::Names,
-    object::{Correction, Object, Shown},
+    object::{AnyVersion, Correction, Object},
 };
 use crate::{
     kube::{
@@ -25,7 +24,7 @@ use crate::{
     runtime::{Random, Tasks},
 };
 
-/// The versions of the kind that this program knows.
+/// The versions of the kind that this program supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// Kubernetes 1.24 and later.
@@ -35,7 +34,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The newest one that the server serves.
+    /// Returns the newest version that the server serves.
     pub(super) async fn find(client: &Client) -> Result<Option<Self>, ApiError> {
         if client.serves::<StorageCapacity>().await? {
             return Ok(Some(Self::V1));
@@ -44,7 +43,7 @@ impl Version {
         Ok(beta.then_some(Self::V1beta1))
     }
 
-    /// As in `apiVersion`, without the group.
+    /// The version without the group.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::V1 => "v1",
@@ -61,11 +60,11 @@ pub(super) struct Store {
     namespace: String,
     scope: Scope,
     names: Names,
-    /// PATCH was refused for want of rights: the original needs none to PATCH.
+    /// PATCH was forbidden. external-provisioner's role does not grant it.
     patch_refused: AtomicBool,
 }
 
-/// Runs the statement with the view `$view` of the store's version.
+/// Evaluates the expression with `$view` as the type for the version.
 macro_rules! by_version {
     ($version:expr, $view:ident => $with:expr) => {
         match $version {
@@ -96,18 +95,18 @@ impl Store {
     /// Creates an object.
     pub(super) async fn create(&self, body: &serde_json::Value) -> Result<Object, ApiError> {
         let namespace = Some(&*self.namespace);
-        by_version!(self.version, V => self.client.create::<V>(namespace, body).await.map(keep))
+        by_version!(self.version, V => self.client.create::<V>(namespace, body).await.map(into_object))
     }
 
-    /// The object of that name; none where it is somebody else's.
+    /// Reads the object of that name; `None` if it is not ours.
     pub(super) async fn find(&self, name: &str) -> Result<Option<Object>, ApiError> {
         let name = Name::namespaced(&self.namespace, name)?;
-        let shown: Shown =
+        let object: AnyVersion =
             by_version!(self.version, V => self.client.get::<V>(name).await.map(Into::into))?;
-        Ok(shown.is_ours(&self.names).then(|| shown.keep()))
+        Ok(object.is_ours(&self.names).then(|| object.into_object()))
     }
 
-    /// Corrects an object that is still as it was seen; none where it is gone.
+    /// Applies the changes if the object is still in the known version; `None` if it is gone.
     pub(super) async fn correct(
         &self,
         object: &Object,
@@ -124,7 +123,7 @@ impl Store {
         }
         let put = self.put(object, correction).await;
         if put.as_ref().is_err_and(ApiError::is_forbidden) {
-            // Neither is granted: whichever comes first is taken.
+            // Neither verb is granted: try PATCH first again, in case either is granted later.
             self.patch_refused.store(false, Ordering::Relaxed);
         }
         put
@@ -133,7 +132,7 @@ impl Store {
     async fn patch(&self, object: &Object, correction: &Correction) -> Result<Object, ApiError> {
         let name = Name::namespaced(&self.namespace, &object.name)?;
         let patch = Patch::Merge(correction.patch(object));
-        by_version!(self.version, V => self.client.patch::<V>(name, &patch).await.map(keep))
+        by_version!(self.version, V => self.client.patch::<V>(name, &patch).await.map(into_object))
     }
 
     async fn put(
@@ -147,7 +146,7 @@ impl Store {
             Edit::Write
         };
         by_version!(self.version, V => match self.client.edit::<V>(name, &object.uid, edit).await? {
-            Edited::Written(object) | Edited::Unchanged(object) => Ok(Some(keep(object))),
+            Edited::Written(object) | Edited::Unchanged(object) => Ok(Some(into_object(object))),
             Edited::Gone => Ok(None),
         })
     }
@@ -159,30 +158,30 @@ impl Store {
         by_version!(self.version, V => self.client.delete::<V>(name, uid).await.map(drop))
     }
 
-    /// Watches our objects, for ever.
+    /// Starts the watch of our objects.
     pub(super) fn watch(
         &self,
         tasks: &Tasks,
         random: Arc<dyn Random>,
         metrics: &Metrics,
-        observe: impl FnMut(InformerEvent<Shown>) + Send + 'static,
+        observe: impl FnMut(InformerEvent<AnyVersion>) + Send + 'static,
     ) {
         let scope = self.scope.clone().labelled(&self.names.selector());
         let settings = informer::Settings::default();
         by_version!(self.version, V => {
             let reflector = Informer::<V>::new(&self.client, scope, settings, random, metrics);
-            tasks.spawn_critical("watch of CSIStorageCapacities", reflector.run(showing(observe)));
+            tasks.spawn_critical("watch of CSIStorageCapacities", reflector.run(adapt(observe)));
         });
     }
 }
 
-fn keep(object: impl Into<Shown>) -> Object {
-    object.into().keep()
+fn into_object(object: impl Into<AnyVersion>) -> Object {
+    object.into().into_object()
 }
 
-/// An observer of either version.
-fn showing<V: View + Into<Shown>>(
-    mut observe: impl FnMut(InformerEvent<Shown>) + Send,
+/// Adapts an event handler to one version.
+fn adapt<V: View + Into<AnyVersion>>(
+    mut observe: impl FnMut(InformerEvent<AnyVersion>) + Send,
 ) -> impl EventHandler<V> {
     move |event: InformerEvent<V>| observe(event.map(Into::into))
 }

@@ -1,4 +1,4 @@
-//! Where the driver listens: `--csi-address`.
+//! The address of the driver: `--csi-address`.
 
 use std::{
     fmt,
@@ -9,16 +9,16 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address(PathBuf);
 
-/// `--csi-address` names no unix socket.
+/// `--csi-address` is not a unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Neither an absolute path nor a `unix://` URL; the text is the original's.
+    /// Neither an absolute path nor a `unix://` URL; the text is external-provisioner's.
     #[error("OnConnectionLoss callback only supported for unix:// addresses")]
     NotUnix,
 }
 
 impl Address {
-    /// Reads an absolute path or a `unix://` URL.
+    /// Parses an absolute path or a `unix://` URL.
     ///
     /// # Errors
     /// When it is neither.

@@ -1,8 +1,8 @@
 //! One call: gate, deadline, log, metrics.
 //!
 //! At `-v=5` each call is logged with the fields `method` and `request`, and its end with `method`
-//! and `response` or `error`; secrets are stripped. The end's code becomes the field `code` of the
-//! span around, where that has one.
+//! and `response` or `error`; secrets are stripped. The status code is recorded in the field `code`
+//! of the surrounding span, if that has one.
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tonic::Code;
 use super::{
     link::Link,
     status::{CallError, code_name},
-    wire::{Heard, Wire},
+    wire::{CallTrace, Wire},
 };
 use crate::{
     logging::CALLS,
@@ -20,36 +20,36 @@ use crate::{
     runtime::{Gate, GateShut},
 };
 
-/// What all calls to one driver have in common.
+/// What all calls to one driver share.
 #[derive(Clone)]
 pub(super) struct Calls {
-    /// How long a call may take: `--timeout`.
+    /// The deadline of a call: `--timeout`.
     pub(super) timeout: Duration,
-    /// Whether calls that change something may go out.
+    /// Whether calls that change something may be sent.
     pub(super) gate: Gate,
     /// Where calls are counted.
     pub(super) metrics: CsiMetrics,
     /// The metrics' `driver_name`.
     pub(super) driver: Arc<str>,
-    /// Which drivers' calls are counted by whether they are for in-tree volumes.
+    /// Which drivers' calls are counted with the label `migrated`.
     pub(super) migrates: Migrates,
 }
 
 /// Whether the driver of this name took over from an in-tree plugin.
 pub type Migrates = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// The origin of every request: grpc-go's `:authority` for unix sockets.
+/// The `:authority` of every request: grpc-go's for unix sockets.
 pub(super) fn origin() -> http::Uri {
     http::Uri::from_static("http://localhost")
 }
 
 impl Calls {
-    /// The same, counted under the driver's name, and from now on by whether they are for in-tree
-    /// volumes where the driver took over such.
-    pub(super) fn named(&self, driver: &str) -> Self {
+    /// Returns calls that are counted under the driver's name, and with the label `migrated` if the
+    /// driver took over from an in-tree plugin.
+    pub(super) fn for_driver(&self, driver: &str) -> Self {
         let migrates = (self.migrates)(driver);
-        let counted = || self.metrics.with_migration();
-        let metrics = if migrates { counted() } else { self.metrics.clone() };
+        let with_migration = || self.metrics.with_migration();
+        let metrics = if migrates { with_migration() } else { self.metrics.clone() };
         Self { driver: driver.into(), metrics, ..self.clone() }
     }
 
@@ -58,21 +58,21 @@ impl Calls {
         (self.migrates)(&self.driver)
     }
 
-    /// The same for calls that are for in-tree volumes, or not.
-    pub(super) fn migrated(&self, migrated: bool) -> Self {
+    /// Returns calls with the label `migrated` set to whether they are for in-tree volumes.
+    pub(super) fn for_migrated(&self, migrated: bool) -> Self {
         Self { metrics: self.metrics.migrated(migrated), ..self.clone() }
     }
 
-    /// Notes a call that cannot be sent, as some of its text is no UTF-8.
-    pub(super) fn unsendable(&self, method: &'static str) -> CallError {
-        let error = CallError::not_text();
+    /// Counts and logs a call that cannot be sent because a string in it is not UTF-8.
+    pub(super) fn record_unsendable(&self, method: &'static str) -> CallError {
+        let error = CallError::not_utf8();
         self.metrics.observe(&self.driver, method, code_name(error.code()), Duration::ZERO);
         tracing::trace!(method, %error, "GRPC response");
         error
     }
 
-    /// Makes a call that changes something, or costs the driver much: only while the gate is
-    /// open, which is asked right before sending; when it shuts, the call is cut.
+    /// Makes a call that changes something, or is expensive for the driver. Checks the gate right
+    /// before sending, and cancels the call when the gate closes.
     pub(super) async fn gated<Q, A, F>(
         &self,
         method: &'static str,
@@ -86,17 +86,17 @@ impl Calls {
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
         // A call that is not begun is neither logged nor counted.
-        self.gate.check().map_err(|error| shut(error, &Heard::default()))?;
-        self.observed(method, request, |request| async {
-            let heard = Heard::default();
-            // Boxed: a call's future is large, and would be moved twice on its way in.
-            let exchange = Box::pin(self.exchange(link, heard.clone(), request, send));
-            self.gate.through(exchange).await.map_err(|error| shut(error, &heard))?
+        self.gate.check().map_err(|error| gate_error(error, &CallTrace::default()))?;
+        self.instrumented(method, request, |request| async {
+            let trace = CallTrace::default();
+            // Boxed, because the large future would otherwise be moved twice.
+            let exchange = Box::pin(self.exchange(link, trace.clone(), request, send));
+            self.gate.through(exchange).await.map_err(|error| gate_error(error, &trace))?
         })
         .await
     }
 
-    /// Makes a call over `link`: `send` hands the request to the generated client.
+    /// Makes a call over `link`; `send` passes the request to the generated client.
     pub(super) async fn call<Q, A, F>(
         &self,
         method: &'static str,
@@ -109,12 +109,12 @@ impl Calls {
         A: Debug,
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
-        let exchange = |request| self.exchange(link, Heard::default(), request, send);
-        self.observed(method, request, exchange).await
+        let exchange = |request| self.exchange(link, CallTrace::default(), request, send);
+        self.instrumented(method, request, exchange).await
     }
 
-    /// Logs and counts what `exchange` does with the request.
-    async fn observed<Q, A, F>(
+    /// Logs and counts the call that `exchange` makes.
+    async fn instrumented<Q, A, F>(
         &self,
         method: &'static str,
         request: Q,
@@ -142,32 +142,32 @@ impl Calls {
     async fn exchange<Q, A, F>(
         &self,
         link: Result<Link, CallError>,
-        heard: Heard,
+        trace: CallTrace,
         request: Q,
         send: impl FnOnce(Wire, tonic::Request<Q>) -> F,
     ) -> Result<A, CallError>
     where
         F: Future<Output = Result<tonic::Response<A>, tonic::Status>>,
     {
-        let wire = Wire { link: link?, heard: heard.clone() };
+        let wire = Wire { link: link?, trace: trace.clone() };
         let mut request = tonic::Request::new(request);
-        // Tells the driver; this side keeps its own time.
+        // For the driver; this side enforces the deadline itself.
         request.set_timeout(self.timeout);
         let error = match timeout(self.timeout, send(wire, request)).await {
             Ok(Ok(response)) => return Ok(response.into_inner()),
-            Ok(Err(status)) => CallError::judged(&status, heard.end()),
+            Ok(Err(status)) => CallError::from_status(&status, trace.end()),
             Err(_) => CallError::deadline(),
         };
-        Err(unless_sent(error, &heard))
+        Err(with_sent_state(error, &trace))
     }
 }
 
-/// The error, which tells whether the request was sent.
-fn unless_sent(error: CallError, heard: &Heard) -> CallError {
-    if heard.was_sent() { error } else { error.unsent() }
+/// Marks the error as unsent if the request was not sent.
+fn with_sent_state(error: CallError, trace: &CallTrace) -> CallError {
+    if trace.was_sent() { error } else { error.unsent() }
 }
 
-/// A call was not made, or not to its end, for want of the Lease.
-fn shut(error: GateShut, heard: &Heard) -> CallError {
-    unless_sent(CallError::local(Code::Unavailable, error.to_string()), heard)
+/// The error of a call that was refused or cancelled because the gate is closed.
+fn gate_error(error: GateShut, trace: &CallTrace) -> CallError {
+    with_sent_state(CallError::local(Code::Unavailable, error.to_string()), trace)
 }

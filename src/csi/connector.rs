@@ -1,4 +1,4 @@
-//! How bytes reach the driver: the seam at which a simulation puts a driver of its own.
+//! The transport to the driver, which simulations replace.
 
 use std::{io, sync::Arc};
 
@@ -21,7 +21,7 @@ pub type BoxedIo = Box<dyn Io>;
 /// Opens a byte stream to the driver at an address.
 pub type Connector = Arc<dyn Fn(&Address) -> BoxFuture<'static, io::Result<BoxedIo>> + Send + Sync>;
 
-/// Connects to the unix socket the address names.
+/// Connects to the unix socket at the address.
 pub fn unix_connector() -> Connector {
     Arc::new(|address| {
         let path = address.path().to_owned();

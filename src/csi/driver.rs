@@ -1,4 +1,4 @@
-//! The driver as the rest of the program sees it: found once, then called.
+//! The driver as the rest of the program uses it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use super::{
     Address, Connector,
     calls::{Calls, Migrates, origin},
     identity::{self, Capabilities, NodeInfo},
-    link::{Dialer, Link, Repeated},
+    link::{Dialer, Link, LogThrottle},
     proto::{
         CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest, DeleteVolumeResponse,
         GetCapacityRequest, GetCapacityResponse, controller_client::ControllerClient,
@@ -22,57 +22,57 @@ use crate::{
     runtime::{Gate, Tasks},
 };
 
-/// How long the driver's socket is waited for at start.
+/// How long to wait for the driver's socket at start.
 const SOCKET_WAIT: Duration = Duration::from_secs(30);
 
-/// How often a driver that is not ready is asked again.
+/// The interval between probes of a driver that is not ready.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The method that makes a volume.
+/// The full method name of `CreateVolume`.
 pub const CREATE_VOLUME: &str = "/csi.v1.Controller/CreateVolume";
-/// The method that removes one.
+/// The full method name of `DeleteVolume`.
 pub const DELETE_VOLUME: &str = "/csi.v1.Controller/DeleteVolume";
 
-/// Where the driver is and how it is called.
+/// How to connect to and call the driver.
 #[derive(Clone)]
 pub struct DriverSettings {
     /// The driver's socket: `--csi-address`.
     pub address: Address,
-    /// The deadline of every single call: `--timeout`.
+    /// The deadline of each call: `--timeout`.
     pub timeout: Duration,
-    /// Whether the driver must say where it runs: `--node-deployment`.
-    pub asks_node: bool,
-    /// What the connection's own tasks run on.
+    /// Whether to call `NodeGetInfo`: `--node-deployment`.
+    pub node_info_required: bool,
+    /// Runs the connection's own tasks.
     pub tasks: Tasks,
-    /// Which drivers' calls are counted by whether they are for in-tree volumes.
+    /// Which drivers' calls are counted with the label `migrated`.
     pub migrates: Migrates,
 }
 
-/// The driver could not be used at start. Texts and exit codes are the original's.
+/// The driver could not be used at start. Texts and exit codes are external-provisioner's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// No socket appeared in time.
     #[error("context deadline exceeded")]
     NoSocket,
-    /// The driver answered Probe with an error that waiting does not mend.
+    /// Probe failed with an error that is not transient.
     #[error("CSI driver probe failed: {0}")]
     Probe(#[source] CallError),
     /// `GetPluginInfo` failed.
     #[error("Error getting CSI driver name: {0}")]
     Name(#[source] CallError),
-    /// The driver has no name.
+    /// The driver's name is empty.
     #[error("Error getting CSI driver name: driver name is empty")]
     EmptyName,
     /// `GetPluginCapabilities` or `ControllerGetCapabilities` failed.
     #[error("Error getting CSI driver capabilities: {0}")]
     Capabilities(#[source] CallError),
-    /// `NodeGetInfo` failed: the driver has no node service, or can't say where it runs.
+    /// `NodeGetInfo` failed: the driver has no node service, or does not know its node.
     #[error("Failed to get node info from CSI driver: {0}")]
     NodeInfo(#[source] CallError),
 }
 
 impl ConnectError {
-    /// The code the process exits with.
+    /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NoSocket | Self::Probe(_) => 1,
@@ -82,7 +82,7 @@ impl ConnectError {
 }
 
 /// After a lost connection another driver answered, or the same one with other capabilities or
-/// elsewhere: what was decided by the old ones no longer holds, so the process must end.
+/// another topology. Decisions rely on the old ones, so the process must end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionEnded {
     /// The name changed.
@@ -90,7 +90,7 @@ pub enum ConnectionEnded {
         "after a lost connection the CSI driver at {address} has another name: {is} instead of {was}"
     )]
     OtherName {
-        /// Where it listens.
+        /// The driver's address.
         address: String,
         /// The name at start.
         was: String,
@@ -104,9 +104,9 @@ pub enum ConnectionEnded {
     OtherCapabilities {
         /// The driver's name.
         name: String,
-        /// Those at start.
+        /// The capabilities at start.
         was: Box<Capabilities>,
-        /// Those now.
+        /// The capabilities now.
         is: Box<Capabilities>,
     },
     /// The node's topology changed.
@@ -123,7 +123,7 @@ pub enum ConnectionEnded {
     },
 }
 
-/// A driver that was found ready. Clones are the same driver.
+/// A driver that was ready. Clones are the same driver.
 #[derive(Clone)]
 pub struct Driver(Arc<Shared>);
 
@@ -148,30 +148,30 @@ struct Shared {
     identity: Identity,
     calls: Calls,
     dialer: Dialer,
-    /// Whether the driver is asked where it runs.
-    asks_node: bool,
+    /// Whether `NodeGetInfo` is called.
+    node_info_required: bool,
     state: Mutex<State>,
 }
 
-/// What tells one driver from another.
+/// What identifies a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Identity {
     name: String,
     capabilities: Capabilities,
-    /// Where it runs; empty unless it was asked.
+    /// The driver's node; empty unless `NodeGetInfo` is called.
     node: NodeInfo,
 }
 
-/// Whether calls have a way to the driver.
+/// The state of the connection.
 enum State {
-    /// Yes.
+    /// Calls are sent over this link.
     Up(Link),
-    /// No; calls fail at once. `Driver::watch` brings it up again.
+    /// Calls fail at once; `Driver::watch` reconnects.
     Down,
 }
 
 impl Driver {
-    /// DependencyIndex for the driver's socket and until the driver is ready, and asks who it is.
+    /// Waits for the driver's socket and until the driver is ready, and reads its identity.
     ///
     /// # Errors
     /// See [`ConnectError`].
@@ -181,7 +181,7 @@ impl Driver {
         gate: Gate,
         metrics: &Metrics,
     ) -> Result<Self, ConnectError> {
-        let DriverSettings { address, timeout: call_timeout, asks_node, tasks, migrates } =
+        let DriverSettings { address, timeout: call_timeout, node_info_required, tasks, migrates } =
             settings;
         let dialer = Dialer { address, connector, tasks };
         let calls = Calls {
@@ -194,11 +194,11 @@ impl Driver {
         let link = timeout(SOCKET_WAIT, dialer.dial_until_up())
             .await
             .map_err(|_| ConnectError::NoSocket)?;
-        let (link, identity) = identify(&dialer, &calls, link, asks_node).await?;
+        let (link, identity) = identify(&dialer, &calls, link, node_info_required).await?;
         tracing::info!(driver = identity.name, "Detected CSI driver");
-        let calls = calls.named(&identity.name);
+        let calls = calls.for_driver(&identity.name);
         let state = Mutex::new(State::Up(link));
-        Ok(Self(Arc::new(Shared { identity, calls, dialer, asks_node, state })))
+        Ok(Self(Arc::new(Shared { identity, calls, dialer, node_info_required, state })))
     }
 
     /// The driver's name.
@@ -206,38 +206,37 @@ impl Driver {
         &self.0.identity.name
     }
 
-    /// What the driver can do.
+    /// The driver's capabilities.
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.identity.capabilities
     }
 
-    /// Where the driver runs, as it said when it was found; empty unless
-    /// [`DriverSettings::asks_node`].
+    /// The driver's node, as read at start; empty unless [`DriverSettings::node_info_required`].
     pub fn node(&self) -> &NodeInfo {
         &self.0.identity.node
     }
 
-    /// How long a call may take.
+    /// The deadline of a call.
     pub fn timeout(&self) -> Duration {
         self.0.calls.timeout
     }
 
-    /// Notes a call of this method that cannot be sent, as some of its text is no UTF-8: grpc-go
-    /// counts it, and this is what it says.
-    pub fn unsendable(&self, method: &'static str) -> CallError {
-        self.0.calls.unsendable(method)
+    /// Counts a call of this method that cannot be sent because a string in it is not UTF-8, and
+    /// returns grpc-go's error for it.
+    pub fn record_unsendable(&self, method: &'static str) -> CallError {
+        self.0.calls.record_unsendable(method)
     }
 
-    /// The connection as it is now.
+    /// The current connection.
     pub fn connection(&self) -> Connection {
         Connection(self.link())
     }
 
-    /// Asks for a volume over `connection`; `migrated`: one that becomes an in-tree volume. Sent
-    /// only while the gate is open.
+    /// Calls `CreateVolume` over `connection`. `migrated`: for a volume that becomes an in-tree
+    /// volume. Sent only while the gate is open.
     ///
     /// # Errors
-    /// What the driver said, or why nothing is known of it; see [`CallError::is_final`] and
+    /// The driver's status, or a local error; see [`CallError::is_final`] and
     /// [`CallError::is_unsent`].
     pub async fn create_volume(
         &self,
@@ -248,12 +247,11 @@ impl Driver {
         let send = |wire, request| async {
             ControllerClient::with_origin(wire, origin()).create_volume(request).await
         };
-        let calls = self.0.calls.migrated(migrated);
+        let calls = self.0.calls.for_migrated(migrated);
         calls.gated(CREATE_VOLUME, connection.0, request, send).await
     }
 
-    /// Asks for a volume's removal; `migrated`: of an in-tree one. Sent only while the gate is
-    /// open.
+    /// Calls `DeleteVolume`. `migrated`: for an in-tree volume. Sent only while the gate is open.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -262,11 +260,11 @@ impl Driver {
         request: DeleteVolumeRequest,
         migrated: bool,
     ) -> Result<DeleteVolumeResponse, CallError> {
-        self.delete(self.0.calls.migrated(migrated), request).await
+        self.delete(self.0.calls.for_migrated(migrated), request).await
     }
 
-    /// The same with another deadline than `--timeout`, of a volume that has become none of
-    /// Kubernetes' yet.
+    /// Calls `DeleteVolume` with another deadline than `--timeout`, for a volume that never became
+    /// a PersistentVolume.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -289,7 +287,7 @@ impl Driver {
         calls.gated(DELETE_VOLUME, self.link(), request, send).await
     }
 
-    /// Asks how much room there is. Sent only while the gate is open.
+    /// Calls `GetCapacity`. Sent only while the gate is open.
     ///
     /// # Errors
     /// As of [`Driver::create_volume`].
@@ -303,9 +301,9 @@ impl Driver {
         self.0.calls.gated("/csi.v1.Controller/GetCapacity", self.link(), request, send).await
     }
 
-    /// Keeps the connection up: after a loss, also of an idle one, it reconnects, waits until the
-    /// driver is ready and reads anew who it is. Until then calls fail at once.
-    /// Returns only when another driver answers; then the connection stays down.
+    /// Keeps the connection up. After a loss, also of an idle connection, it reconnects, waits
+    /// until the driver is ready and reads its identity again; until then calls fail at once.
+    /// Returns only when another driver answers; the connection then stays down.
     pub async fn watch(self) -> ConnectionEnded {
         let mut up = Instant::now();
         loop {
@@ -313,10 +311,10 @@ impl Driver {
                 link.lost().await;
                 *self.0.state.lock() = State::Down;
                 tracing::error!(address = %self.0.dialer.address, "Lost connection");
-                // One that comes and goes is not chased.
+                // Limits the rate for a driver that keeps crashing.
                 sleep_until(up + PROBE_INTERVAL).await;
             }
-            let (link, identity) = self.find_again().await;
+            let (link, identity) = self.reconnect().await;
             if let Some(ended) = self.0.compare(identity) {
                 return ended;
             }
@@ -326,16 +324,16 @@ impl Driver {
         }
     }
 
-    /// Reconnects and identifies until both work.
-    async fn find_again(&self) -> (Link, Identity) {
-        let Shared { dialer, calls, asks_node, .. } = &*self.0;
-        let calls = calls.named(UNKNOWN_DRIVER);
-        let mut told = Repeated::default();
+    /// Reconnects and reads the identity, until both succeed.
+    async fn reconnect(&self) -> (Link, Identity) {
+        let Shared { dialer, calls, node_info_required, .. } = &*self.0;
+        let calls = calls.for_driver(UNKNOWN_DRIVER);
+        let mut throttle = LogThrottle::default();
         loop {
             let link = dialer.dial_until_up().await;
-            match identify(dialer, &calls, link, *asks_node).await {
+            match identify(dialer, &calls, link, *node_info_required).await {
                 Ok(found) => return found,
-                Err(error) if told.is_due() => {
+                Err(error) if throttle.is_due() => {
                     tracing::warn!(%error, "The CSI driver cannot be used yet");
                 }
                 Err(_) => {}
@@ -353,7 +351,8 @@ impl Driver {
 }
 
 impl Shared {
-    /// What ended if the driver that answers now is not the one that was found at start.
+    /// Returns the difference if the driver that answers now is not the one that was found at
+    /// start.
     fn compare(&self, found: Identity) -> Option<ConnectionEnded> {
         let Identity { name, capabilities, node } = &self.identity;
         if found.name != *name {
@@ -375,25 +374,25 @@ impl Shared {
     }
 }
 
-/// DependencyIndex until the driver is ready and asks who it is.
+/// Waits until the driver is ready and reads its identity.
 async fn identify(
     dialer: &Dialer,
     calls: &Calls,
     link: Link,
-    asks_node: bool,
+    node_info_required: bool,
 ) -> Result<(Link, Identity), ConnectError> {
     let link = until_ready(dialer, calls, link).await.map_err(ConnectError::Probe)?;
     let name = identity::name(calls, &link).await.map_err(ConnectError::Name)?;
     if name.is_empty() {
         return Err(ConnectError::EmptyName);
     }
-    let calls = calls.named(&name);
-    // The original opens another connection then, and waits again.
+    let calls = calls.for_driver(&name);
+    // external-provisioner opens another connection here, and probes again.
     let link = if calls.migrates() { until_ready(dialer, &calls, link).await } else { Ok(link) };
     let link = link.map_err(ConnectError::Probe)?;
     let capabilities =
         identity::capabilities(&calls, &link).await.map_err(ConnectError::Capabilities)?;
-    let node = if asks_node {
+    let node = if node_info_required {
         identity::node_info(&calls, &link).await.map_err(ConnectError::NodeInfo)?
     } else {
         NodeInfo::default()
@@ -401,18 +400,18 @@ async fn identify(
     Ok((link, Identity { name, capabilities, node }))
 }
 
-/// Probes once a second until the driver is ready, over a new link where the old one was lost.
+/// Probes once a second until the driver is ready, over a new link if the old one was lost.
 async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<Link, CallError> {
     let mut ticks = interval(PROBE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = Repeated::default();
+    let mut throttle = LogThrottle::default();
     loop {
         ticks.tick().await;
         if link.is_lost() {
             link = dialer.dial_until_up().await;
         }
-        let tells = told.is_due();
-        if tells {
+        let log_now = throttle.is_due();
+        if log_now {
             tracing::info!("Probing CSI driver for readiness");
         }
         let why = match identity::probe(calls, &link).await {
@@ -423,7 +422,7 @@ async fn until_ready(dialer: &Dialer, calls: &Calls, mut link: Link) -> Result<L
             }
             Err(error) => return Err(error),
         };
-        if tells {
+        if log_now {
             tracing::info!(why, "CSI driver is not ready");
         }
     }

@@ -1,5 +1,5 @@
-//! A driver played frame by frame, over pipes in memory: it can do to a call all that a broken
-//! driver or a broken connection can.
+//! A fake driver over in-memory pipes, scripted frame by frame: it can produce every failure of a
+//! driver or a connection.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
@@ -28,27 +28,27 @@ use crate::runtime::{Tasks, TokioSpawner};
 pub(super) enum Play {
     /// With this message and status 0.
     Answer(Vec<u8>),
-    /// With this message and status 0, after a while.
+    /// With this message and status 0, after a delay.
     Late(Duration, Vec<u8>),
-    /// With headers that are trailers as well.
+    /// With a response without a body, whose headers are the trailers.
     HeadersOnly(HeaderMap),
-    /// With headers, this data as it is, and these trailers.
+    /// With headers, this data unchanged, and these trailers.
     Raw(Vec<u8>, HeaderMap),
-    /// With another HTTP status and no gRPC at all.
+    /// With another HTTP status and without gRPC.
     Http(u16),
-    /// With headers, this data and the stream's end without trailers.
+    /// With headers and this data; the stream ends without trailers.
     NoTrailers(Vec<u8>),
-    /// With `RST_STREAM` before or after headers and some data.
+    /// With `RST_STREAM`, before or after headers and some data.
     Reset(Reason),
     ResetMidway(Reason),
-    /// With a closed connection before or after headers and some data.
+    /// With a closed connection, before or after headers and some data.
     Hangup,
     HangupMidway,
     /// Not at all.
     Never,
 }
 
-/// What a call looked like on the wire.
+/// A call as received.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) path: String,
@@ -57,7 +57,7 @@ pub(super) struct Seen {
     pub(super) message: Vec<u8>,
 }
 
-/// The driver; clones are the same.
+/// The fake driver; clones are the same one.
 #[derive(Clone)]
 pub(super) struct Fake {
     pub(super) tasks: Tasks,
@@ -71,7 +71,7 @@ struct State {
     dials: usize,
     /// Cancelled to break all connections.
     hangup: CancellationToken,
-    /// Cancelled to have all connections go away.
+    /// Cancelled to send GOAWAY on all connections.
     goaway: CancellationToken,
 }
 
@@ -94,7 +94,7 @@ impl Play {
         Self::HeadersOnly(status(&code.to_string(), message))
     }
 
-    /// A status in the trailers, after nothing.
+    /// A status in the trailers, without a message.
     pub(super) fn trailing(code: i32, message: &'static str) -> Self {
         Self::Raw(Vec::new(), status(&code.to_string(), message))
     }
@@ -107,7 +107,7 @@ pub(super) fn status(code: &str, message: &'static str) -> HeaderMap {
     headers
 }
 
-/// A message as gRPC frames it.
+/// A message in gRPC framing.
 pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     let mut frame = vec![0];
     frame.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -137,7 +137,7 @@ pub(super) fn info(name: &str) -> Play {
     Play::answer(&GetPluginInfoResponse { name: name.into(), ..GetPluginInfoResponse::default() })
 }
 
-/// A driver that runs on a node with this topology; none says nothing of it.
+/// An answer to `NodeGetInfo` with this topology; `None`: without one.
 pub(super) fn node(segments: Option<&[(&str, &str)]>) -> Play {
     let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     Play::answer(&NodeGetInfoResponse {
@@ -172,7 +172,7 @@ impl Fake {
         self.state.lock().plays.insert(path.into(), play);
     }
 
-    /// Whether new connections are refused.
+    /// Sets whether new connections are refused.
     pub(super) fn refuse(&self, refuses: bool) {
         self.state.lock().refuses = refuses;
     }
@@ -182,7 +182,7 @@ impl Fake {
         std::mem::take(&mut self.state.lock().hangup).cancel();
     }
 
-    /// Says GOAWAY on all connections.
+    /// Sends GOAWAY on all connections.
     pub(super) fn go_away(&self) {
         std::mem::take(&mut self.state.lock().goaway).cancel();
     }
@@ -250,7 +250,7 @@ impl Fake {
         let play = {
             let mut state = self.state.lock();
             state.seen.push(Seen { path: path.clone(), authority, headers: head.headers, message });
-            state.plays.get(&path).cloned().unwrap_or_else(|| Play::status(12, "not played"))
+            state.plays.get(&path).cloned().unwrap_or_else(|| Play::status(12, "not scripted"))
         };
         self.act(play, &mut respond).await;
     }
@@ -301,7 +301,7 @@ fn finish(respond: &mut SendResponse<Bytes>, data: Vec<u8>, trailers: HeaderMap)
     }
 }
 
-/// Sends headers and the beginning of a message, and lets them arrive.
+/// Sends headers and the beginning of a message, and waits until they have arrived.
 async fn midway(respond: &mut SendResponse<Bytes>) -> Option<SendStream<Bytes>> {
     let mut body = respond.send_response(head(200), false).ok()?;
     body.send_data(Bytes::from_static(&[0, 0, 0, 0, 9, 1]), false).ok()?;

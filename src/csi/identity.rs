@@ -1,4 +1,4 @@
-//! Who the driver is: ready, its name, its capabilities, where it runs.
+//! The identity of the driver: readiness, name, capabilities, node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,24 @@ use super::{
     status::CallError,
 };
 
-/// What a driver says it can do.
+/// What a driver can do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Of the plug-in as a whole.
+    /// Capabilities of the plug-in as a whole.
     pub plugin: BTreeSet<plugin_capability::service::Type>,
-    /// Of its controller service; empty for a driver without one.
+    /// Capabilities of its controller service; empty for a driver without one.
     pub controller: BTreeSet<controller_service_capability::rpc::Type>,
 }
 
-/// Where a driver runs, as it says itself (CSI spec, `NodeGetInfo`).
+/// The node a driver runs on (`NodeGetInfo`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeInfo {
-    /// The node's topology segment, value by key; none for a driver that says nothing of it,
-    /// which is not the same as one without keys.
+    /// The node's topology segment. `None` if the driver does not return one, which differs from a
+    /// segment without keys.
     pub topology: Option<BTreeMap<String, String>>,
 }
 
-/// Asks whether the driver is ready. One that does not say is.
+/// Calls `Probe`. A driver that does not set `ready` is ready.
 pub(super) async fn probe(calls: &Calls, link: &Link) -> Result<bool, CallError> {
     let answer = calls.call(
         "/csi.v1.Identity/Probe",
@@ -42,7 +42,7 @@ pub(super) async fn probe(calls: &Calls, link: &Link) -> Result<bool, CallError>
     Ok(answer.await?.ready.unwrap_or(true))
 }
 
-/// Asks for the driver's name; it may be empty.
+/// Calls `GetPluginInfo` and returns the name, which may be empty.
 pub(super) async fn name(calls: &Calls, link: &Link) -> Result<String, CallError> {
     const METHOD: &str = "/csi.v1.Identity/GetPluginInfo";
     let answer =
@@ -52,7 +52,7 @@ pub(super) async fn name(calls: &Calls, link: &Link) -> Result<String, CallError
     Ok(answer.await?.name)
 }
 
-/// Asks what the driver can do. A driver without a controller service is not asked about it.
+/// Reads the capabilities. The controller's are read only if the driver has a controller service.
 pub(super) async fn capabilities(calls: &Calls, link: &Link) -> Result<Capabilities, CallError> {
     let plugin = plugin_capabilities(calls, link).await?;
     let has_controller = plugin.contains(&plugin_capability::service::Type::ControllerService);
@@ -61,7 +61,7 @@ pub(super) async fn capabilities(calls: &Calls, link: &Link) -> Result<Capabilit
     Ok(Capabilities { plugin, controller })
 }
 
-/// Asks where the driver runs.
+/// Calls `NodeGetInfo`.
 pub(super) async fn node_info(calls: &Calls, link: &Link) -> Result<NodeInfo, CallError> {
     let answer = calls.call(
         "/csi.v1.Node/NodeGetInfo",
@@ -90,7 +90,7 @@ async fn plugin_capabilities(
     );
     let services =
         answer.await?.capabilities.into_iter().filter_map(|capability| match capability.r#type {
-            // Capabilities newer than this program mean nothing to it.
+            // Ignore capabilities that are newer than this program.
             Some(plugin_capability::Type::Service(service)) => service.r#type.try_into().ok(),
             _ => None,
         });

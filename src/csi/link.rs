@@ -1,7 +1,7 @@
 //! One HTTP/2 connection to the driver, from its opening to its loss.
 //!
-//! Stands where tonic's `Channel` would: that one redials on its own and in silence, and spawns
-//! tasks nobody watches. A link never redials; its loss is told at once, also while idle.
+//! Used instead of tonic's `Channel`, which redials silently and spawns tasks that nobody
+//! supervises. A link never redials, and it reports its loss at once, also while idle.
 
 use std::{future::Future, io, time::Duration};
 
@@ -13,36 +13,36 @@ use tokio_util::sync::CancellationToken;
 use super::{Address, Connector};
 use crate::runtime::Tasks;
 
-/// A single attempt to connect that takes longer is given up (grpc-go's minimum).
-const ATTEMPT: Duration = Duration::from_secs(20);
+/// The timeout of a single attempt to connect (grpc-go's minimum).
+const DIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The most a response's headers may measure, in bytes. Drivers put whole logs into `grpc-message`, for
-/// which hyper's own limit of 16 KiB is too low; with grpc-go's of 16 MiB a few calls would fill the
-/// memory of a pod.
+/// The maximum size of a response's headers, in bytes. Drivers put whole logs into `grpc-message`,
+/// for which hyper's default of 16 KiB is too low; with grpc-go's 16 MiB a few calls would exhaust
+/// a pod's memory.
 const MAX_HEADERS: u32 = 1 << 20;
 
 /// The longest pause between two attempts to connect.
-const MAX_PAUSE: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
-/// The pause after the first failed attempt; doubled after each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The pause after the first failed attempt; it doubles after each further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// How often waiting for the driver is told.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+/// The interval of log messages while waiting for the driver.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// When something that goes on and on was last told.
+/// Rate-limits a log message about a persistent condition.
 #[derive(Debug, Default)]
-pub(super) struct Repeated(Option<Instant>);
+pub(super) struct LogThrottle(Option<Instant>);
 
-impl Repeated {
-    /// Something that need not be told at once.
+impl LogThrottle {
+    /// Suppresses the first message for one interval.
     fn later() -> Self {
         Self(Some(Instant::now()))
     }
 
-    /// Whether it is to be told again; then it counts as told.
+    /// Returns whether to log now; if so, the interval starts again.
     pub(super) fn is_due(&mut self) -> bool {
-        let due = self.0.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+        let due = self.0.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
         if due {
             self.0 = Some(Instant::now());
         }
@@ -58,7 +58,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// DependencyIndex until the connection takes no more calls: closed, broken, or told to go away.
+    /// Waits until the connection takes no more calls: closed, broken, or GOAWAY received.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -78,25 +78,27 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// Tries once.
+    /// Connects; one attempt.
     pub(super) async fn dial(&self) -> io::Result<Link> {
-        timeout(ATTEMPT, self.open()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        timeout(DIAL_TIMEOUT, self.open())
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Tries until it works, with pauses of up to [`MAX_PAUSE`].
+    /// Connects; retries until it succeeds, with pauses of up to [`MAX_BACKOFF`].
     pub(super) async fn dial_until_up(&self) -> Link {
-        let mut pause = FIRST_PAUSE;
-        let mut told = Repeated::later();
+        let mut pause = FIRST_BACKOFF;
+        let mut throttle = LogThrottle::later();
         loop {
             let error = match self.dial().await {
                 Ok(link) => return link,
                 Err(error) => error,
             };
-            if told.is_due() {
+            if throttle.is_due() {
                 tracing::info!(address = %self.address, %error, "Still connecting");
             }
             sleep(pause).await;
-            pause = (pause * 2).min(MAX_PAUSE);
+            pause = (pause * 2).min(MAX_BACKOFF);
         }
     }
 
@@ -109,7 +111,7 @@ impl Dialer {
             .await
             .map_err(io::Error::other)?;
         let lost = CancellationToken::new();
-        // Cancelled when the task ends, however it ends.
+        // Cancelled when the task ends, for whatever reason.
         let guard = lost.clone().drop_guard();
         self.tasks.spawn("csi connection", async move {
             let _guard = guard;
@@ -121,7 +123,7 @@ impl Dialer {
     }
 }
 
-/// Lets hyper spawn through the process's own tasks.
+/// Makes hyper spawn through the process's own tasks.
 #[derive(Clone)]
 struct Executor(Tasks);
 

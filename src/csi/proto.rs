@@ -1,4 +1,4 @@
-//! What `build.rs` makes of `proto/csi.proto`: the messages and the client code.
+//! The messages and client code that `build.rs` generates from `proto/csi.proto`.
 #![allow(clippy::all, clippy::pedantic, missing_docs, unreachable_pub)] // generated
 
 tonic::include_proto!("csi.v1");

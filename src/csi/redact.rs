@@ -1,13 +1,13 @@
-//! Messages with secrets, printed without them.
+//! `Debug` for messages with secrets, without their values.
 //!
-//! `build.rs` lists the fields that the CSI spec marks `csi_secret`; here each message of that
-//! list gets its `Debug`, in which those fields show as `***stripped***`.
+//! `build.rs` lists the fields that the CSI spec marks `csi_secret`. Each message of that list gets
+//! its `Debug` here, which prints those fields as `***stripped***`.
 
 use std::fmt;
 
 use super::proto::{CreateVolumeRequest, DeleteVolumeRequest};
 
-/// What stands in a secret's place, as csi-lib-utils' protosanitizer writes it.
+/// Replaces a secret, as in csi-lib-utils' protosanitizer.
 const STRIPPED: &str = "***stripped***";
 
 /// (message, field) of every field whose value must not be printed.
@@ -17,8 +17,8 @@ fn is_secret(message: &str, field: &str) -> bool {
     SECRET_FIELDS.contains(&(message, field))
 }
 
-/// Implements `Debug` for a message: field by field, secret ones stripped. A field that is left
-/// out here does not compile, because the message is taken apart whole.
+/// Implements `Debug` for a message field by field, with secret fields stripped. Omitting a field
+/// does not compile, because the message is destructured completely.
 macro_rules! redacted_debug {
     ($message:ident, $full_name:literal, { $($field:ident),+ $(,)? }) => {
         impl fmt::Debug for $message {

@@ -1,4 +1,4 @@
-//! What the end of a call means, and whose word it is.
+//! Errors of calls, and where they come from.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use super::{
 };
 use crate::mutations::{self, Mutation};
 
-/// Who said that a call failed.
+/// Where the error of a call comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
-    /// The driver: it sent this status.
+pub enum ErrorOrigin {
+    /// The driver sent this status.
     Driver,
-    /// This side: no status came, or none that can be relied upon. The driver may have done, or
-    /// may still be doing, what it was asked.
+    /// This side: the driver sent no valid status. It may have executed the request, or may still
+    /// be executing it.
     Local,
-    /// This side, before the request reached the connection: the driver knows nothing of it.
+    /// This side, before the request was sent: the driver does not know of it.
     Unsent,
 }
 
@@ -27,33 +27,33 @@ pub enum Word {
 pub struct CallError {
     code: Code,
     message: String,
-    word: Word,
+    origin: ErrorOrigin,
 }
 
 impl CallError {
-    /// The driver answered with this status.
+    /// An error with a status from the driver.
     pub fn driver(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), word: Word::Driver }
+        Self { code, message: message.into(), origin: ErrorOrigin::Driver }
     }
 
-    /// This side ended the call, or could not make sense of its answer.
+    /// An error from this side: the call was cancelled, or its answer is invalid.
     pub fn local(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), word: Word::Local }
+        Self { code, message: message.into(), origin: ErrorOrigin::Local }
     }
 
-    /// The same of a call of which nothing was sent.
+    /// Marks the error as one of a call that was not sent.
     #[must_use]
     pub fn unsent(self) -> Self {
-        Self { word: Word::Unsent, ..self }
+        Self { origin: ErrorOrigin::Unsent, ..self }
     }
 
-    /// The deadline passed.
+    /// The deadline has passed.
     pub(super) fn deadline() -> Self {
         Self::local(Code::DeadlineExceeded, "context deadline exceeded")
     }
 
-    /// The request holds text that is no UTF-8, in grpc-go's words.
-    pub(super) fn not_text() -> Self {
+    /// A string in the request is not UTF-8; the text is grpc-go's.
+    pub(super) fn not_utf8() -> Self {
         let text = "grpc: error while marshaling: string field contains invalid UTF-8";
         Self::local(Code::Internal, text).unsent()
     }
@@ -63,9 +63,9 @@ impl CallError {
         Self::local(Code::Unavailable, format!("connection error: desc = \"transport: {why}\""))
     }
 
-    /// What tonic reports as `status`, given what was heard below it.
-    pub(super) fn judged(status: &tonic::Status, heard: Option<End>) -> Self {
-        match heard {
+    /// Converts tonic's `status`, given the end that was recorded below tonic.
+    pub(super) fn from_status(status: &tonic::Status, trace: Option<End>) -> Self {
+        match trace {
             Some(End::Status { code, message }) if code != Code::Ok => Self::driver(code, message),
             Some(End::Malformed(status)) => {
                 Self::local(Code::Unknown, format!("transport: malformed grpc-status: {status:?}"))
@@ -73,8 +73,8 @@ impl CallError {
             Some(End::Broken(why)) => {
                 Self::unavailable(&format!("error reading from server: {why}"))
             }
-            Some(End::Silent) => {
-                // hyper shows a stream that was reset with NO_ERROR as one that ended.
+            Some(End::NoStatus) => {
+                // hyper reports a stream that was reset with NO_ERROR as one that ended.
                 Self::local(Code::Unavailable, "server closed the stream without sending trailers")
             }
             Some(End::Oversize(length)) => Self::local(
@@ -85,7 +85,7 @@ impl CallError {
         }
     }
 
-    /// The status code: the driver's, or what grpc-go would report in this place.
+    /// The status code: the driver's, or what grpc-go reports in this case.
     pub fn code(&self) -> Code {
         self.code
     }
@@ -100,24 +100,25 @@ impl CallError {
         &self.message
     }
 
-    /// Whose word this is.
-    pub fn word(&self) -> Word {
-        self.word
+    /// Where the error comes from.
+    pub fn origin(&self) -> ErrorOrigin {
+        self.origin
     }
 
-    /// Whether nothing of the call was sent, so that it opens nothing (safety rule 3).
+    /// Whether nothing of the call was sent, so that no call is open (safety rule 3).
     pub fn is_unsent(&self) -> bool {
-        self.word == Word::Unsent && !mutations::is_on(Mutation::UnsentIsOpen)
+        self.origin == ErrorOrigin::Unsent && !mutations::is_on(Mutation::UnsentIsOpen)
     }
 
-    /// Whether the driver itself says that the call is over and did nothing (safety rule 2).
-    /// Anything else may still be going on in the driver.
+    /// Whether the driver itself said that the call is over and had no effect (safety rule 2).
+    /// After any other error the driver may still be working.
     pub fn is_final(&self) -> bool {
         let may_go_on = matches!(
             self.code,
             Code::Ok | Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted
         );
-        let whose = self.word == Word::Driver || mutations::is_on(Mutation::LocalStatusIsFinal);
+        let whose =
+            self.origin == ErrorOrigin::Driver || mutations::is_on(Mutation::LocalStatusIsFinal);
         whose && !may_go_on
     }
 }
@@ -130,11 +131,11 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// The volume in an answer to `CreateVolume`.
+/// Returns the volume of a `CreateVolume` response.
 ///
 /// # Errors
-/// A [`Word::Local`] error when there is none, or when it has no id: the driver may hold a volume
-/// nobody can name.
+/// An error of [`ErrorOrigin::Local`] if there is no volume or it has no id: the driver may hold a
+/// volume that cannot be addressed.
 pub fn created_volume(response: CreateVolumeResponse) -> Result<Volume, CallError> {
     let volume = response.volume.ok_or_else(|| {
         CallError::local(Code::Internal, "the CSI driver's answer to CreateVolume has no volume")

@@ -24,7 +24,7 @@ use crate::{
     runtime::{Clock, Gate},
 };
 
-/// Boot time follows tokio's paused clock.
+/// A clock whose boot time follows tokio's paused clock.
 struct Paused(Instant);
 
 impl Clock for Paused {
@@ -47,7 +47,7 @@ fn settings(fake: &Fake) -> DriverSettings {
     DriverSettings {
         address: Address::parse("/run/csi/socket").unwrap(),
         timeout: Duration::from_secs(10),
-        asks_node: false,
+        node_info_required: false,
         tasks: fake.tasks.clone(),
         migrates: Arc::new(|driver| driver == MIGRATED),
     }
@@ -59,7 +59,7 @@ async fn connect_with(fake: &Fake, gate: Gate, metrics: &Metrics) -> Result<Driv
 
 /// Connects as with `--node-deployment`.
 async fn connect_on_node(fake: &Fake) -> Result<Driver, ConnectError> {
-    let settings = DriverSettings { asks_node: true, ..settings(fake) };
+    let settings = DriverSettings { node_info_required: true, ..settings(fake) };
     Driver::connect(settings, fake.connector(), gate(), &Metrics::new().unwrap()).await
 }
 
@@ -77,8 +77,8 @@ async fn create(driver: &Driver) -> Result<CreateVolumeResponse, CallError> {
     driver.create_volume(driver.connection(), request, false).await
 }
 
-/// The end of a `CreateVolume` that is played so.
-async fn played(play: Play) -> CallError {
+/// The error of a `CreateVolume` that is answered with `play`.
+async fn error_of(play: Play) -> CallError {
     let fake = Fake::new();
     fake.play(CREATE, play);
     create(&connect(&fake).await.unwrap()).await.unwrap_err()
@@ -92,10 +92,10 @@ async fn watched<T>(driver: &Driver, work: impl Future<Output = T>) -> T {
     }
 }
 
-// === Whose word ===
+// === Origin of errors ===
 
 #[tokio::test(start_paused = true)]
-async fn a_status_the_driver_sent_is_its_word_wherever_it_stood() {
+async fn a_status_in_headers_or_trailers_is_the_drivers() {
     for code in 1..=16 {
         let not_final = [1, 4, 10, 14].contains(&code);
         for play in [
@@ -106,8 +106,12 @@ async fn a_status_the_driver_sent_is_its_word_wherever_it_stood() {
                 status(&code.to_string(), "caf%C3%A9 100%"),
             ),
         ] {
-            let error = played(play.clone()).await;
-            assert_eq!((error.word(), error.code() as i32), (Word::Driver, code), "{play:?}");
+            let error = error_of(play.clone()).await;
+            assert_eq!(
+                (error.origin(), error.code() as i32),
+                (ErrorOrigin::Driver, code),
+                "{play:?}"
+            );
             assert_eq!(error.message(), "caf\u{e9} 100%");
             assert_eq!(error.is_final(), !not_final, "{play:?}");
         }
@@ -115,13 +119,16 @@ async fn a_status_the_driver_sent_is_its_word_wherever_it_stood() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_nobody_knows_is_still_the_drivers_word() {
-    let error = played(Play::status(99, "odd")).await;
-    assert_eq!((error.word(), error.code(), error.is_final()), (Word::Driver, Code::Unknown, true));
+async fn an_unknown_status_is_still_the_drivers() {
+    let error = error_of(Play::status(99, "odd")).await;
+    assert_eq!(
+        (error.origin(), error.code(), error.is_final()),
+        (ErrorOrigin::Driver, Code::Unknown, true)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_on_this_side_is_never_final() {
+async fn local_errors_are_never_final() {
     let oversize = framed(&vec![0; 5 << 20]);
     let garbage = framed(&[0xff; 8]);
     for (play, code, text) in [
@@ -155,11 +162,11 @@ async fn what_is_made_on_this_side_is_never_final() {
         (Play::Http(403), Code::PermissionDenied, ""),
         (Play::Http(404), Code::Unimplemented, ""),
     ] {
-        let error = played(play.clone()).await;
+        let error = error_of(play.clone()).await;
         let shown = format!("{:.60}: {error}", format!("{play:?}"));
         assert_eq!(
-            (error.word(), error.code(), error.is_final()),
-            (Word::Local, code, false),
+            (error.origin(), error.code(), error.is_final()),
+            (ErrorOrigin::Local, code, false),
             "{shown}"
         );
         assert!(error.message().contains(text), "{shown}");
@@ -168,8 +175,8 @@ async fn what_is_made_on_this_side_is_never_final() {
 
 #[tokio::test(start_paused = true)]
 async fn a_whole_answer_without_its_trailers_is_no_answer() {
-    let error = played(Play::NoTrailers(framed(&volume().encode_to_vec()))).await;
-    assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+    let error = error_of(Play::NoTrailers(framed(&volume().encode_to_vec()))).await;
+    assert_eq!((error.origin(), error.code()), (ErrorOrigin::Local, Code::Unavailable));
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,20 +184,20 @@ async fn details_that_are_no_base64_do_no_harm() {
     let mut headers = status("3", "bad");
     headers.insert("grpc-status-details-bin", http::HeaderValue::from_static("!!"));
     for play in [Play::HeadersOnly(headers.clone()), Play::Raw(Vec::new(), headers)] {
-        let error = played(play).await;
+        let error = error_of(play).await;
         assert_eq!(
-            (error.word(), error.code(), error.message()),
-            (Word::Driver, Code::InvalidArgument, "bad")
+            (error.origin(), error.code(), error.message()),
+            (ErrorOrigin::Driver, Code::InvalidArgument, "bad")
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_with_a_long_text_is_the_drivers_word_all_the_same() {
+async fn a_status_with_a_long_message_is_still_the_drivers() {
     let text: &'static str = "very long ".repeat(50_000).leak();
     for play in [Play::status(3, text), Play::trailing(3, text)] {
-        let error = played(play).await;
-        assert_eq!((error.word(), error.code()), (Word::Driver, Code::InvalidArgument));
+        let error = error_of(play).await;
+        assert_eq!((error.origin(), error.code()), (ErrorOrigin::Driver, Code::InvalidArgument));
         assert_eq!(error.message(), text);
     }
 }
@@ -238,7 +245,7 @@ async fn a_call_ends_at_its_deadline() {
     let start = Instant::now();
     create(&driver).await.unwrap_err();
     assert_eq!(start.elapsed(), Duration::from_secs(10));
-    // The connection goes on.
+    // The connection stays up.
     fake.play(CREATE, Play::answer(&volume()));
     create(&driver).await.unwrap();
     assert_eq!(fake.dials(), 1);
@@ -246,7 +253,8 @@ async fn a_call_ends_at_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn every_call_is_counted_with_its_code() {
-    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+    let fake = Fake::new();
+    let metrics = Metrics::new().unwrap();
     fake.play(CREATE, Play::Never);
     fake.play(CAPACITY, Play::status(3, ""));
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
@@ -269,11 +277,12 @@ async fn every_call_is_counted_with_its_code() {
     }
 }
 
-/// Compiles only for what may go into a task.
-/// As the original counts them, which opens another connection once it knows such a driver.
+/// external-provisioner opens a second connection once it knows that the driver is migrated, so
+/// only later calls have the label.
 #[tokio::test(start_paused = true)]
-async fn calls_to_a_driver_that_took_over_a_plugin_are_counted_by_whether_they_are_for_it() {
-    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+async fn calls_to_a_migrated_driver_have_the_label_migrated() {
+    let fake = Fake::new();
+    let metrics = Metrics::new().unwrap();
     fake.play(INFO, info(MIGRATED));
     for _ in 0..2 {
         fake.play(CREATE, Play::answer(&volume()));
@@ -323,7 +332,7 @@ impl std::io::Write for Log {
 }
 
 impl Log {
-    /// Logs this thread until the guard is dropped.
+    /// Captures this thread's log until the guard is dropped.
     fn start(level: tracing::Level) -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let writer = log.clone();
@@ -364,7 +373,8 @@ async fn calls_are_logged_without_their_secrets() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
-    let (fake, gate) = (Fake::new(), gate());
+    let fake = Fake::new();
+    let gate = gate();
     let driver = connect_with(&fake, gate.clone(), &Metrics::new().unwrap()).await.unwrap();
     let before = fake.paths().len();
     gate.close();
@@ -374,8 +384,8 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
         driver.get_capacity(GetCapacityRequest::default()).await.unwrap_err(),
     ] {
         assert_eq!(
-            (error.word(), error.code(), error.is_final()),
-            (Word::Unsent, Code::Unavailable, false)
+            (error.origin(), error.code(), error.is_final()),
+            (ErrorOrigin::Unsent, Code::Unavailable, false)
         );
     }
     assert_eq!(fake.paths().len(), before);
@@ -383,7 +393,9 @@ async fn nothing_that_changes_or_costs_much_is_sent_while_the_gate_is_shut() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_is_cut_when_the_gate_shuts() {
-    let (fake, gate, metrics) = (Fake::new(), gate(), Metrics::new().unwrap());
+    let fake = Fake::new();
+    let gate = gate();
+    let metrics = Metrics::new().unwrap();
     fake.play(CREATE, Play::Late(Duration::from_secs(5), volume().encode_to_vec()));
     let driver = connect_with(&fake, gate.clone(), &metrics).await.unwrap();
     let start = Instant::now();
@@ -392,7 +404,7 @@ async fn a_call_is_cut_when_the_gate_shuts() {
         gate.close();
     });
     assert_eq!(start.elapsed(), Duration::from_secs(2));
-    assert_eq!(error.unwrap_err().word(), Word::Local);
+    assert_eq!(error.unwrap_err().origin(), ErrorOrigin::Local);
     let text = metrics.text();
     assert!(text.contains(
         "grpc_status_code=\"Unavailable\",method_name=\"/csi.v1.Controller/CreateVolume\""

@@ -1,8 +1,8 @@
-//! The layer under tonic that notes what the driver itself said during one call.
+//! The layer below tonic that records the status that the driver itself sent.
 //!
-//! tonic makes statuses of its own for resets, end of file, oversize and more, and hands them up
-//! as if the driver had sent them. Here, where headers, body and trailers go past, it shows who
-//! spoke: [`Heard`] holds it for `status` to judge.
+//! tonic creates statuses for resets, end of file, oversized messages and more, and returns them as
+//! if the driver had sent them. This layer sees headers, body and trailers, and records in
+//! [`CallTrace`] how the call really ended; `status` evaluates it.
 
 use std::{
     pin::Pin,
@@ -20,40 +20,40 @@ use tonic::Code;
 
 use super::link::Link;
 
-/// The largest answer read, in bytes: grpc-go's and tonic's default.
+/// The maximum size of a response message, in bytes: the default of grpc-go and tonic.
 pub(super) const MAX_ANSWER: u32 = 4 << 20;
 
-/// The length of what precedes each message: a flag and the message's length.
+/// The length of the prefix of each message: a flag and the message's length.
 const PREFIX: usize = 5;
 
-/// What the end of one call looked like from below.
+/// How a call ended on the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     /// The driver sent this status, in the trailers or in a response without a body.
     Status { code: Code, message: String },
-    /// The driver sent a `grpc-status` that is no number.
+    /// The driver sent a `grpc-status` that is not a number.
     Malformed(String),
     /// The connection or the stream broke.
     Broken(String),
     /// The stream ended without a status.
-    Silent,
+    NoStatus,
     /// The answer announced more than [`MAX_ANSWER`] bytes.
     Oversize(u32),
 }
 
-/// What was noted of one call; clones share the note.
+/// What was recorded of one call. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Heard(Arc<Mutex<Note>>);
+pub(super) struct CallTrace(Arc<Mutex<TraceState>>);
 
 #[derive(Debug, Default)]
-struct Note {
-    /// Whether the request was handed to the connection, which has not given it back.
+struct TraceState {
+    /// Whether the request was passed to the connection, which has not returned it.
     sent: bool,
     end: Option<End>,
 }
 
-impl Heard {
-    /// The note, once the call is over.
+impl CallTrace {
+    /// The recorded end, once the call is over.
     pub(super) fn end(&self) -> Option<End> {
         self.0.lock().end.clone()
     }
@@ -63,21 +63,21 @@ impl Heard {
         self.0.lock().sent
     }
 
-    fn sent(&self, sent: bool) {
+    fn set_sent(&self, sent: bool) {
         self.0.lock().sent = sent;
     }
 
-    /// Notes an end. The first counts: what follows it is its echo.
-    fn note(&self, end: End) {
+    /// Records an end. Only the first counts; later ones are consequences of it.
+    fn record_end(&self, end: End) {
         self.0.lock().end.get_or_insert(end);
     }
 
-    /// Notes the status among headers or trailers, if there is one.
-    fn note_status(&self, headers: &mut HeaderMap) {
-        // tonic panics on details that are not base64; nobody here reads them.
+    /// Records the status in headers or trailers, if there is one.
+    fn record_status(&self, headers: &mut HeaderMap) {
+        // tonic panics on details that are not base64; this program does not use them.
         headers.remove("grpc-status-details-bin");
         if let Some(end) = status_of(headers) {
-            self.note(end);
+            self.record_end(end);
         }
     }
 }
@@ -89,7 +89,7 @@ fn status_of(headers: &HeaderMap) -> Option<End> {
     Some(End::Status { code: Code::from_i32(code), message: message.unwrap_or_default() })
 }
 
-/// Undoes gRPC's percent-encoding; what is not encoded properly stays as it is.
+/// Decodes gRPC's percent-encoding; invalid sequences stay unchanged.
 fn percent_decoded(text: &[u8]) -> String {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -101,42 +101,42 @@ fn percent_decoded(text: &[u8]) -> String {
     String::from_utf8_lossy(&decoded).into_owned()
 }
 
-/// The byte that the first two characters spell.
+/// The byte that the first two hexadecimal digits encode.
 fn leading_hex(text: &[u8]) -> Option<u8> {
-    // The parser of numbers takes a sign, too.
+    // from_str_radix accepts a sign, too.
     let digits = text.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// The service the generated clients send one call through.
+/// The service through which the generated client sends one call.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) link: Link,
-    pub(super) heard: Heard,
+    pub(super) trace: CallTrace,
 }
 
 impl tower::Service<Request<tonic::body::Body>> for Wire {
-    type Response = Response<Listening>;
+    type Response = Response<ObservedBody>;
     type Error = hyper::Error;
     type Future = BoxFuture<'static, Result<Self::Response, hyper::Error>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), hyper::Error>> {
-        // A lost link shows in `call`, where it is noted.
+        // A lost link is reported and recorded in `call`.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<tonic::body::Body>) -> Self::Future {
-        let heard = self.heard.clone();
-        heard.sent(true);
+        let trace = self.trace.clone();
+        trace.set_sent(true);
         let answer = self.link.sender.try_send_request(request);
         async move {
             match answer.await {
-                Ok(answer) => Ok(listen(answer, heard)),
+                Ok(answer) => Ok(observe_body(answer, trace)),
                 Err(mut refused) => {
-                    // What the connection gives back it has not begun to write.
-                    heard.sent(refused.take_message().is_none());
+                    // hyper returns the request if it has not begun to write it.
+                    trace.set_sent(refused.take_message().is_none());
                     let error = refused.into_error();
-                    heard.note(End::Broken(told(&error)));
+                    trace.record_end(End::Broken(error_chain(&error)));
                     Err(error)
                 }
             }
@@ -145,16 +145,16 @@ impl tower::Service<Request<tonic::body::Body>> for Wire {
     }
 }
 
-fn listen(answer: Response<Incoming>, heard: Heard) -> Response<Listening> {
+fn observe_body(answer: Response<Incoming>, trace: CallTrace) -> Response<ObservedBody> {
     let (mut parts, body) = answer.into_parts();
-    heard.note_status(&mut parts.headers);
-    // What another HTTP status than 200 means, tonic knows.
-    let silence_counts = parts.status == StatusCode::OK;
-    Response::from_parts(parts, Listening { body, heard, silence_counts, prefix: Vec::new() })
+    trace.record_status(&mut parts.headers);
+    // tonic maps HTTP statuses other than 200 itself.
+    let requires_status = parts.status == StatusCode::OK;
+    Response::from_parts(parts, ObservedBody { body, trace, requires_status, prefix: Vec::new() })
 }
 
-/// An error with all its causes.
-fn told(error: &hyper::Error) -> String {
+/// The error with all its causes.
+fn error_chain(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -164,28 +164,28 @@ fn told(error: &hyper::Error) -> String {
     text
 }
 
-/// An answer's body on its way to tonic.
+/// A response body that is observed on its way to tonic.
 #[derive(Debug)]
-pub(super) struct Listening {
+pub(super) struct ObservedBody {
     body: Incoming,
-    heard: Heard,
-    /// Whether an end without a status says something.
-    silence_counts: bool,
+    trace: CallTrace,
+    /// Whether an end without a status is an error of the stream.
+    requires_status: bool,
     /// The first bytes of the first message.
     prefix: Vec<u8>,
 }
 
-impl Listening {
-    fn note_frame(&mut self, frame: &mut Frame<Bytes>) {
+impl ObservedBody {
+    fn record_frame(&mut self, frame: &mut Frame<Bytes>) {
         if let Some(data) = frame.data_ref() {
-            self.note_size(data.clone());
+            self.record_size(data.clone());
         } else if let Some(trailers) = frame.trailers_mut() {
-            self.heard.note_status(trailers);
+            self.trace.record_status(trailers);
         }
     }
 
-    /// Reads the length the first message announces.
-    fn note_size(&mut self, mut data: Bytes) {
+    /// Reads the length prefix of the first message.
+    fn record_size(&mut self, mut data: Bytes) {
         let missing = PREFIX.saturating_sub(self.prefix.len()).min(data.len());
         if missing == 0 {
             return;
@@ -194,14 +194,14 @@ impl Listening {
         if self.prefix.len() == PREFIX {
             let mut length = self.prefix.get(1..).unwrap_or_default();
             match length.try_get_u32() {
-                Ok(length) if length > MAX_ANSWER => self.heard.note(End::Oversize(length)),
+                Ok(length) if length > MAX_ANSWER => self.trace.record_end(End::Oversize(length)),
                 _ => {}
             }
         }
     }
 }
 
-impl Body for Listening {
+impl Body for ObservedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -211,9 +211,9 @@ impl Body for Listening {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         match &mut frame {
-            Some(Ok(frame)) => self.note_frame(frame),
-            Some(Err(error)) => self.heard.note(End::Broken(told(error))),
-            None if self.silence_counts => self.heard.note(End::Silent),
+            Some(Ok(frame)) => self.record_frame(frame),
+            Some(Err(error)) => self.trace.record_end(End::Broken(error_chain(error))),
+            None if self.requires_status => self.trace.record_end(End::NoStatus),
             None => {}
         }
         Poll::Ready(frame)
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_encoded_properly_stays_as_it_is() {
+    fn invalid_percent_encoding_is_kept() {
         for (text, decoded) in [
             ("caf%C3%a9 %25", "caf\u{e9} %"),
             ("%%41", "%A"),

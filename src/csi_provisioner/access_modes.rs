@@ -1,6 +1,6 @@
-//! Access modes and access type: what the claim's pods will do with the volume.
+//! Access modes and access type.
 //!
-//! Owns the mapping to CSI's `VolumeCapability` (CSI spec, CreateVolume; reference 3.13). Pure.
+//! Maps them to CSI's `VolumeCapability`. Pure.
 
 use crate::{
     controller::provisioner::Failure,
@@ -14,7 +14,7 @@ use crate::{
 /// One capability for each of the claim's access modes, in the claim's order.
 ///
 /// # Errors
-/// The original's text for a mode it does not know.
+/// external-provisioner's text for an unknown mode.
 pub(super) fn capabilities(
     claim: &Claim,
     class: &StorageClass,
@@ -36,7 +36,7 @@ pub(super) fn capabilities(
         .collect()
 }
 
-/// Each mode is mapped on its own, as the original does: combinations are not looked at.
+/// Maps each mode independently, as external-provisioner does.
 fn csi_mode(mode: &str, single_node_multi_writer: bool) -> Result<Mode, Failure> {
     Ok(match (mode, single_node_multi_writer) {
         ("ReadWriteOnce" | "ReadWriteOncePod", false) => Mode::SingleNodeWriter,
@@ -91,7 +91,8 @@ mod tests {
         assert_eq!(modes(&all, false), Ok(plain));
         assert_eq!(modes(&all, true), Ok(multi));
         assert_eq!(modes(&[], false), Ok(vec![]));
-        // Combinations that the mapping library of the original would refuse come singly there.
+        // external-provisioner's mapping library would refuse some combinations, but is called with
+        // one mode at a time.
         for (multi, pod) in [(false, Mode::SingleNodeWriter), (true, Mode::SingleNodeSingleWriter)]
         {
             let (pods, reads) = ("ReadWriteOncePod", "ReadOnlyMany");

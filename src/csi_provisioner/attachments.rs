@@ -1,10 +1,9 @@
 //! Which volumes are attached to a node: those must not be deleted.
 //!
-//! Owns an index of VolumeAttachments by PersistentVolume, of whatever attacher and in whatever
-//! state, as the original looks at them (reference 4.5), and of the volumes that wait to be
-//! detached. Only there for drivers that attach (`PUBLISH_UNPUBLISH_VOLUME`). Promises not to
-//! answer before everything has been listed once, and to tell when a volume that was asked for is
-//! detached from a node.
+//! Indexes the VolumeAttachments by PersistentVolume, of whatever attacher and in whatever state,
+//! as external-provisioner does, and the volumes whose deletion waits for a detachment. Exists only
+//! for drivers that attach (`PUBLISH_UNPUBLISH_VOLUME`). Returns an error before all attachments
+//! have been listed once, and reports when a waiting volume is detached from a node.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,97 +25,98 @@ use crate::{
     mutations::Mutation,
 };
 
-/// The attachments as last seen. Clones share them.
+/// The known attachments. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Attachments(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     index: Mutex<Index>,
-    /// The first list: whether we may list at all.
+    /// Completes once the first request to list has succeeded, so that the right to list exists.
     first_list: FirstList,
-    /// The list that counts: a new leader asks for another one.
+    /// The current list; a new leader requests another one.
     list: FirstList,
-    /// Asks for another list.
-    anew: Arc<Notify>,
+    /// Requests another list.
+    list_requests: Arc<Notify>,
 }
 
-/// A cluster has as many attachments as volumes in use: little is kept of each.
+/// Compact, because a cluster has as many attachments as volumes in use.
 #[derive(Debug, Default)]
 struct Index {
     attachments: BTreeSet<Attachment>,
-    /// Those that a list has shown which is not whole yet.
+    /// The attachments of a list that is not complete yet.
     listed: Option<Vec<Attachment>>,
-    nodes: Names,
-    /// The names of the volumes that wait to be detached, by hash.
-    awaited: BTreeMap<u64, BTreeSet<Box<str>>>,
-    /// Those of them that a node has let go, and are not told yet.
+    nodes: NodeNames,
+    /// The names of the volumes that wait for a detachment, by hash.
+    waiting: BTreeMap<u64, BTreeSet<Box<str>>>,
+    /// Waiting volumes that were detached from a node and are not reported yet.
     detached: BTreeSet<Box<str>>,
 }
 
-/// What is kept of an attachment: the names by their hashes. Should two volumes ever share one, the
-/// attachment of the one keeps the other from being deleted: the safe side.
+/// An attachment, with hashes instead of names. If the hashes of two volumes collide, an attachment
+/// of one blocks the deletion of the other, which is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Attachment {
-    /// Of the volume's name; first, so that the attachments of a volume stand together.
+    /// Hash of the volume's name. It is the first field, so that the attachments of a volume are
+    /// adjacent.
     volume: u64,
-    /// Of the attachment's UID.
+    /// Hash of the attachment's UID.
     uid: u64,
-    /// In [`Names`].
+    /// The node's number in [`NodeNames`].
     node: u32,
 }
 
 impl Attachments {
-    /// DependencyIndex until the attachments are being listed: we may.
-    pub async fn begun(&self) {
+    /// Waits until listing has begun, which shows that this process may list.
+    pub async fn list_begun(&self) {
         self.0.first_list.begun().await;
     }
 
-    /// Asks for another list. What was listed before counts no longer.
-    pub fn list_anew(&self) {
+    /// Requests another list; the earlier one does not count any more.
+    pub fn request_list(&self) {
         if !mutations::is_on(Mutation::StandbysAttachments) {
             self.0.list.anew();
-            self.0.anew.notify_one();
+            self.0.list_requests.notify_one();
         }
     }
 
-    /// Told when another list is wanted, for whoever lists.
-    pub fn wants_list(&self) -> Arc<Notify> {
-        Arc::clone(&self.0.anew)
+    /// Notified when another list is requested.
+    pub fn list_requests(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.list_requests)
     }
 
-    /// DependencyIndex until all attachments have been listed once; what is said before means nothing.
+    /// Waits until all attachments have been listed once.
     pub async fn listed(&self) {
         self.0.list.whole().await;
     }
 
-    /// The node that the volume is attached to, one of them where there are several. The observer
-    /// then tells once the volume is detached from one of them.
+    /// Returns the node that the volume is attached to (one of them, if there are several). The
+    /// volume then waits: it is reported once it is detached from a node.
     ///
     /// # Errors
-    /// While the attachments have not been listed yet.
-    pub fn block(&self, volume: &str) -> Result<Option<String>, Failure> {
+    /// The attachments have not been listed yet.
+    pub fn blocking_node(&self, volume: &str) -> Result<Option<String>, Failure> {
         if !self.0.list.is_whole() {
             return Err(Failure::new("the VolumeAttachments are not listed yet"));
         }
         let mut index = self.0.index.lock();
         let node = index.node_of(volume).map(str::to_owned);
         if node.is_some() {
-            index.awaited.entry(hash(volume)).or_default().insert(volume.into());
+            index.waiting.entry(hash(volume)).or_default().insert(volume.into());
         }
         Ok(node)
     }
 
-    /// What keeps these attachments fresh: `on_detached` is told the name of each volume that
-    /// waited and that a node has let go.
-    pub fn observer<F: Fn(String) + Send>(
+    /// Returns the event handler of the watch. It calls `on_detached` with the name of each waiting
+    /// volume that was detached from a node.
+    pub fn event_handler<F: Fn(String) + Send>(
         &self,
         on_detached: F,
     ) -> impl EventHandler<VolumeAttachment> + use<F> {
         let shared = Arc::clone(&self.0);
         move |event| {
             let extent = Extent::of(&event);
-            let detached = shared.index.lock().observe(event);
+            let detached = shared.index.lock().on_event(event);
             shared.first_list.reached(extent);
             shared.list.reached(extent);
             for volume in detached {
@@ -127,49 +127,56 @@ impl Attachments {
 }
 
 impl Index {
-    /// Takes in a sighting; gives the volumes that need wait no longer.
-    fn observe(&mut self, event: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
+    /// Handles an event; returns the volumes that no longer wait.
+    fn on_event(&mut self, event: InformerEvent<VolumeAttachment>) -> BTreeSet<Box<str>> {
         match event {
-            InformerEvent::Init => self.restarted(),
-            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.seen(&seen),
-            InformerEvent::Delete(gone) => self.deleted(&gone),
-            InformerEvent::Unreadable { uid, .. } => self.unreadable(hash(&uid)),
-            InformerEvent::InitDone => self.complete(),
+            InformerEvent::Init => self.begin_list(),
+            InformerEvent::InitApply(attachment) | InformerEvent::Apply(attachment) => {
+                self.insert(&attachment)
+            }
+            InformerEvent::Delete(gone) => self.remove(&gone),
+            InformerEvent::Unreadable { uid, .. } => self.keep_unreadable(hash(&uid)),
+            InformerEvent::InitDone => self.finish_list(),
         }
         std::mem::take(&mut self.detached)
     }
 
-    /// A list begins. What an unfinished one has shown counts like everything before.
-    fn restarted(&mut self) {
+    /// A list begins. The attachments of an unfinished list are kept like earlier ones.
+    fn begin_list(&mut self) {
         for attachment in self.listed.replace(Vec::new()).unwrap_or_default() {
-            self.keep(attachment);
+            self.add(attachment);
         }
     }
 
-    /// An attachment never moves: the API refuses changes of its `spec`.
-    fn seen(&mut self, seen: &VolumeAttachment) {
-        let volume = seen.spec.source.persistent_volume_name.as_deref().filter(|_| counts(seen));
+    /// Adds an attachment. The API does not allow its `spec` to change.
+    fn insert(&mut self, attachment: &VolumeAttachment) {
+        let volume = attachment
+            .spec
+            .source
+            .persistent_volume_name
+            .as_deref()
+            .filter(|_| blocks_deletion(attachment));
         let Some(volume) = volume else { return };
-        let node = self.nodes.id(&seen.spec.node_name);
-        let attachment = Attachment { volume: hash(volume), uid: hash(seen.uid()), node };
+        let node = self.nodes.id(&attachment.spec.node_name);
+        let attachment = Attachment { volume: hash(volume), uid: hash(attachment.uid()), node };
         match &mut self.listed {
             Some(listed) => listed.push(attachment),
-            None => self.keep(attachment),
+            None => self.add(attachment),
         }
     }
 
-    fn keep(&mut self, attachment: Attachment) {
+    fn add(&mut self, attachment: Attachment) {
         if self.attachments.insert(attachment) {
-            self.nodes.used(attachment.node);
+            self.nodes.add_use(attachment.node);
         }
     }
 
-    /// It may have been shown by a list that is still under way.
-    fn deleted(&mut self, gone: &VolumeAttachment) {
+    /// Removes an attachment, which may also be part of a list in progress.
+    fn remove(&mut self, gone: &VolumeAttachment) {
         let uid = hash(gone.uid());
         let of_volume = match &gone.spec.source.persistent_volume_name {
             Some(volume) => self.attachments.range(of_volume(hash(volume))),
-            // It could not be read, or was never counted: looked for among all.
+            // It could not be decoded, or was never counted: search all.
             None => self.attachments.range(..),
         };
         let kept = of_volume.copied().find(|attachment| attachment.uid == uid);
@@ -178,9 +185,10 @@ impl Index {
             self.attachments.remove(&attachment);
         }
         match (&mut self.listed, kept) {
-            // Its node may be another's of the list as well: that is counted when it is whole.
+            // The node may be used by others of the list as well, which are counted once it is
+            // complete.
             (Some(listed), _) => listed.retain(|attachment| attachment.uid != uid),
-            (None, Some(attachment)) => self.nodes.left(attachment.node),
+            (None, Some(attachment)) => self.nodes.remove_use(attachment.node),
             (None, None) => {}
         }
         if let Some(attachment) = kept.or(listed) {
@@ -188,28 +196,28 @@ impl Index {
         }
     }
 
-    /// What is known of an attachment that can't be read stays as it is.
-    fn unreadable(&mut self, uid: u64) {
+    /// An attachment that can't be decoded: keeps what is known of it.
+    fn keep_unreadable(&mut self, uid: u64) {
         if let Some(listed) = &mut self.listed {
             listed.extend(self.attachments.iter().filter(|attachment| attachment.uid == uid));
         }
     }
 
-    /// The list is whole: what it has not shown is gone. Collected at once, the set is packed
-    /// twice as tightly as one that has grown.
-    fn complete(&mut self) {
+    /// The list is complete: attachments that it did not contain are gone. A set collected at once
+    /// is packed twice as densely as one that has grown.
+    fn finish_list(&mut self) {
         let Some(listed) = self.listed.take() else { return };
         let before = std::mem::replace(&mut self.attachments, listed.into_iter().collect());
         for vanished in before.difference(&self.attachments).copied().collect::<Vec<_>>() {
             self.detach(vanished.volume);
         }
-        self.nodes.count_anew(self.attachments.iter().map(|attachment| attachment.node));
+        self.nodes.recount(self.attachments.iter().map(|attachment| attachment.node));
     }
 
-    /// The volume is detached from a node: whoever waits for it looks again, and is told of another
-    /// node that has it.
+    /// The volume was detached from a node: its deletion is tried again, and fails with the next
+    /// node if there is another.
     fn detach(&mut self, volume: u64) {
-        self.detached.extend(self.awaited.remove(&volume).unwrap_or_default());
+        self.detached.extend(self.waiting.remove(&volume).unwrap_or_default());
     }
 
     /// A node that the volume is attached to, the first by name.
@@ -220,43 +228,44 @@ impl Index {
     /// The attachments of a volume.
     fn attached(&self, volume: u64) -> impl Iterator<Item = &Attachment> {
         let kept = self.attachments.range(of_volume(volume));
-        // Searched one by one, but only where a list is under way.
+        // A linear search, but only while a list is in progress.
         let listed = self.listed.iter().flatten();
         kept.chain(listed.filter(move |listed| listed.volume == volume))
     }
 }
 
-/// Where the attachments of a volume stand.
+/// The range of the attachments of a volume.
 fn of_volume(volume: u64) -> RangeInclusive<Attachment> {
     let first = Attachment { volume, uid: 0, node: 0 };
     first..=Attachment { volume, uid: u64::MAX, node: u32::MAX }
 }
 
-/// The names of nodes, each once, by numbers that take little room.
+/// Node names, each stored once, addressed by numbers.
 #[derive(Debug, Default)]
-struct Names {
+struct NodeNames {
     ids: BTreeMap<Arc<str>, u32>,
-    by_id: BTreeMap<u32, Name>,
+    by_id: BTreeMap<u32, NodeName>,
     next: u32,
 }
 
 #[derive(Debug)]
-struct Name {
+struct NodeName {
     name: Arc<str>,
     /// How many attachments to the node are kept.
     uses: usize,
 }
 
-impl Names {
-    /// The name's number. It is forgotten once it was used and left by all.
+impl NodeNames {
+    /// The name's number, which counts one more use; the name is dropped after the last.
     fn id(&mut self, name: &str) -> u32 {
         if let Some(id) = self.ids.get(name) {
             return *id;
         }
-        let (name, id): (Arc<str>, _) = (name.into(), self.next);
+        let name: Arc<str> = name.into();
+        let id = self.next;
         self.next = id.wrapping_add(1);
         self.ids.insert(Arc::clone(&name), id);
-        self.by_id.insert(id, Name { name, uses: 0 });
+        self.by_id.insert(id, NodeName { name, uses: 0 });
         id
     }
 
@@ -264,13 +273,13 @@ impl Names {
         self.by_id.get(&id).map(|known| &*known.name).unwrap_or_default()
     }
 
-    fn used(&mut self, id: u32) {
+    fn add_use(&mut self, id: u32) {
         if let Some(known) = self.by_id.get_mut(&id) {
             known.uses += 1;
         }
     }
 
-    fn left(&mut self, id: u32) {
+    fn remove_use(&mut self, id: u32) {
         let Some(known) = self.by_id.get_mut(&id) else { return };
         known.uses -= 1;
         if known.uses == 0 {
@@ -279,25 +288,25 @@ impl Names {
         }
     }
 
-    fn count_anew(&mut self, uses: impl Iterator<Item = u32>) {
+    fn recount(&mut self, uses: impl Iterator<Item = u32>) {
         self.by_id.values_mut().for_each(|known| known.uses = 0);
-        uses.for_each(|id| self.used(id));
+        uses.for_each(|id| self.add_use(id));
         self.by_id.retain(|_, known| known.uses > 0);
         self.ids.retain(|_, id| self.by_id.contains_key(id));
     }
 }
 
-/// The same in every process, and nothing anybody could aim at is at stake.
+/// Not keyed: it is the same in every process, and collisions are harmless.
 fn hash(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Whether the attachment keeps its volume: whoever attaches it.
-fn counts(seen: &VolumeAttachment) -> bool {
+/// Whether the attachment blocks the deletion of its volume, whichever attacher it has.
+fn blocks_deletion(attachment: &VolumeAttachment) -> bool {
     !mutations::is_on(Mutation::AttachmentsByAttacher)
-        || seen.spec.attacher == mutations::SIMULATED_DRIVER
+        || attachment.spec.attacher == mutations::SIMULATED_DRIVER
 }
 
 #[cfg(test)]
@@ -315,16 +324,16 @@ mod tests {
     }
 
     fn node(attachments: &Attachments, volume: &str) -> Option<String> {
-        attachments.block(volume).unwrap()
+        attachments.blocking_node(volume).unwrap()
     }
 
     #[test]
-    fn nothing_is_said_before_all_are_listed() {
+    fn attachments_are_unknown_before_the_first_list() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
-        assert!(attachments.block("other").is_err());
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitApply(attachment("a", Some("pv"), "n1")));
+        assert!(attachments.blocking_node("other").is_err());
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
         assert_eq!(node(&attachments, "other"), None);
     }
@@ -332,14 +341,14 @@ mod tests {
     #[test]
     fn each_attachment_counts_once_however_often_it_is_shown() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
         for name in ["a", "a", "b"] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
+            handler.observe(InformerEvent::Apply(attachment(name, Some("pv"), "n1")));
         }
-        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("b", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
@@ -353,23 +362,23 @@ mod tests {
     #[test]
     fn a_new_list_takes_nothing_away_before_it_is_whole() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
         for name in ["stays", "goes"] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some(name), "n1")));
+            handler.observe(InformerEvent::Apply(attachment(name, Some(name), "n1")));
         }
-        // The first attempt breaks off.
-        observer.observe(InformerEvent::Init);
-        observer.observe(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
-        observer.observe(InformerEvent::Init);
+        // The first list is interrupted.
+        handler.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::InitApply(attachment("new", Some("new"), "n2")));
+        handler.observe(InformerEvent::Init);
         for name in ["stays", "goes"] {
             assert_eq!(node(&attachments, name).as_deref(), Some("n1"));
         }
         assert_eq!(node(&attachments, "new").as_deref(), Some("n2"));
-        observer.observe(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
+        handler.observe(InformerEvent::InitApply(attachment("newer", Some("newer"), "n3")));
         assert_eq!(node(&attachments, "newer").as_deref(), Some("n3"), "seen is attached");
-        observer.observe(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::InitApply(attachment("stays", Some("stays"), "n1")));
+        handler.observe(InformerEvent::InitDone);
         for (name, on) in
             [("stays", Some("n1")), ("goes", None), ("new", None), ("newer", Some("n3"))]
         {
@@ -378,94 +387,94 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_while_it_is_listed_is_gone() {
+    fn an_attachment_deleted_during_a_list_is_gone() {
         let attachments = Attachments::default();
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let tell = Arc::clone(&told);
-        let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(InformerEvent::InitDone);
-        observer.observe(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Init);
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let record = Arc::clone(&reported);
+        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
+        handler.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Apply(attachment("old", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Init);
         for (name, on) in [("old", "n1"), ("new", "n2")] {
-            observer.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
-        observer.observe(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
-        assert_eq!(std::mem::take(&mut *told.lock()), ["pv"], "another node has it");
+        handler.observe(InformerEvent::InitApply(attachment("third", Some("third"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("old", Some("pv"), "n1")));
+        assert_eq!(std::mem::take(&mut *reported.lock()), ["pv"], "another node has it");
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        observer.observe(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
-        assert_eq!(*told.lock(), ["pv"]);
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Delete(attachment("new", Some("pv"), "n2")));
+        assert_eq!(*reported.lock(), ["pv"]);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         assert_eq!(node(&attachments, "third").as_deref(), Some("n1"), "by its name");
-        observer.observe(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("third", Some("third"), "n1")));
         keeps_nothing(&attachments);
     }
 
     #[test]
     fn an_attachment_that_cant_be_read_stays_until_it_is_gone() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
-        observer.observe(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Init);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Apply(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Init);
         let [namespace, name, uid] = ["", "a", "a"].map(str::to_owned);
-        observer.observe(InformerEvent::Unreadable { namespace, name, uid });
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::Unreadable { namespace, name, uid });
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Delete(attachment("b", None, "")));
+        handler.observe(InformerEvent::Delete(attachment("b", None, "")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"), "another one's end");
-        observer.observe(InformerEvent::Delete(attachment("a", None, "")));
+        handler.observe(InformerEvent::Delete(attachment("a", None, "")));
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }
 
     #[test]
-    fn of_several_nodes_the_first_by_name_is_told() {
+    fn of_several_nodes_the_first_by_name_is_reported() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
+        let mut handler = attachments.event_handler(drop);
         for (name, on) in [("a", "n2"), ("b", "n1"), ("c", "n3")] {
-            observer.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
+            handler.observe(InformerEvent::InitApply(attachment(name, Some("pv"), on)));
         }
-        observer.observe(InformerEvent::InitDone);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
     }
 
     #[test]
-    fn a_volume_that_waits_is_told_once_when_a_node_lets_it_go() {
+    fn a_waiting_volume_is_reported_once_when_detached() {
         let attachments = Attachments::default();
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let tell = Arc::clone(&told);
-        let mut observer = attachments.observer(move |volume| tell.lock().push(volume));
-        observer.observe(InformerEvent::InitDone);
+        let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+        let record = Arc::clone(&reported);
+        let mut handler = attachments.event_handler(move |volume| record.lock().push(volume));
+        handler.observe(InformerEvent::InitDone);
         for (name, volume, node) in [("a", "pv", "n1"), ("b", "pv", "n2"), ("c", "other", "n1")] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some(volume), node)));
+            handler.observe(InformerEvent::Apply(attachment(name, Some(volume), node)));
         }
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n1"));
-        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
-        observer.observe(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
-        assert_eq!(*told.lock(), ["pv"], "nobody waits for the other");
-        observer.observe(InformerEvent::Init);
-        observer.observe(InformerEvent::InitDone);
-        assert_eq!(*told.lock(), ["pv"], "it has not asked again");
-        assert!(attachments.0.index.lock().awaited.is_empty());
+        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Delete(attachment("c", Some("other"), "n1")));
+        assert_eq!(*reported.lock(), ["pv"], "nobody waits for the other");
+        handler.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::InitDone);
+        assert_eq!(*reported.lock(), ["pv"], "it has not asked again");
+        assert!(attachments.0.index.lock().waiting.is_empty());
     }
 
     #[test]
     fn a_volume_is_attached_until_its_last_attachment_is_gone() {
         let attachments = Attachments::default();
-        let mut observer = attachments.observer(drop);
-        observer.observe(InformerEvent::InitDone);
+        let mut handler = attachments.event_handler(drop);
+        handler.observe(InformerEvent::InitDone);
         for (name, node) in [("a", "n1"), ("b", "n2")] {
-            observer.observe(InformerEvent::Apply(attachment(name, Some("pv"), node)));
+            handler.observe(InformerEvent::Apply(attachment(name, Some("pv"), node)));
         }
-        observer.observe(InformerEvent::Apply(attachment("inline", None, "n3")));
-        observer.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
+        handler.observe(InformerEvent::Apply(attachment("inline", None, "n3")));
+        handler.observe(InformerEvent::Delete(attachment("a", Some("pv"), "n1")));
         assert_eq!(node(&attachments, "pv").as_deref(), Some("n2"));
-        // The other one vanishes while the watch is down.
-        observer.observe(InformerEvent::Init);
-        observer.observe(InformerEvent::InitDone);
+        // The other attachment is deleted while the watch is down.
+        handler.observe(InformerEvent::Init);
+        handler.observe(InformerEvent::InitDone);
         assert_eq!(node(&attachments, "pv"), None);
         keeps_nothing(&attachments);
     }

@@ -1,9 +1,8 @@
-//! What the driver must be able to do before it is asked.
+//! The capabilities a driver needs.
 //!
-//! Owns the checks and their texts (reference 3.5). Pure. Leaves finding the capabilities out to
-//! `csi`.
+//! The checks and their error texts. Pure. `csi` reads the capabilities.
 
-use super::Settings;
+use super::ProvisionerSettings;
 use crate::{
     controller::{model::source::SourceKind, provisioner::Failure},
     csi::{
@@ -17,16 +16,16 @@ use crate::{
 };
 
 impl Capabilities {
-    /// Whether access modes of a single node are told apart (`SINGLE_NODE_MULTI_WRITER`).
+    /// Whether the driver distinguishes single-node access modes (`SINGLE_NODE_MULTI_WRITER`).
     pub(super) fn single_node_multi_writer(&self) -> bool {
         self.controller.contains(&Rpc::SingleNodeMultiWriter)
     }
 }
 
-/// Checks what making or deleting any volume needs.
+/// Checks the capabilities needed to create or delete any volume.
 ///
 /// # Errors
-/// The original's text for what is missing.
+/// external-provisioner's text for the missing capability.
 pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
     let lacks = if !capabilities.plugin.contains(&Service::ControllerService) {
         "plugin CONTROLLER_SERVICE"
@@ -40,12 +39,12 @@ pub(super) fn check(capabilities: &Capabilities) -> Result<(), Failure> {
     )))
 }
 
-/// Checks what making this claim's volume needs.
+/// Checks the capabilities needed for this claim's volume.
 ///
 /// # Errors
-/// The original's text for what is missing.
+/// external-provisioner's text for the missing capability.
 pub(super) fn check_create(
-    settings: &Settings,
+    settings: &ProvisionerSettings,
     claim: &Claim,
     source: Option<SourceKind>,
 ) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
-//! What the feature gate `CephRBDExtensions` adds for classes of ceph-csi's RBD driver.
+//! The feature gate `CephRBDExtensions`, for classes of ceph-csi's RBD driver.
 //!
-//! Owns telling such a class, the least size of an xfs volume, and the secrets that delete a volume
-//! in place of the provisioner's. Pure. Promises that nothing of it shows while the gate is off, and
-//! that other classes, `CephFS` among them, are untouched by it.
+//! Recognizes such classes, enforces the minimum size of an xfs volume, and selects the secret for
+//! deletion. Pure. While the gate is off, and for other classes (those of `CephFS` among them),
+//! nothing changes.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::{controller::provisioner::Failure, kube::quantity::Quantity};
 
-/// What the class of an RBD image names and one of `CephFS` may name as well.
+/// A parameter of classes of RBD, optional in classes of `CephFS`.
 const POOL: &str = "pool";
-/// What only a class of `CephFS` names.
+/// A parameter of classes of `CephFS` only.
 const FS_NAME: &str = "fsName";
-/// Below this, `mkfs.xfs` fails when the volume is staged ("agsize too small").
+/// The minimum size; below it `mkfs.xfs` fails when the volume is staged ("agsize too small").
 const LEAST_XFS: i64 = 1 << 30;
 
-/// The gate.
+/// The feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CephRbd {
     /// Whether it is on.
@@ -31,11 +31,10 @@ impl CephRbd {
         self.enabled && parameters.contains_key(POOL) && !parameters.contains_key(FS_NAME)
     }
 
-    /// Refuses xfs where the volume would be too small for it; `fs_type` is the class's or the
-    /// default.
+    /// Refuses xfs on a volume that is too small for it. `fs_type` is the class's or the default.
     ///
     /// # Errors
-    /// With the fork's own words, down to the blank at their end.
+    /// The fork's text, including its trailing blank.
     pub(super) fn check_size(
         self,
         parameters: &BTreeMap<String, String>,
@@ -50,8 +49,8 @@ impl CephRbd {
         )))
     }
 
-    /// The secret that deletes a volume of the class: its own where the class names one, else the
-    /// provisioner's.
+    /// The secret for deleting a volume of the class: its own deletion secret if the class names
+    /// one, else the provisioner's.
     pub(super) fn deletion_secret(
         self,
         parameters: &BTreeMap<String, String>,
@@ -67,7 +66,7 @@ impl CephRbd {
         secrets::reference(kind, parameters, context)
     }
 
-    /// Whether a parameter of the class is for this program because of the gate.
+    /// Whether the gate reserves this parameter of the class for the provisioner.
     pub(super) fn is_known(self, parameters: &BTreeMap<String, String>, key: &str) -> bool {
         let keys = SecretKind::Deletion.keys();
         self.concerns(parameters) && [keys.name, keys.namespace].contains(&key)
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn its_keys_are_known_where_they_mean_something() {
+    fn its_keys_are_known_only_with_the_gate() {
         for (gate, class, known) in [(ON, RBD, true), (ON, CEPHFS, false), (OFF, RBD, false)] {
             for (key, _) in DELETE {
                 assert_eq!(gate.is_known(&map(&class), key), known);

@@ -1,12 +1,11 @@
-//! What a volume is made from, where it is not made empty.
+//! The source of a volume that is not created empty.
 //!
-//! Owns the way from the claim's words to what the driver is told (reference 3.8): which source
-//! the claim names and whether it may (`identify`, with `grants` for other namespaces), whether
-//! this program copies such a thing at all or leaves it to a populator (reference 3.9), and
-//! finding it with all checks of its state (`resolve`: `snapshot`, `clone`). Promises that no claim
-//! that names a source ever gets an empty volume, that a failure names the objects whose change
-//! may end it, and that whether the claim may use its source is checked at each attempt. Leaves
-//! guarding a source while the driver reads it to `protection`.
+//! `identify` determines which source the claim names, whether the claim may use it (`grants` for
+//! other namespaces), and whether this program copies that kind or a populator fills the volume.
+//! `resolve` finds the source and checks its state (`snapshot`, `clone`). A claim that names a
+//! source never gets an empty volume. A failure names the objects whose change may resolve it.
+//! Whether the claim may use its source is checked at each attempt. Keeping a source while the
+//! driver reads it belongs to `source_protection`.
 
 mod clone;
 mod grants;
@@ -16,7 +15,7 @@ mod status_text;
 mod testing;
 
 use self::grants::Grant;
-use super::Settings;
+use super::ProvisionerSettings;
 use crate::{
     controller::{
         model::source::{Source, SourceKind},
@@ -33,10 +32,10 @@ use crate::{
 /// The API group of snapshots.
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
-/// A source as a claim names it.
+/// A source as named by a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reference<'a> {
-    /// API group without version; empty for the core group.
+pub(super) struct SourceReference<'a> {
+    /// The API group without version; empty for the core group.
     group: &'a str,
     kind: &'a str,
     namespace: &'a str,
@@ -49,8 +48,9 @@ pub(super) struct Copyable {
     pub(super) kind: SourceKind,
     namespace: String,
     name: String,
-    /// Whether the claim may not use it any more: the call is followed, and nobody gets its volume.
-    pub(super) is_forfeited: bool,
+    /// Whether the claim has lost access to it: an open call is continued, but its volume is
+    /// discarded.
+    pub(super) access_revoked: bool,
 }
 
 /// Why a claim's source is not used.
@@ -58,51 +58,51 @@ pub(super) struct Copyable {
 pub(super) enum NotUsed {
     /// The attempt fails.
     Failed(Failure),
-    /// Somebody else makes volumes from sources of this kind.
+    /// A populator creates volumes from sources of this kind.
     LeftToPopulator {
         /// The kind.
         kind: String,
     },
 }
 
-/// What the claim names as its source, and whether it may; `None` for an empty volume.
+/// The source that the claim names; `None` for an empty volume.
 ///
 /// # Errors
-/// The claim may not use it, or this program does not copy such a thing.
+/// The claim may not use it, or this program does not copy that kind.
 pub(super) async fn identify(
     client: &Client,
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
 ) -> Result<Option<Copyable>, NotUsed> {
-    let claim = &*order.claim;
+    let claim = &*request.claim;
     let Some(reference) = reference(claim, settings.cross_namespace_sources)? else {
         return Ok(None);
     };
-    let is_foreign = reference.namespace != claim.namespace();
-    let is_forfeited = is_foreign && is_forfeited(client, order, &reference).await?;
-    Ok(Some(Copyable { is_forfeited, ..copyable(claim, reference)? }))
+    let other_namespace = reference.namespace != claim.namespace();
+    let access_revoked = other_namespace && access_revoked(client, request, &reference).await?;
+    Ok(Some(Copyable { access_revoked, ..copyable(claim, reference)? }))
 }
 
-/// Whether the claim may not use the source of another namespace any more, and the call that this
-/// process has open for it is followed all the same, as nobody gets its volume.
+/// Whether the claim has lost access to the source in another namespace, while its open call is
+/// continued because its volume will be discarded.
 ///
 /// # Errors
-/// The claim may not use it, or that cannot be told.
-async fn is_forfeited(
+/// The claim may not use the source, or its grants can't be read.
+async fn access_revoked(
     client: &Client,
-    order: &ProvisionRequest,
-    reference: &Reference<'_>,
+    request: &ProvisionRequest,
+    reference: &SourceReference<'_>,
 ) -> Result<bool, Failure> {
-    let followed = order.withdrawn && order.source.is_some();
-    match grants::check(client, &order.claim, reference).await? {
-        Grant::Stands => Ok(false),
-        Grant::Lacks(_) if followed => Ok(true),
-        Grant::Lacks(refusal) => Err(refusal),
+    let continues_open_call = request.withdrawn && request.source.is_some();
+    match grants::check(client, &request.claim, reference).await? {
+        Grant::Allowed => Ok(false),
+        Grant::Denied(_) if continues_open_call => Ok(true),
+        Grant::Denied(refusal) => Err(refusal),
     }
 }
 
 /// The claim's source as its spec names it.
-fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_>>, Failure> {
+fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<SourceReference<'_>>, Failure> {
     let own = claim.namespace();
     let (named, namespace) = match (&claim.spec.data_source, &claim.spec.data_source_ref) {
         (Some(source), _) => (source, own),
@@ -127,12 +127,12 @@ fn reference(claim: &Claim, cross_namespace: bool) -> Result<Option<Reference<'_
         );
         return Err(Failure::new(text).lasting());
     }
-    Ok(Some(Reference { group, kind, namespace, name }))
+    Ok(Some(SourceReference { group, kind, namespace, name }))
 }
 
-/// Tells what this program copies from what populators fill in.
-fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed> {
-    let Reference { group, kind, namespace, name } = reference;
+/// Separates the kinds that this program copies from those of populators.
+fn copyable(claim: &Claim, reference: SourceReference<'_>) -> Result<Copyable, NotUsed> {
+    let SourceReference { group, kind, namespace, name } = reference;
     let failed = |why| Err(NotUsed::Failed(Failure::new(why).lasting()));
     if name.is_empty() {
         return failed(format!("the PVC source not found for PVC {}", claim.name()));
@@ -148,51 +148,51 @@ fn copyable(claim: &Claim, reference: Reference<'_>) -> Result<Copyable, NotUsed
         (kind, _) => return Err(NotUsed::LeftToPopulator { kind: kind.to_owned() }),
     };
     let (namespace, name) = (namespace.to_owned(), name.to_owned());
-    Ok(Copyable { kind, namespace, name, is_forfeited: false })
+    Ok(Copyable { kind, namespace, name, access_revoked: false })
 }
 
-/// Finds the source and checks its state. `size` is what the claim asks for.
+/// Finds the source and checks its state. `size` is what the claim requests.
 ///
-/// A call that this process has open is asked for again with the source that it was asked with: its
-/// object may be gone or changed by now, and the driver may have made the volume.
+/// A call that this process has open is repeated with the same source: its object may be gone or
+/// changed by now, and the driver may have created the volume.
 ///
 /// # Errors
-/// In the original's words.
+/// In external-provisioner's words.
 pub(super) async fn resolve(
     client: &Client,
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
     size: &Quantity,
     named: &Copyable,
 ) -> Result<Source, Failure> {
-    if let Some(asked) = &order.source {
-        return Ok(asked.clone());
+    if let Some(source) = &request.source {
+        return Ok(source.clone());
     }
-    let ask = Ask { settings, order, size, named };
+    let query = SourceQuery { settings, request, size, named };
     let found = match named.kind {
-        SourceKind::Snapshot => snapshot::find(client, &ask).await,
-        SourceKind::Claim => clone::find(client, &ask).await,
+        SourceKind::Snapshot => snapshot::find(client, &query).await,
+        SourceKind::Claim => clone::find(client, &query).await,
     };
-    found.map_err(|failure| told(named, failure))
+    found.map_err(|failure| user_error(named, failure))
 }
 
 /// What a source is checked against.
-struct Ask<'a> {
-    settings: &'a Settings,
-    order: &'a ProvisionRequest,
-    /// What the claim asks for.
+struct SourceQuery<'a> {
+    settings: &'a ProvisionerSettings,
+    request: &'a ProvisionRequest,
+    /// The size that the claim requests.
     size: &'a Quantity,
     named: &'a Copyable,
 }
 
-/// A size as sources are compared by it: what does not fit is nothing, as in the original and as
-/// the driver would be asked for it.
+/// A size for comparison with a source. A size that overflows counts as zero, as in
+/// external-provisioner and in the request.
 fn bytes(size: &Quantity) -> i64 {
     size.checked_value().unwrap_or(0)
 }
 
-/// The failure as the claim's user reads it.
-fn told(named: &Copyable, failure: Failure) -> Failure {
+/// Adds the text that users see to the failure.
+fn user_error(named: &Copyable, failure: Failure) -> Failure {
     let kind = match named.kind {
         SourceKind::Snapshot => "VolumeSnapshot",
         SourceKind::Claim => "PersistentVolumeClaim",
@@ -201,7 +201,7 @@ fn told(named: &Copyable, failure: Failure) -> Failure {
     failure.prefixed(&format!("error getting handle for DataSource Type {kind} by Name {name}: "))
 }
 
-/// The source as the driver is told.
+/// The source as CSI's VolumeContentSource.
 pub(super) fn content_source(source: &Source) -> VolumeContentSource {
     let handle = source.handle.clone();
     let content = match source.kind {

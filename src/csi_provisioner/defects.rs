@@ -1,7 +1,7 @@
-//! What makes a volume that the driver made unusable.
+//! Defects that make a created volume unusable.
 //!
-//! Owns the checks of the driver's answer and their texts (reference 3.11). Pure. Leaves removing
-//! such a volume to the controller, which knows whether that is safe.
+//! Checks the driver's response; error texts included. Pure. Deleting such a volume belongs to the
+//! controller, which knows whether that is safe.
 
 use std::fmt;
 
@@ -16,56 +16,56 @@ use crate::{
     migration::Untranslatable,
 };
 
-/// What is wrong with a volume.
+/// What makes a volume unusable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Defect {
-    /// It is smaller than the claim asks for.
+    /// It is smaller than the claim requests.
     TooSmall {
         /// Its size in bytes.
         capacity: i64,
-        /// The size asked for: in bytes, or as the claim says it where that does not fit.
+        /// The requested size: in bytes, or as the claim writes it if that overflows.
         requested: String,
     },
-    /// It should be made from a source, and the driver does not say that it is.
+    /// The request has a source, and the response has none.
     SourceMissing,
-    /// Its id, or what is to be kept of it beside that, is too large for a PersistentVolume.
+    /// Its id, context or topology is too large for a PersistentVolume.
     TooLarge {
-        /// What is.
+        /// Which of them.
         what: &'static str,
-        /// How large, in bytes.
+        /// Its size, in bytes.
         bytes: usize,
-        /// The most that is taken, in bytes.
+        /// The limit, in bytes.
         most: usize,
     },
-    /// The claim has lost the right to its source, which is in another namespace.
-    Forfeited,
-    /// Its class is an in-tree plugin's, and it can't be told as a volume of that plugin.
+    /// The claim has lost access to its source in another namespace.
+    AccessRevoked,
+    /// Its class is an in-tree plugin's, and the volume can't be translated.
     Untranslatable(Untranslatable),
 }
 
 /// The longest id of a volume, in bytes: 32 times what the CSI specification allows.
 pub(super) const MAX_ID: usize = 4 << 10;
 
-/// The most that the context of a volume takes, in bytes: 64 times what the CSI specification allows. A
-/// PersistentVolume of more than some megabyte is refused by the API server.
+/// The size limit of a volume context, in bytes: 64 times what the CSI specification allows. The
+/// API server refuses a PersistentVolume of more than about a megabyte.
 pub(super) const MAX_CONTEXT: usize = 256 << 10;
 
-/// The most that the places take from which a volume can be reached, in bytes.
+/// The size limit of a volume's accessible topology, in bytes.
 pub(super) const MAX_TOPOLOGY: usize = 256 << 10;
 
-/// What a segment of a place takes in a PersistentVolume beside its key and its value.
+/// The size of a topology segment in a PersistentVolume in addition to key and value.
 const SEGMENT: usize = 64;
 
-/// What is wrong with `volume`, which the driver made when it was asked for `prepared`.
+/// Finds what makes `volume` unusable, which the driver created for `prepared`.
 pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
-    if prepared.is_forfeited {
-        return Some(Defect::Forfeited);
+    if prepared.access_revoked {
+        return Some(Defect::AccessRevoked);
     }
     if let Some(defect) = too_large(volume) {
         return Some(defect);
     }
     let capacity = volume.capacity_bytes;
-    // Zero means that the driver does not know (CSI spec, CreateVolume).
+    // Zero means unknown (CSI spec, CreateVolume).
     if capacity != 0 && Quantity::from_bytes(capacity) < prepared.size {
         let requested = match prepared.size.checked_value() {
             Some(bytes) => bytes.to_string(),
@@ -77,7 +77,7 @@ pub(super) fn find(prepared: &Prepared, volume: &Volume) -> Option<Defect> {
     lacks_source.then_some(Defect::SourceMissing)
 }
 
-/// What the volume's places take in a PersistentVolume.
+/// The size of the volume's topology in a PersistentVolume.
 fn topology(volume: &Volume) -> usize {
     let segments = volume.accessible_topology.iter().flat_map(|place| &place.segments);
     segments.map(|(key, value)| SEGMENT + key.len() + value.len()).sum()
@@ -97,8 +97,8 @@ fn too_large(volume: &Volume) -> Option<Defect> {
 // === impl Defect ===
 
 impl Defect {
-    /// What must be known to remove the volume, made under this name and with these credentials.
-    pub(super) fn leftover(
+    /// What is needed to delete the volume, created under this name and with these credentials.
+    pub(super) fn unusable_volume(
         &self,
         volume_name: &str,
         volume: &Volume,
@@ -115,12 +115,12 @@ impl Defect {
         }
     }
 
-    /// The original's word for removing it, which begins small in one of the two texts.
+    /// external-provisioner's word for the deletion; it is lower case in one of the two texts.
     fn cleanup(&self) -> &'static str {
         match self {
             Self::TooSmall { .. }
             | Self::TooLarge { .. }
-            | Self::Forfeited
+            | Self::AccessRevoked
             | Self::Untranslatable(_) => "Cleanup",
             Self::SourceMissing => "cleanup",
         }
@@ -141,7 +141,7 @@ impl fmt::Display for Defect {
                 "the driver's {what} of {bytes} bytes is too large for a PersistentVolume: {most} are taken"
             ),
             Self::SourceMissing => f.write_str("volume content source missing"),
-            Self::Forfeited => {
+            Self::AccessRevoked => {
                 f.write_str("the claim may no longer use its source, which is in another namespace")
             }
             Self::Untranslatable(why) => why.fmt(f),
@@ -158,12 +158,12 @@ mod tests {
         csi::proto::{Topology, VolumeContentSource},
         csi_provisioner::{
             request::draft,
-            testing::{map, order, refusal, settings, source},
+            testing::{map, refusal, request, settings, source},
         },
     };
 
     fn prepared(spec: &serde_json::Value) -> Prepared {
-        draft(&settings(&[]), &order(spec, &json!({})), None).map_err(refusal).unwrap()
+        draft(&settings(&[]), &request(spec, &json!({})), None).map_err(refusal).unwrap()
     }
 
     fn found(prepared: &Prepared, volume: &Volume) -> Option<String> {
@@ -182,8 +182,8 @@ mod tests {
         for (id, context, expected) in
             [(4097, 0, "volume_id of 4097"), (1, 1 << 20, "volume_context of 1048579")]
         {
-            let told = found(&prepared, &volume(id, context)).unwrap();
-            assert!(told.contains(expected), "{told}");
+            let text = found(&prepared, &volume(id, context)).unwrap();
+            assert!(text.contains(expected), "{text}");
         }
         let place =
             |value: usize| Topology { segments: [("key".to_owned(), "x".repeat(value))].into() };
@@ -192,10 +192,10 @@ mod tests {
             ..volume(1, 0)
         };
         assert_eq!(found(&prepared, &places(512, 253)), None);
-        // In a PersistentVolume an empty segment takes its place as well.
+        // In a PersistentVolume an empty segment takes space as well.
         for (count, value) in [(1024, 253), (4096, 0)] {
-            let told = found(&prepared, &places(count, value)).unwrap();
-            assert!(told.contains("accessible_topology of "), "{told}");
+            let text = found(&prepared, &places(count, value)).unwrap();
+            assert!(text.contains("accessible_topology of "), "{text}");
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
             ("1500m", 2, None),
             ("16Ei", i64::MAX, None),
             ("16Ei", i64::MAX - 1, small(i64::MAX - 1, "9223372036854775807")),
-            // Larger than any volume can be said to be.
+            // Larger than any representable size.
             ("20E", GI, small(GI, "20E")),
             ("20E", i64::MAX, small(i64::MAX, "20E")),
             ("9300P", i64::MAX, small(i64::MAX, "9300P")),
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Presence is all that is asked for, as in the original.
+    /// Only presence is required, as in external-provisioner.
     #[test]
     fn a_volume_with_a_source_must_say_so() {
         let bare = Volume::default();
@@ -248,26 +248,26 @@ mod tests {
         assert_eq!(found(&copied, &filled), None);
         assert_eq!(found(&empty, &bare), None);
         assert_eq!(found(&empty, &filled), None);
-        // Too small is said first.
+        // Too small is reported first.
         let small = Volume { capacity_bytes: 1, ..Volume::default() };
         assert!(found(&copied, &small).unwrap().starts_with("created volume capacity 1"));
     }
 
     #[test]
-    fn a_leftover_is_told_in_the_originals_words() {
+    fn an_unusable_volume_is_reported_in_external_provisioners_words() {
         let volume = Volume { volume_id: "h".into(), ..Volume::default() };
         let credentials = || Credentials::new(map(&[("key", "s3cr3t")]));
         let small = Defect::TooSmall { capacity: 1, requested: "2".into() };
-        for (defect, told, orphaned) in [
+        for (defect, text, orphaned) in [
             (small, "created volume capacity 1 less than requested capacity 2", "Cleanup"),
             (Defect::SourceMissing, "volume content source missing", "cleanup"),
         ] {
-            let leftover = defect.leftover("pvc-u", &volume, credentials());
-            assert_eq!((&*leftover.handle, &leftover.credentials), ("h", &credentials()));
-            assert_eq!(leftover.defect.to_string(), told);
+            let unusable = defect.unusable_volume("pvc-u", &volume, credentials());
+            assert_eq!((&*unusable.handle, &unusable.credentials), ("h", &credentials()));
+            assert_eq!(unusable.defect.to_string(), text);
             assert_eq!(
-                leftover.orphaned.to_string(),
-                format!("{told}. {orphaned} of volume pvc-u failed, volume is orphaned")
+                unusable.orphaned.to_string(),
+                format!("{text}. {orphaned} of volume pvc-u failed, volume is orphaned")
             );
         }
     }

@@ -1,7 +1,6 @@
-//! Which secret deletes a volume.
+//! Which secret is used to delete a volume.
 //!
-//! Owns the order of places where it is named: the volume's own annotations, then its class
-//! (reference 4.5). Pure but for reading the Secret.
+//! The volume's annotations come first, then its class. Pure except for reading the Secret.
 
 use std::sync::Arc;
 
@@ -16,14 +15,13 @@ use crate::{
     kube::objects::{StorageClass, View as _, Volume},
 };
 
-/// The secret for deleting `volume`. `class` says its class, where that still stands; asked only
-/// where the class is needed.
+/// Returns the secret for deleting `volume`. `class` looks up its class, if that still exists;
+/// called only if the class is needed.
 ///
 /// # Errors
-/// When there is no telling the class, when its templates do not resolve, and when the Secret can't
-/// be read: without the right to, or without an answer, nobody knows what the driver would be left
-/// without. Only a Secret that is gone is passed over, as in the original: the driver then says
-/// whether it needs one.
+/// The class is unknown, its templates do not resolve, or the Secret can't be read, since the
+/// driver may need it. Only a Secret that does not exist is skipped, as in external-provisioner:
+/// the driver then decides whether it needs one.
 pub(super) async fn secret(
     reads: &Reads,
     volume: &Volume,
@@ -74,8 +72,8 @@ mod tests {
         kube::testing::{Answer, Server},
     };
 
-    /// The values with which a volume that names the secret `name` is deleted, where the API
-    /// server answers with `status`.
+    /// The credentials for deleting a volume that names the secret `name`, if the API server
+    /// answers with `status`.
     async fn read(name: &str, status: u16, reason: &str) -> Result<SecretValues, String> {
         let annotations = json!({DELETION_SECRET_NAME: name, DELETION_SECRET_NAMESPACE: "ns"});
         let volume: Volume =
@@ -89,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_secret_that_is_gone_is_done_without() {
+    async fn only_a_missing_secret_is_skipped() {
         let nothing = Ok(SecretValues::default());
         assert_eq!(read("s", 404, "NotFound").await, nothing);
         assert_eq!(read("no/name", 500, "InternalError").await, nothing, "never asked for");

@@ -1,7 +1,7 @@
 //! What a driver's error means for a claim.
 //!
-//! Owns the mapping from a CreateVolume error to an [`Outcome`] (CSI spec, CreateVolume errors;
-//! reference 3.6; safety rules 2 and 3). Pure.
+//! Maps a CreateVolume error to an [`Outcome`] (CSI spec, CreateVolume errors; safety rules 2 and
+//! 3). Pure.
 
 use tonic::Code;
 
@@ -10,7 +10,7 @@ use crate::{
     csi::CallError,
 };
 
-/// What follows a failed CreateVolume. `may_reschedule`: the scheduler chose a node and the
+/// The outcome of a failed CreateVolume. `may_reschedule`: the scheduler selected a node and the
 /// driver has topology, so another node could help.
 pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome {
     let failure = call_failure(error);
@@ -23,8 +23,8 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
     match error.code() {
         Code::InvalidArgument => Outcome::Infeasible(failure),
         Code::ResourceExhausted if may_reschedule => Outcome::Reschedule(failure),
-        // The volume exists under other terms, or the driver would not say: neither tells that
-        // an earlier call left nothing behind.
+        // The volume exists with other parameters, or the driver refused to answer: neither proves
+        // that an earlier call left nothing behind.
         Code::AlreadyExists | Code::Unauthenticated | Code::PermissionDenied => {
             Outcome::Final(failure.inconclusive())
         }
@@ -32,13 +32,13 @@ pub(super) fn create_outcome(error: &CallError, may_reschedule: bool) -> Outcome
     }
 }
 
-/// A call's error in its user's words, with what it says of the driver's load.
+/// The error for the claim's user, with what it says about the driver's load.
 pub(super) fn call_failure(error: &CallError) -> Failure {
     Failure::new(error).with_congestion(strain(error.code())).of_kind(error.code_name())
 }
 
-/// What a status code says of the driver's load. Aborted is how drivers say that an operation on
-/// the volume already exists (CSI spec, "Operation pending for volume").
+/// What a status code says about the driver's load. Drivers return Aborted if an operation on the
+/// volume is pending (CSI spec, "Operation pending for volume").
 fn strain(code: Code) -> Congestion {
     match code {
         Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Congestion::Overload,

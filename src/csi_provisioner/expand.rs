@@ -1,11 +1,11 @@
-//! Go's `os.Expand`, by which the templates in secrets' names are filled in.
+//! Go's `os.Expand`, which expands the templates in secrets' names.
 //!
-//! Owns that and nothing else. Users' classes have grown around it, so it follows Go's rules to
-//! the letter; the table below comes from Go's documented behaviour.
+//! It follows Go exactly, because classes rely on its details. The test table follows Go's
+//! documented behaviour.
 
-/// Go's `os.Expand`: replaces `${name}` and `$name` by what `lookup` gives for the name.
+/// Go's `os.Expand`: replaces `${name}` and `$name` by `lookup(name)`.
 ///
-/// `$` followed by one of `*#$@!?-` or a digit names that one character; `${}` is dropped with
+/// `$` followed by one of `*#$@!?-` or a digit refers to that one character; `${}` is dropped with
 /// its braces, an unclosed `${` loses its two characters, a `$` before anything else stays.
 pub(super) fn expand(template: &str, mut lookup: impl FnMut(&str) -> String) -> String {
     let mut out = String::with_capacity(template.len());
@@ -27,17 +27,17 @@ pub(super) fn expand(template: &str, mut lookup: impl FnMut(&str) -> String) -> 
     out
 }
 
-/// What stands behind a `$`.
+/// What follows a `$`.
 enum Variable<'a> {
     /// A name to look up.
     Named(&'a str),
-    /// Nothing: the `$` means itself.
+    /// No name: the `$` stays.
     Literal,
-    /// `${` without a name or an end: swallowed.
+    /// `${` without a name or an end: dropped.
     BadSyntax,
 }
 
-/// Reads the variable at the start of `text`, which follows a `$`, and its length in bytes.
+/// Parses the variable at the start of `text`, after a `$`; also returns its length in bytes.
 fn variable(text: &str) -> (Variable<'_>, usize) {
     if let Some(braced) = text.strip_prefix('{') {
         return braced_variable(braced);
@@ -52,10 +52,10 @@ fn variable(text: &str) -> (Variable<'_>, usize) {
     }
 }
 
-/// The same for what follows `${`; the length counts the opening brace.
+/// Parses what follows `${`; the length counts the opening brace.
 fn braced_variable(text: &str) -> (Variable<'_>, usize) {
     match text.find('}') {
-        // `${$}` names `$`, `${}` nothing.
+        // `${$}` refers to `$`, `${}` to nothing.
         Some(0) => (Variable::BadSyntax, 2),
         Some(end) => (Variable::Named(text.get(..end).unwrap_or_default()), end + 2),
         None => (Variable::BadSyntax, 1),
@@ -99,7 +99,7 @@ mod tests {
             ("${pvc.annotations['a/b']}", "<pvc.annotations['a/b']>"),
             ("${ x }", "< x >"),
             ("ü$xü", "ü<x>ü"),
-            // One special character between braces is its own name, and so are more of them.
+            // One or more special characters between braces are a name.
             ("${*}", "<*>"),
             ("${1}", "<1>"),
             ("${12}", "<12>"),
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    /// A piece of a template with what it becomes, whatever stands around it.
+    /// A piece of a template with its expansion, which is independent of its neighbours.
     fn pieces() -> impl Strategy<Value = (String, String)> {
         prop_oneof![
             "[ -#%-z|~äß漢]{0,5}".prop_map(|text| (format!("{text} "), format!("{text} "))),
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_template_becomes_what_its_pieces_become(pieces in prop::collection::vec(pieces(), 0..8)) {
+        fn a_template_expands_piece_by_piece(pieces in prop::collection::vec(pieces(), 0..8)) {
             let (template, expected): (String, String) = pieces.into_iter().unzip();
             prop_assert_eq!(expand(&template, |name| format!("<{name}>")), expected, "{}", template);
         }

@@ -1,4 +1,4 @@
-//! The fuzz target of a driver's answers to CreateVolume.
+//! The fuzz target for drivers' CreateVolume responses.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,7 +7,7 @@ use prost::Message as _;
 use serde_json::{Value, json};
 
 use super::{
-    CephRbd, Settings, VolumeNaming,
+    CephRbd, ProvisionerSettings, VolumeNaming,
     defects::{self, MAX_CONTEXT, MAX_ID, MAX_TOPOLOGY},
     persistent_volume,
     request::{Prepared, draft},
@@ -33,11 +33,11 @@ use crate::{
 
 const DRIVER: &str = "disk.example.com";
 
-/// What a driver answers ends as an open call, as a volume that cannot be used, or as a PersistentVolume
-/// of bounded size that is what was asked for.
+/// Checks that every response ends as an open call, an unusable volume, or a PersistentVolume of
+/// bounded size that matches the request.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn csi_answer(data: &[u8]) {
     let Ok(answer) = CreateVolumeResponse::decode(data) else { return };
     let volume = match created_volume(answer) {
@@ -45,17 +45,18 @@ pub fn csi_answer(data: &[u8]) {
         Err(error) => return assert!(!error.is_final() && !error.is_unsent(), "{error}"),
     };
     assert!(!volume.volume_id.is_empty());
-    let (settings, order) = (settings(), order());
-    let Ok(prepared) = draft(&settings, &order, None) else { return };
+    let settings = settings();
+    let request = request();
+    let Ok(prepared) = draft(&settings, &request, None) else { return };
     let copied = Prepared { source: Some(source()), ..prepared.clone() };
     for prepared in [prepared, copied] {
         if let Some(defect) = defects::find(&prepared, &volume) {
-            let leftover = defect.leftover("pvc-u", &volume, Credentials::default());
-            assert_eq!(leftover.handle, volume.volume_id);
-            assert!(leftover.orphaned.to_string().len() < 512, "{}", leftover.orphaned);
+            let unusable = defect.unusable_volume("pvc-u", &volume, Credentials::default());
+            assert_eq!(unusable.handle, volume.volume_id);
+            assert!(unusable.orphaned.to_string().len() < 512, "{}", unusable.orphaned);
         } else {
             let affinity = topology::affinity(&volume);
-            let made = persistent_volume::build(&settings, &order, &prepared, &volume, affinity);
+            let made = persistent_volume::build(&settings, &request, &prepared, &volume, affinity);
             check(&prepared, &volume, &made);
         }
     }
@@ -103,8 +104,8 @@ fn texts(json: &Value) -> usize {
     }
 }
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ProvisionerSettings {
+    ProvisionerSettings {
         driver_name: DRIVER.into(),
         capabilities: Capabilities {
             plugin: [Service::ControllerService].into(),
@@ -123,8 +124,8 @@ fn settings() -> Settings {
     }
 }
 
-/// An order for a claim of a mebibyte.
-fn order() -> ProvisionRequest {
+/// A request for a claim of 1Mi.
+fn request() -> ProvisionRequest {
     let claim = json!({
         "metadata": {"name": "data", "namespace": "shop", "uid": "u"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},

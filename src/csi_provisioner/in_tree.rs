@@ -1,22 +1,22 @@
 //! Classes and volumes of the in-tree plugin that the driver took over from.
 //!
-//! Owns when they are translated: a class before its call and before a deletion that needs its
-//! secret, the PersistentVolume of such a class after the call, and one to be deleted before
-//! anything else (reference 3.16). Pure. Leaves how to `migration`.
+//! Decides when to translate: a class before its call and before a deletion that needs its secret,
+//! the PersistentVolume of such a class after the call, and an in-tree PersistentVolume before its
+//! deletion. Pure. The translation itself belongs to `migration`.
 
 use std::{borrow::Cow, sync::Arc};
 
 use k8s_openapi::api::core::v1::VolumeNodeAffinity;
 
-use super::{Settings, secrets::names_credentials};
+use super::{ProvisionerSettings, secrets::names_credentials};
 use crate::{
     controller::provisioner::{Failure, ProvisionRequest},
     kube::objects::{StorageClass, Volume},
     migration::{CsiVolume, Migration, Untranslatable},
 };
 
-/// Whether this program reads a secret for the driver's volumes of a class, which may be one of the
-/// plugin that the driver took over from.
+/// Whether this program reads a secret for volumes of the class, which may be one of the in-tree
+/// plugin.
 pub fn reads_secret(class: &StorageClass, driver: &str, migration: Option<Migration>) -> bool {
     if class.provisioner == driver {
         return names_credentials(&class.parameters);
@@ -26,29 +26,29 @@ pub fn reads_secret(class: &StorageClass, driver: &str, migration: Option<Migrat
     translated.is_some_and(|class| names_credentials(&class.parameters))
 }
 
-impl Settings {
-    /// The translation for classes of this one's provisioner, where it is the in-tree plugin.
+impl ProvisionerSettings {
+    /// The translation for the class, if its provisioner is the in-tree plugin.
     fn migration_of(&self, class: &StorageClass) -> Option<Migration> {
         self.migration.filter(|migration| class.provisioner == migration.in_tree_name())
     }
 
-    /// The order as the driver understands it, and the translation where its class is the in-tree
-    /// plugin's: its PersistentVolume will be one, too.
-    pub(super) fn order_for_driver(
+    /// The request with the class translated for the driver; also the translation, if the class is
+    /// the in-tree plugin's, because its PersistentVolume is translated back.
+    pub(super) fn request_for_driver(
         &self,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
     ) -> Result<(ProvisionRequest, Option<Migration>), Failure> {
-        let migration = self.migration_of(&order.class);
+        let migration = self.migration_of(&request.class);
         let class = match migration {
-            None => Arc::clone(&order.class),
-            Some(migration) => Arc::new(migration.class_to_csi(&order.class).map_err(|why| {
+            None => Arc::clone(&request.class),
+            Some(migration) => Arc::new(migration.class_to_csi(&request.class).map_err(|why| {
                 Failure::new(format!("failed to translate storage class: {why}"))
             })?),
         };
-        Ok((ProvisionRequest { class, ..order.clone() }, migration))
+        Ok((ProvisionRequest { class, ..request.clone() }, migration))
     }
 
-    /// The class that tells the secret with which `volume` is deleted.
+    /// The class that names the secret for deleting `volume`.
     pub(super) fn class_for_deletion(
         &self,
         volume: &Volume,
@@ -63,10 +63,11 @@ impl Settings {
         }
     }
 
-    /// The driver's id of the volume that a PersistentVolume stands for.
+    /// The driver's id of a PersistentVolume's volume.
     ///
     /// # Errors
-    /// When the driver must not be asked to delete the volume: it is another's, or untranslatable.
+    /// The driver must not be asked to delete the volume: it is another driver's, or cannot be
+    /// translated.
     pub(super) fn handle<'a>(&self, volume: &'a Volume) -> Result<Cow<'a, str>, Failure> {
         match (&volume.spec.csi, &volume.spec.in_tree) {
             (Some(csi), _) if csi.driver == self.driver_name => {
@@ -83,10 +84,10 @@ impl Settings {
         }
     }
 
-    /// Which nodes can reach a volume, in the driver's topology keys.
+    /// The volume's node affinity, in the driver's topology keys.
     ///
     /// # Errors
-    /// As of [`Settings::handle`], for in-tree volumes.
+    /// As of [`ProvisionerSettings::handle`], for in-tree volumes.
     pub(super) fn node_affinity<'a>(
         &self,
         volume: &'a Volume,

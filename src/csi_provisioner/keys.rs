@@ -1,15 +1,15 @@
-//! The keys of StorageClass parameters that are for this program.
+//! The keys of StorageClass parameters that are reserved for the provisioner.
 //!
-//! Owns their names (reference 3.10). Leaves what they mean to `parameters` and `secrets`.
+//! Their meaning belongs to `parameters` and `secrets`.
 
-/// Parameters that start so are for this program, never for the driver.
+/// Parameters with this prefix are for the provisioner, never for the driver.
 pub(super) const RESERVED_PREFIX: &str = "csi.storage.k8s.io/";
 /// The file system type.
 pub(super) const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
-/// Its older name, in any case; it goes to the driver as well.
+/// Its older name, in any case; also passed to the driver.
 pub(super) const OLD_FS_TYPE: &str = "fstype";
 
-/// Whether a key with the reserved prefix means anything.
+/// Whether a key with the reserved prefix is known.
 pub(super) fn is_known(key: &str) -> bool {
     key == FS_TYPE
         || SecretKind::ALL.iter().any(|kind| {
@@ -18,10 +18,10 @@ pub(super) fn is_known(key: &str) -> bool {
         })
 }
 
-/// What a secret is for.
+/// What a secret is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretKind {
-    /// Stands in for every kind that a class does not name.
+    /// Used for every kind that a class does not name.
     Default,
     /// CreateVolume and DeleteVolume.
     Provisioner,
@@ -37,26 +37,26 @@ pub(super) enum SecretKind {
     NodeExpand,
     /// ControllerModifyVolume.
     ControllerModify,
-    /// DeleteVolume, where the feature gate `CephRBDExtensions` gives classes one for it; their
-    /// keys are known there only.
+    /// DeleteVolume, with the feature gate `CephRBDExtensions`; its keys are reserved only with the
+    /// gate.
     Deletion,
 }
 
 /// The parameters that name a kind of secret.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SecretKeys {
-    /// How messages call the kind.
+    /// The kind's name in messages.
     pub(super) label: &'static str,
     /// The key of the name's template.
     pub(super) name: &'static str,
     /// The key of the namespace's template.
     pub(super) namespace: &'static str,
-    /// The older keys of both, still honoured; they go to the driver as well.
+    /// The older keys of both, still supported; also passed to the driver.
     pub(super) deprecated: Option<(&'static str, &'static str)>,
 }
 
 impl SecretKind {
-    /// Those of every class.
+    /// The keys that are valid in every class.
     pub(super) const ALL: [Self; 8] = [
         Self::Default,
         Self::Provisioner,

@@ -1,22 +1,23 @@
-//! Names: of PersistentVolumes, and what makes a name valid in Kubernetes.
+//! Names of PersistentVolumes, and validation of Kubernetes names.
 
 use crate::controller::provisioner::Failure;
 
 /// How PersistentVolumes are named (`--volume-name-prefix`, `--volume-name-uuid-length`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeNaming {
-    /// What the name starts with, before a dash.
+    /// The prefix, before a dash.
     pub prefix: String,
-    /// How many characters of the claim's UID without its dashes follow; `None`: all of it,
-    /// dashes kept.
+    /// How many characters of the claim's UID follow, without its dashes; `None`: all of it, with
+    /// dashes.
     pub uuid_length: Option<usize>,
 }
 
 impl VolumeNaming {
-    /// The name for the claim with this UID, the same for ever.
+    /// The name for the claim with this UID; always the same.
     ///
     /// # Errors
-    /// The original's texts for an empty prefix, an empty UID, and a UID shorter than the length.
+    /// external-provisioner's texts for an empty prefix, an empty UID, and a UID shorter than the
+    /// length.
     pub(super) fn name(&self, claim_uid: &str) -> Result<String, Failure> {
         if self.prefix.is_empty() {
             return Err(Failure::new("volume name prefix cannot be of length 0"));
@@ -38,7 +39,7 @@ impl VolumeNaming {
     }
 }
 
-/// Whether `name` is a DNS-1123 label: what a namespace may be called.
+/// Whether `name` is a DNS-1123 label, as names of namespaces are.
 pub(super) fn is_dns_label(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 63
@@ -47,9 +48,9 @@ pub(super) fn is_dns_label(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-/// Whether `name` is a DNS-1123 subdomain: what a Secret may be called.
+/// Whether `name` is a DNS-1123 subdomain, as names of Secrets are.
 pub(super) fn is_dns_subdomain(name: &str) -> bool {
-    // A subdomain's parts may be longer than a label, the whole may not exceed 253.
+    // A subdomain's parts may be longer than a label; the whole is limited to 253 bytes.
     let part = |part: &str| {
         !part.is_empty()
             && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
@@ -83,9 +84,9 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Every UID that Kubernetes gives makes a name, of the length that the flags say.
+        /// Every UID that Kubernetes assigns yields a name of the configured length.
         #[test]
-        fn a_name_is_prefix_dash_and_so_much_of_the_uid(
+        fn names_are_prefix_dash_and_part_of_the_uid(
             prefix in "[a-z]([-a-z0-9]{0,20}[a-z0-9])?",
             uid in "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}",
             length in 0_usize..=32,
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn dns_names_are_told_from_others() {
+    fn dns_names_are_validated() {
         for (name, label, subdomain) in [
             ("a", true, true),
             ("a-1", true, true),

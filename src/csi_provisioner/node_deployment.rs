@@ -1,14 +1,13 @@
-//! Provisioning on each node for that node (`--node-deployment`, reference 7): many processes, one
-//! a node, share the claims of one driver.
+//! Provisioning on each node for that node (`--node-deployment`): one process a node, all sharing
+//! the claims of one driver.
 //!
-//! Owns which claims are this node's, becoming the owner of claims that nobody chose a node for
-//! (a wait, a question for free space, and the annotation with the selected node), and which
-//! volumes this node's driver can reach. Promises that a claim is written only as it was judged,
-//! that a claim which became ours is provisioned for only once the watch shows it so, and that
-//! nobody holds a worker while it waits for its turn. Leaves the request to `request`, and what
-//! becomes of a claim to the controller.
+//! Decides which claims belong to this node, becomes the owner of claims without a selected node (a
+//! delay, a check for free space, then the annotation with the selected node), and decides which
+//! volumes this node's driver can reach. A claim is written only in the version that was judged; an
+//! owned claim is provisioned only once the watch delivers the annotation; nobody blocks a worker
+//! while waiting.
 //!
-//! `ownership` decides about claims, `reach` about volumes, `bids` how long to wait.
+//! `ownership` decides about claims, `reach` about volumes, `bids` about delays.
 
 mod bids;
 mod ownership;
@@ -21,10 +20,10 @@ use serde_json::Value;
 
 use self::{
     bids::{Bids, Delays},
-    ownership::{Choice, Standing},
-    reach::Place,
+    ownership::{Choice, Ownership},
+    reach::NodePlace,
 };
-use super::{CsiProvisioner, Request};
+use super::{CsiProvisioner, PreparedCreate};
 use crate::{
     controller::provisioner::{Failure, ProvisionRequest, Turn},
     csi::{
@@ -39,15 +38,15 @@ use crate::{
     runtime::Random,
 };
 
-/// How long the watch has at least to show what a claim has changed into.
-const LEAST_WAIT: Duration = Duration::from_millis(10);
+/// The minimum time to wait for the watch to deliver a changed claim.
+const MIN_WAIT: Duration = Duration::from_millis(10);
 
-/// How this node takes part.
+/// Configuration of node deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct NodeDeploymentSettings {
     /// The node's name.
     pub node: String,
-    /// The node's segment as its driver tells it; none where it tells nothing.
+    /// The node's topology segment, from its driver; `None` if the driver returns none.
     pub topology: Option<BTreeMap<String, String>>,
     /// `--node-deployment-immediate-binding`.
     pub immediate_binding: bool,
@@ -57,17 +56,21 @@ pub struct Settings {
     pub max_delay: Duration,
 }
 
-/// This node among the others.
+/// This node's part in node deployment.
 pub struct NodeDeployment {
-    settings: Settings,
+    settings: NodeDeploymentSettings,
     bids: Bids,
     random: Arc<dyn Random>,
     metrics: NodeMetrics,
 }
 
 impl NodeDeployment {
-    /// Takes part as `settings` say.
-    pub fn new(settings: Settings, random: Arc<dyn Random>, metrics: NodeMetrics) -> Self {
+    /// Creates it.
+    pub fn new(
+        settings: NodeDeploymentSettings,
+        random: Arc<dyn Random>,
+        metrics: NodeMetrics,
+    ) -> Self {
         let delays = Delays { base: settings.base_delay, max: settings.max_delay };
         Self { settings, bids: Bids::new(delays), random, metrics }
     }
@@ -77,51 +80,53 @@ impl NodeDeployment {
         &self.settings.node
     }
 
-    /// How long to wait before this node does for a claim what any node may do.
+    /// A random delay before this node does for a claim what any node may do.
     pub(super) fn wait_among_peers(&self, claim_uid: &str) -> Duration {
         self.bids.wait(claim_uid, self.random.unit())
     }
 
-    /// The claim needs no owner any more.
+    /// Drops the claim's bid.
     pub(super) fn forget(&self, claim_uid: &str) {
         self.bids.forget(claim_uid);
     }
 
-    /// Whether a volume of this affinity, in the driver's keys, is for this node to delete.
+    /// Whether this node must delete a volume of this affinity, in the driver's keys.
     ///
     /// # Errors
-    /// The volume's affinity can't be judged; in the original's words.
+    /// The affinity can't be evaluated; in external-provisioner's words.
     pub(super) fn reaches(&self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, Failure> {
-        let Settings { node, topology, .. } = &self.settings;
-        let place = Place { node, topology: topology.as_ref() };
-        place
+        let NodeDeploymentSettings { node, topology, .. } = &self.settings;
+        let node_place = NodePlace { node, topology: topology.as_ref() };
+        node_place
             .meets(affinity)
             .map_err(|why| Failure::new(format!("checking volume affinity failed: {why}")))
     }
 
-    /// Whether and when this node provisions for the order's claim. `provisioner` asks and writes.
+    /// Whether and when this node provisions for the request's claim. `provisioner` is used to ask
+    /// the driver and to write.
     pub(super) async fn turn(
         &self,
         provisioner: &CsiProvisioner,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
     ) -> Turn {
-        let Settings { node, immediate_binding, .. } = &self.settings;
-        let uid = order.claim.uid();
-        let turn = match ownership::standing(node, *immediate_binding, &order.claim, &order.class) {
-            Standing::Ours => Turn::Ours,
-            Standing::Others => Turn::Others,
-            Standing::Free => self.bid(provisioner, order).await,
-        };
+        let NodeDeploymentSettings { node, immediate_binding, .. } = &self.settings;
+        let uid = request.claim.uid();
+        let turn =
+            match ownership::ownership(node, *immediate_binding, &request.claim, &request.class) {
+                Ownership::Ours => Turn::Ours,
+                Ownership::Others => Turn::Others,
+                Ownership::Free => self.bid(provisioner, request).await,
+            };
         if matches!(turn, Turn::Ours | Turn::Others) {
             self.bids.forget(uid);
         }
         turn
     }
 
-    /// DependencyIndex for the claim's time, and then tries to become its owner.
-    async fn bid(&self, provisioner: &CsiProvisioner, order: &ProvisionRequest) -> Turn {
-        let uid = order.claim.uid();
-        if !self.is_allowed(provisioner, order).await {
+    /// Waits for the claim's delay, and then tries to become its owner.
+    async fn bid(&self, provisioner: &CsiProvisioner, request: &ProvisionRequest) -> Turn {
+        let uid = request.claim.uid();
+        if !self.is_allowed(provisioner, request).await {
             return Turn::Others;
         }
         let wait = self.bids.wait(uid, self.random.unit());
@@ -129,23 +134,23 @@ impl NodeDeployment {
             tracing::trace!(?wait, "will try to become the claim's owner");
             return Turn::Later(wait);
         }
-        if !self.fits(provisioner, order).await {
+        if !self.has_space(provisioner, request).await {
             self.metrics.tried("full");
             self.bids.tried(uid);
             return Turn::Unable;
         }
-        match self.own(provisioner, order).await {
-            Ok(choice) => self.chosen(uid, &choice),
+        match self.take_ownership(provisioner, request).await {
+            Ok(choice) => self.turn_after(uid, &choice),
             Err(error) => {
                 self.metrics.tried("failed");
                 self.bids.tried(uid);
-                Turn::Failed(self.not_chosen(&order.claim, &error))
+                Turn::Failed(self.selection_failed(&request.claim, &error))
             }
         }
     }
 
-    /// What follows from a try.
-    fn chosen(&self, uid: &str, choice: &Choice) -> Turn {
+    /// The turn that follows from the result of a try.
+    fn turn_after(&self, uid: &str, choice: &Choice) -> Turn {
         tracing::debug!(?choice, "tried to become the claim's owner");
         self.metrics.tried(match choice {
             Choice::Own => "own",
@@ -157,11 +162,11 @@ impl NodeDeployment {
             return Turn::Others;
         }
         self.bids.tried(uid);
-        Turn::Later(self.bids.wait(uid, self.random.unit()).max(LEAST_WAIT))
+        Turn::Later(self.bids.wait(uid, self.random.unit()).max(MIN_WAIT))
     }
 
-    /// In the words of the original, which an event tells.
-    fn not_chosen(&self, claim: &Claim, error: &ApiError) -> Failure {
+    /// The error for the event, in external-provisioner's words.
+    fn selection_failed(&self, claim: &Claim, error: &ApiError) -> Failure {
         Failure::new(format!(
             "node check failed: PVC {}/{}: selecting node {:?} for PVC failed: {error}",
             claim.namespace(),
@@ -170,32 +175,33 @@ impl NodeDeployment {
         ))
     }
 
-    /// Chooses this node for the claim, if it still is as it was judged (safety rule 11).
-    async fn own(
+    /// Selects this node for the claim, if the claim is unchanged since it was judged (safety rule
+    /// 11).
+    async fn take_ownership(
         &self,
         provisioner: &CsiProvisioner,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
     ) -> Result<Choice, ApiError> {
-        let claim = &order.claim;
+        let claim = &request.claim;
         let judged = claim.metadata.resource_version.as_deref().unwrap_or_default();
         let mut choice = Choice::Gone;
-        let choose = |object: &mut Value| {
-            let (chosen, edit) = ownership::choose(object, &self.settings.node, judged);
+        let edit = |object: &mut Value| {
+            let (chosen, edit) = ownership::select_node(object, &self.settings.node, judged);
             choice = chosen;
             edit
         };
         let name = Name::namespaced(claim.namespace(), claim.name())?;
-        let edited = provisioner.0.client.edit::<Claim>(name, claim.uid(), choose).await?;
+        let edited = provisioner.0.client.edit::<Claim>(name, claim.uid(), edit).await?;
         Ok(if matches!(edited, Edited::Gone) { Choice::Gone } else { choice })
     }
 
-    /// Whether the class lets this node's driver make its volumes.
-    async fn is_allowed(&self, provisioner: &CsiProvisioner, order: &ProvisionRequest) -> bool {
+    /// Whether the class allows volumes on this node.
+    async fn is_allowed(&self, provisioner: &CsiProvisioner, request: &ProvisionRequest) -> bool {
         match &provisioner.0.topology {
-            Some(topology) if !order.class.allowed_topologies.is_empty() => {
-                match provisioner.0.settings.order_for_driver(&self.here(order)) {
-                    Ok((mut order, _)) => topology.decide(&mut order).await.is_ok(),
-                    // Its owner tells.
+            Some(topology) if !request.class.allowed_topologies.is_empty() => {
+                match provisioner.0.settings.request_for_driver(&self.with_this_node(request)) {
+                    Ok((mut request, _)) => topology.decide(&mut request).await.is_ok(),
+                    // The owner reports the error.
                     Err(_) => true,
                 }
             }
@@ -203,45 +209,47 @@ impl NodeDeployment {
         }
     }
 
-    /// The order as it is once this node was chosen.
-    fn here(&self, order: &ProvisionRequest) -> ProvisionRequest {
-        ProvisionRequest { selected_node: Some(self.settings.node.clone()), ..order.clone() }
+    /// The request as it will be once this node is selected.
+    fn with_this_node(&self, request: &ProvisionRequest) -> ProvisionRequest {
+        ProvisionRequest { selected_node: Some(self.settings.node.clone()), ..request.clone() }
     }
 
-    /// Whether there is room for the claim's volume on this node. Where that can't be found out
-    /// there may be: this node then becomes the owner, so that one process tells the claim's user
-    /// what is wrong.
-    async fn fits(&self, provisioner: &CsiProvisioner, order: &ProvisionRequest) -> bool {
+    /// Whether this node has space for the claim's volume. If that can't be determined, returns
+    /// true: this node then becomes the owner, so that one process reports the error.
+    async fn has_space(&self, provisioner: &CsiProvisioner, request: &ProvisionRequest) -> bool {
         if !provisioner.0.settings.capabilities.controller.contains(&Rpc::GetCapacity) {
             return true;
         }
-        let request = match provisioner.check(&mut self.here(order)).await {
-            Ok(request) => request,
+        let create = match provisioner.check(&mut self.with_this_node(request)).await {
+            Ok(create) => create,
             Err(why) => {
                 tracing::debug!(?why, "becoming owner without a check of capacity");
                 return true;
             }
         };
-        has_room(provisioner, &request).await.unwrap_or_else(|error| {
+        has_capacity(provisioner, &create).await.unwrap_or_else(|error| {
             tracing::info!(%error, "becoming owner although the capacity check failed");
             true
         })
     }
 }
 
-/// Whether the driver has room for the request in one of the places where it may be: the request
-/// is CreateVolume's to the letter, but for its secrets.
-async fn has_room(provisioner: &CsiProvisioner, request: &Request) -> Result<bool, CallError> {
-    let create = &request.prepared.request;
-    let size = create.capacity_range.unwrap_or_default().required_bytes;
+/// Whether the driver has capacity for the request in one of its topologies. The parameters are
+/// CreateVolume's, without its secrets.
+async fn has_capacity(
+    provisioner: &CsiProvisioner,
+    create: &PreparedCreate,
+) -> Result<bool, CallError> {
+    let request = &create.prepared.request;
+    let size = request.capacity_range.unwrap_or_default().required_bytes;
     if size == 0 {
         return Ok(true);
     }
-    for place in places(request) {
+    for topology in topologies(create) {
         let answer = provisioner.0.driver.get_capacity(GetCapacityRequest {
-            volume_capabilities: create.volume_capabilities.clone(),
-            parameters: create.parameters.clone(),
-            accessible_topology: place,
+            volume_capabilities: request.volume_capabilities.clone(),
+            parameters: request.parameters.clone(),
+            accessible_topology: topology,
         });
         if size <= answer.await?.available_capacity {
             return Ok(true);
@@ -250,9 +258,9 @@ async fn has_room(provisioner: &CsiProvisioner, request: &Request) -> Result<boo
     Ok(false)
 }
 
-/// Where the volume may be; nowhere in particular for a driver without topology.
-fn places(request: &Request) -> Vec<Option<Topology>> {
-    let requirements = request.prepared.request.accessibility_requirements.as_ref();
+/// The topologies to ask for; one `None` for a driver without topology.
+fn topologies(create: &PreparedCreate) -> Vec<Option<Topology>> {
+    let requirements = create.prepared.request.accessibility_requirements.as_ref();
     let requisite = requirements.map(|it| it.requisite.as_slice()).unwrap_or_default();
     if requisite.is_empty() { vec![None] } else { requisite.iter().cloned().map(Some).collect() }
 }

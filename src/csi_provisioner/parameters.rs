@@ -1,7 +1,7 @@
-//! StorageClass parameters: which are ours, which go to the driver.
+//! StorageClass parameters: which are for the provisioner, which for the driver.
 //!
-//! Owns the reserved prefix `csi.storage.k8s.io/`, the file system type and the metadata
-//! parameters (reference 3.10). Pure. Leaves secrets to `secrets`.
+//! Handles the reserved prefix `csi.storage.k8s.io/`, the file system type and the metadata
+//! parameters. Pure. Secrets belong to `secrets`.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ const CLAIM_NAME: &str = "csi.storage.k8s.io/pvc/name";
 const CLAIM_NAMESPACE: &str = "csi.storage.k8s.io/pvc/namespace";
 const VOLUME_NAME: &str = "csi.storage.k8s.io/pv/name";
 
-/// The file system type that the class asks for, or `default`.
+/// The file system type of the class, or `default`.
 ///
 /// # Errors
-/// The original's text when the class names it twice.
+/// external-provisioner's text if the class sets it twice.
 pub(super) fn fs_type(
     parameters: &BTreeMap<String, String>,
     default: &str,
@@ -35,11 +35,11 @@ pub(super) fn fs_type(
     Ok(if first.is_empty() { default } else { first }.to_owned())
 }
 
-/// The parameters for the driver: the class's without the reserved ones. `also` knows further ones
-/// that mean something.
+/// The parameters for the driver: the class's without the reserved ones. `also` accepts further
+/// reserved keys.
 ///
 /// # Errors
-/// The original's text for a reserved key that means nothing.
+/// external-provisioner's text for an unknown reserved key.
 pub(super) fn for_driver(
     parameters: &BTreeMap<String, String>,
     also: impl Fn(&str) -> bool,
@@ -56,7 +56,7 @@ pub(super) fn for_driver(
     Ok(kept.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
-/// The older keys that the class uses, each with the one that took its place.
+/// The deprecated keys that the class uses, each with its replacement.
 pub(super) fn deprecated(
     parameters: &BTreeMap<String, String>,
 ) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
@@ -72,7 +72,7 @@ pub(super) fn deprecated(
     fs_type.then_some((OLD_FS_TYPE, FS_TYPE)).into_iter().chain(used)
 }
 
-/// The names of claim and volume, which `--extra-create-metadata` tells the driver.
+/// The names of claim and volume, which `--extra-create-metadata` passes to the driver.
 pub(super) fn metadata(claim: &Claim, volume_name: &str) -> [(String, String); 3] {
     [(CLAIM_NAME, claim.name()), (CLAIM_NAMESPACE, claim.namespace()), (VOLUME_NAME, volume_name)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn older_keys_are_named_with_what_took_their_place() {
+    fn deprecated_keys_are_reported_with_their_replacements() {
         let used = |parameters: &[(&str, &str)]| deprecated(&class(parameters)).collect::<Vec<_>>();
         assert_eq!(used(&[("pool", "rbd"), (FS_TYPE, "xfs")]), []);
         assert_eq!(

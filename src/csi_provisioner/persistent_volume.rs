@@ -1,7 +1,7 @@
-//! From the driver's answer to a PersistentVolume.
+//! Builds a PersistentVolume from the driver's response.
 //!
-//! Owns every field that comes from the driver or the class (reference 3.11). Pure. The
-//! controller adds what is its own: claimRef, class name, protection finalizer, who provisioned.
+//! Sets every field that comes from the driver or the class. Pure. The controller adds claimRef,
+//! class name, protection finalizer and provisioner annotation.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 
 use super::{
-    Settings,
+    ProvisionerSettings,
     access_modes::is_block,
     request::{Prepared, SecretReferences},
     secrets::SecretReference,
@@ -22,41 +22,41 @@ use crate::{
     kube::quantity::Quantity,
 };
 
-/// The volume attribute that names the process which provisioned the volume.
+/// The volume attribute with the identity of the process that provisioned the volume.
 const IDENTITY: &str = "storage.kubernetes.io/csiProvisionerIdentity";
-/// Which secret deletes the volume; always there, empty without one.
+/// The annotation with the name of the secret for deletion; always set, empty without a secret.
 pub(super) const DELETION_SECRET_NAME: &str =
     "volume.kubernetes.io/provisioner-deletion-secret-name";
-/// Its namespace.
+/// The annotation with its namespace.
 pub(super) const DELETION_SECRET_NAMESPACE: &str =
     "volume.kubernetes.io/provisioner-deletion-secret-namespace";
-/// Which secret modifies the volume; only there with one.
+/// The annotation with the name of the secret for modification; set only with a secret.
 const MODIFY_SECRET_NAME: &str = "volume.kubernetes.io/controller-modify-secret-name";
-/// Its namespace.
+/// The annotation with its namespace.
 const MODIFY_SECRET_NAMESPACE: &str = "volume.kubernetes.io/controller-modify-secret-namespace";
 
-/// The PersistentVolume for `volume`, which the driver made for `order` and which can be reached
-/// from where `affinity` says.
+/// Builds the PersistentVolume for `volume`, which the driver created for the request and which is
+/// accessible from `affinity`.
 pub(super) fn build(
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
     prepared: &Prepared,
     volume: &Volume,
     affinity: Option<core::VolumeNodeAffinity>,
 ) -> core::PersistentVolume {
     let spec = core::PersistentVolumeSpec {
-        access_modes: Some(order.claim.spec.access_modes.clone()),
-        mount_options: Some(order.class.mount_options.clone())
+        access_modes: Some(request.claim.spec.access_modes.clone()),
+        mount_options: Some(request.class.mount_options.clone())
             .filter(|options| !options.is_empty()),
         capacity: Some(BTreeMap::from([(
             "storage".to_owned(),
             capacity(volume, &prepared.request),
         )])),
-        csi: Some(source(settings, order, prepared, volume)),
+        csi: Some(source(settings, request, prepared, volume)),
         node_affinity: affinity,
-        persistent_volume_reclaim_policy: order.class.reclaim_policy.clone(),
-        volume_mode: order.claim.spec.volume_mode.clone(),
-        volume_attributes_class_name: settings.attributes_class(&order.claim).map(str::to_owned),
+        persistent_volume_reclaim_policy: request.class.reclaim_policy.clone(),
+        volume_mode: request.claim.spec.volume_mode.clone(),
+        volume_attributes_class_name: settings.attributes_class(&request.claim).map(str::to_owned),
         ..core::PersistentVolumeSpec::default()
     };
     core::PersistentVolume {
@@ -70,7 +70,7 @@ pub(super) fn build(
     }
 }
 
-/// The driver's size, or the size asked for where the driver does not know (zero).
+/// The driver's size, or the requested size if the driver does not know (zero).
 fn capacity(volume: &Volume, request: &CreateVolumeRequest) -> resource::Quantity {
     let bytes = match volume.capacity_bytes {
         0 => request.capacity_range.unwrap_or_default().required_bytes,
@@ -80,21 +80,21 @@ fn capacity(volume: &Volume, request: &CreateVolumeRequest) -> resource::Quantit
 }
 
 fn source(
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
     prepared: &Prepared,
     volume: &Volume,
 ) -> core::CSIPersistentVolumeSource {
     let secrets = &prepared.secrets;
     let mut attributes = BTreeMap::from([(IDENTITY.to_owned(), settings.identity.clone())]);
-    // The driver's own value wins, should it use our key.
+    // The driver's value takes precedence if it uses our key.
     attributes.extend(volume.volume_context.clone());
     core::CSIPersistentVolumeSource {
         driver: settings.driver_name.clone(),
         volume_handle: volume.volume_id.clone(),
         volume_attributes: Some(attributes),
         fs_type: Some(prepared.fs_type.clone())
-            .filter(|fs_type| !is_block(&order.claim) && !fs_type.is_empty()),
+            .filter(|fs_type| !is_block(&request.claim) && !fs_type.is_empty()),
         read_only: is_read_only(settings, &prepared.request).then_some(true),
         controller_publish_secret_ref: reference(secrets.controller_publish.as_ref()),
         node_stage_secret_ref: reference(secrets.node_stage.as_ref()),
@@ -104,8 +104,8 @@ fn source(
     }
 }
 
-/// Whether the volume can only ever be read: the claim asks for nothing else and the admin said so.
-fn is_read_only(settings: &Settings, request: &CreateVolumeRequest) -> bool {
+/// Whether the volume is read-only: the claim requests only that, and the flag is set.
+fn is_read_only(settings: &ProvisionerSettings, request: &CreateVolumeRequest) -> bool {
     let [only] = request.volume_capabilities.as_slice() else { return false };
     let mode = only.access_mode.map(|access| access.mode());
     settings.controller_publish_readonly && mode == Some(Mode::MultiNodeReaderOnly)

@@ -1,9 +1,8 @@
-//! What is read of the cluster for calls.
+//! Reads of the cluster that calls need.
 //!
-//! Owns which reads are shared among calls ([`CoalescedReads`]): secrets and classes of attributes, which
-//! many volumes name. Sources are read for each claim. Promises that what failed, a call or
-//! what comes before it, is not repeated with what it failed with: whoever asks then gets what is
-//! there by then.
+//! Reads of secrets and VolumeAttributesClasses, which many volumes name, are shared among calls
+//! ([`CoalescedReads`]). Sources are read for each claim. After a failed attempt the shared result
+//! is dropped, so that the next one reads again.
 
 use crate::{
     controller::dependencies::index::Dependency,
@@ -14,24 +13,24 @@ use crate::{
     runtime::Tasks,
 };
 
-/// The ways to read for a call.
+/// The clients for reads.
 #[derive(Debug)]
 pub struct Reads {
-    /// For what is read for one claim only.
+    /// For objects that are read for one claim only.
     pub(super) client: Client,
     pub(super) secrets: CoalescedReads<Secret>,
     pub(super) attributes_classes: CoalescedReads<VolumeAttributesClass>,
 }
 
 impl Reads {
-    /// Reads through `client`; `tasks` forget what was shared.
+    /// Reads through `client`; `tasks` run the expiry of shared results.
     pub fn new(client: Client, tasks: &Tasks) -> Self {
         let secrets = CoalescedReads::new(client.clone(), tasks.clone());
         let attributes_classes = CoalescedReads::new(client.clone(), tasks.clone());
         Self { client, secrets, attributes_classes }
     }
 
-    /// An attempt with these failed.
+    /// An attempt with these objects failed: drops their shared results.
     pub(super) fn failed<'a>(&self, read: impl IntoIterator<Item = &'a Dependency>) {
         let (secret, class) = (Kind::of::<Secret>(), Kind::of::<VolumeAttributesClass>());
         for Dependency { kind, namespace, name, .. } in read {

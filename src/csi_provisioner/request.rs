@@ -1,8 +1,8 @@
-//! From claim and class to a CreateVolumeRequest.
+//! Builds a CreateVolumeRequest from claim and class.
 //!
-//! Owns the checks before a call, in the original's order (reference 3.4), and the request they
-//! end in. Promises that nothing is sent to the driver here: what fails, fails before the call and
-//! says nothing about an earlier one ([`NotSent::Failed`]).
+//! Runs the checks before a call, in external-provisioner's order. Nothing is sent to the driver
+//! here: a failure happens before the call and says nothing about an earlier one
+//! ([`NotSent::Failed`]).
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::{
     csi::proto::{CapacityRange, CreateVolumeRequest},
     kube::{
         ApiError,
-        objects::{Claim, View as _, VolumeAttributesClass},
+        objects::{Claim, StorageClass, View as _, VolumeAttributesClass},
         quantity::Quantity,
     },
 };
 
 use super::{
-    Settings, access_modes, capabilities,
+    ProvisionerSettings, access_modes, capabilities,
     data_source::{self, Copyable},
     keys::SecretKind,
     parameters,
@@ -30,24 +30,25 @@ use super::{
     topology::Topology,
 };
 
-/// A request, and what of the class goes into the PersistentVolume afterwards.
+/// A request, with the values of the class that the PersistentVolume needs.
 #[derive(Debug, Clone)]
 pub(super) struct Prepared {
     /// Without its secrets.
     pub(super) request: CreateVolumeRequest,
-    /// The size that the claim asks for; may be more than a request can say.
+    /// The size that the claim requests; may overflow the request's field.
     pub(super) size: Quantity,
     /// The provisioner's secret.
     pub(super) secret: SecretValues,
-    /// For mounted volumes, the file system type; empty lets the driver choose.
+    /// The file system type of mounted volumes; if empty, the driver chooses.
     pub(super) fs_type: String,
     pub(super) secrets: SecretReferences,
-    /// What was read for it, beside claim and class: where the driver refuses, a change may help.
+    /// Objects that were read in addition to claim and class. If the driver refuses, a change of
+    /// one may help.
     pub(super) read: Vec<Dependency>,
-    /// What the volume is made from, where it is not made empty.
+    /// The source of the volume, unless it is created empty.
     pub(super) source: Option<Source>,
-    /// Whether the claim has lost the right to that: the volume goes at once.
-    pub(super) is_forfeited: bool,
+    /// Whether the claim has lost access to the source: the volume is discarded at once.
+    pub(super) access_revoked: bool,
 }
 
 /// The secrets that a class names, resolved for one claim.
@@ -63,72 +64,88 @@ pub(super) struct SecretReferences {
     pub(super) controller_modify: Option<SecretReference>,
 }
 
-/// Makes the request for an order, or says why there is none. `named` is the claim's source.
+/// Builds the request, or returns why there is none. `named` is the claim's source.
 pub(super) async fn prepare(
     reads: &Reads,
-    settings: &Settings,
+    settings: &ProvisionerSettings,
     topology: Option<&Topology>,
-    order: &mut ProvisionRequest,
+    request: &mut ProvisionRequest,
     named: Option<&Copyable>,
 ) -> Result<Prepared, NotSent> {
-    let mut prepared = draft(settings, order, named.map(|named| named.kind))
+    let mut prepared = draft(settings, request, named.map(|named| named.kind))
         .map_err(|why| why.finished().lasting())?;
     if let Some(named) = named {
         let source =
-            data_source::resolve(&reads.client, settings, order, &prepared.size, named).await?;
+            data_source::resolve(&reads.client, settings, request, &prepared.size, named).await?;
         prepared.request.volume_content_source = Some(data_source::content_source(&source));
         prepared.source = Some(source);
-        prepared.is_forfeited = named.is_forfeited;
+        prepared.access_revoked = named.access_revoked;
     }
     if let Some(topology) = topology {
-        prepared.request.accessibility_requirements = topology.decide(order).await?;
+        prepared.request.accessibility_requirements = topology.decide(request).await?;
     }
-    for (old, new) in parameters::deprecated(&order.class.parameters) {
-        tracing::warn!(
-            class = order.class.name(),
-            "\"{old}\" is deprecated and will be removed in a future release, please use \"{new}\" instead"
-        );
-    }
+    warn_of_deprecated_parameters(&request.class);
     let volume_name = prepared.request.name.clone();
-    let context = TemplateContext::of_claim(&order.claim, &volume_name);
-    (prepared.secrets, prepared.secret) = resolve_secrets(reads, settings, order, &context).await?;
+    let context = TemplateContext::of_claim(&request.claim, &volume_name);
+    (prepared.secrets, prepared.secret) =
+        resolve_secrets(reads, settings, request, &context).await?;
     prepared.read.extend(prepared.secret.source().cloned());
-    let given = &order.class.parameters;
+    let given = &request.class.parameters;
     prepared.request.parameters =
         parameters::for_driver(given, |key| settings.ceph_rbd.is_known(given, key))
             .map_err(|why| why.finished().lasting())?;
     if settings.extra_create_metadata {
-        prepared.request.parameters.extend(parameters::metadata(&order.claim, &volume_name));
+        prepared.request.parameters.extend(parameters::metadata(&request.claim, &volume_name));
     }
-    if let Some(attributes) = settings.attributes_class(&order.claim) {
-        let class = attributes_class(reads, settings, attributes).await?;
-        let awaited = Dependency::object::<VolumeAttributesClass>(None, attributes);
-        prepared.read.push(awaited.as_seen(&class.metadata));
-        prepared.request.mutable_parameters.clone_from(&class.parameters);
-    }
+    add_mutable_parameters(reads, settings, request, &mut prepared).await?;
     Ok(prepared)
 }
 
-/// The part of the request that needs nothing but the order.
+fn warn_of_deprecated_parameters(class: &StorageClass) {
+    for (old, new) in parameters::deprecated(&class.parameters) {
+        tracing::warn!(
+            class = class.name(),
+            "\"{old}\" is deprecated and will be removed in a future release, please use \"{new}\" instead"
+        );
+    }
+}
+
+/// Adds the parameters of the claim's VolumeAttributesClass, if it names one.
+async fn add_mutable_parameters(
+    reads: &Reads,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
+    prepared: &mut Prepared,
+) -> Result<(), NotSent> {
+    let Some(name) = settings.attributes_class(&request.claim) else { return Ok(()) };
+    let class = attributes_class(reads, settings, name).await?;
+    let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
+    prepared.read.push(dependency.as_seen(&class.metadata));
+    prepared.request.mutable_parameters.clone_from(&class.parameters);
+    Ok(())
+}
+
+/// The part of the request that needs no reads.
 pub(super) fn draft(
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
     source: Option<SourceKind>,
 ) -> Result<Prepared, NotSent> {
-    let (claim, class) = (&*order.claim, &*order.class);
+    let claim = &*request.claim;
+    let class = &*request.class;
     capabilities::check_create(settings, claim, source)?;
     if claim.spec.selector {
         return Err(Failure::new("claim Selector is not supported").into());
     }
-    let name = order.volume_name.clone()?;
+    let name = request.volume_name.clone()?;
     let fs_type = parameters::fs_type(&class.parameters, &settings.default_fs_type)?;
     let size = size(claim)?;
     settings.ceph_rbd.check_size(&class.parameters, &fs_type, &size)?;
     let multi_writer = settings.capabilities.single_node_multi_writer();
-    let request = CreateVolumeRequest {
+    let create = CreateVolumeRequest {
         name,
-        // Where the size does not fit, none is asked for, as in the original: a volume that is
-        // too small for it is then found out by what the driver answers.
+        // If the size overflows, none is requested, as in external-provisioner; a volume that is
+        // too small is then detected from the response.
         capacity_range: Some(CapacityRange {
             required_bytes: size.checked_value().unwrap_or(0),
             limit_bytes: 0,
@@ -137,18 +154,18 @@ pub(super) fn draft(
         ..CreateVolumeRequest::default()
     };
     Ok(Prepared {
-        request,
+        request: create,
         size,
         secret: SecretValues::default(),
         fs_type,
         secrets: SecretReferences::default(),
         read: Vec::new(),
         source: None,
-        is_forfeited: false,
+        access_revoked: false,
     })
 }
 
-/// The size that the claim asks for; zero when it asks for none.
+/// The size that the claim requests; zero if it requests none.
 fn size(claim: &Claim) -> Result<Quantity, NotSent> {
     let Some(storage) = &claim.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
@@ -160,15 +177,15 @@ fn size(claim: &Claim) -> Result<Quantity, NotSent> {
     })
 }
 
-/// Resolves every secret of the class and reads the provisioner's, which fails before the others
-/// are looked at, as in the original.
+/// Resolves every secret of the class and reads the provisioner's. As in external-provisioner, a
+/// failed read is reported before errors of the others.
 async fn resolve_secrets(
     reads: &Reads,
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
     context: &TemplateContext<'_>,
 ) -> Result<(SecretReferences, SecretValues), Failure> {
-    let parameters = &order.class.parameters;
+    let parameters = &request.class.parameters;
     let reference = |kind| secrets::reference(kind, parameters, context).map_err(Failure::lasting);
     let deletion = settings.ceph_rbd.deletion_secret(parameters, context);
     let provisioner = reference(SecretKind::Provisioner)?;
@@ -185,11 +202,14 @@ async fn resolve_secrets(
     Ok((references, secret))
 }
 
-/// The names of the secrets that the order's class names for its claim, as far as they resolve.
-pub(super) fn secret_names(settings: &Settings, order: &ProvisionRequest) -> Vec<String> {
-    let volume_name = order.volume_name.as_deref().unwrap_or_default();
-    let context = TemplateContext::of_claim(&order.claim, volume_name);
-    let parameters = &order.class.parameters;
+/// The names of the secrets that the class names for the claim, as far as they resolve.
+pub(super) fn secret_names(
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
+) -> Vec<String> {
+    let volume_name = request.volume_name.as_deref().unwrap_or_default();
+    let context = TemplateContext::of_claim(&request.claim, volume_name);
+    let parameters = &request.class.parameters;
     let deletion = settings.ceph_rbd.deletion_secret(parameters, &context);
     let kinds =
         SecretKind::ALL.into_iter().map(|kind| secrets::reference(kind, parameters, &context));
@@ -201,10 +221,10 @@ pub(super) fn secret_names(settings: &Settings, order: &ProvisionRequest) -> Vec
     named.map(text).collect()
 }
 
-/// The claim's VolumeAttributesClass.
+/// Reads the claim's VolumeAttributesClass.
 async fn attributes_class(
     reads: &Reads,
-    settings: &Settings,
+    settings: &ProvisionerSettings,
     name: &str,
 ) -> Result<Arc<VolumeAttributesClass>, Failure> {
     let awaited = Dependency::object::<VolumeAttributesClass>(None, name);

@@ -1,8 +1,8 @@
-//! Secrets: which a class names for what, and reading one.
+//! Secrets: which one a class names for which purpose, and reading it.
 //!
-//! Owns the rules of naming one, the templates in the names (reference 3.10), and turning a
-//! Secret's values into [`Credentials`]. Leaves what a secret is used for to `request`,
-//! `persistent_volume` and `deletion`.
+//! Implements the pairs of keys, the templates in their values, and the conversion of a Secret's
+//! values to [`Credentials`]. What a secret is used for belongs to `request`, `persistent_volume`
+//! and `deletion`.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
@@ -32,13 +32,13 @@ pub(super) struct SecretReference {
     pub(super) name: String,
 }
 
-/// What the templates of a secret's name may speak of.
+/// The values of the template variables.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TemplateContext<'a> {
     pub(super) volume_name: &'a str,
     pub(super) claim_namespace: &'a str,
     pub(super) claim_name: &'a str,
-    /// The claim, where its annotations are known: at deletion they are not.
+    /// The claim, if its annotations are known; at deletion they are not.
     pub(super) claim: Option<&'a Claim>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> TemplateContext<'a> {
         }
     }
 
-    /// The tokens of a namespace: nothing the claim's user could choose freely.
+    /// The variables of namespaces: nothing that the claim's user can choose freely.
     fn namespace_token(&self, token: &str) -> Option<String> {
         match token {
             "pv.name" => Some(self.volume_name.to_owned()),
@@ -74,10 +74,11 @@ impl<'a> TemplateContext<'a> {
     }
 }
 
-/// The secret that a class names for `kind`, or in general; none where it names none.
+/// The secret that a class names for `kind`, or as the default; `None` if it names none.
 ///
 /// # Errors
-/// The original's texts, for pairs that are not whole and templates that resolve to no name.
+/// external-provisioner's texts for incomplete pairs and for templates that do not resolve to a
+/// valid name.
 pub(super) fn reference(
     kind: SecretKind,
     parameters: &BTreeMap<String, String>,
@@ -95,7 +96,7 @@ pub(super) fn reference(
         })?,
     };
     let Some((name, namespace)) = templates else { return Ok(None) };
-    // The namespace is resolved first: its complaint is the one that users see.
+    // The namespace is resolved first: its error takes precedence.
     let namespace = resolved(
         namespace,
         |token| context.namespace_token(token),
@@ -106,14 +107,14 @@ pub(super) fn reference(
     Ok(Some(SecretReference { namespace, name }))
 }
 
-/// Whether a class of the driver's names a secret that this program reads for it.
+/// Whether the class names a secret that this program reads.
 pub(super) fn names_credentials(parameters: &BTreeMap<String, String>) -> bool {
     let kinds = [SecretKind::Default, SecretKind::Provisioner].map(SecretKind::keys);
     let keys = kinds.iter().flat_map(|keys| [Some(keys.name), keys.deprecated.map(|old| old.0)]);
     keys.flatten().any(|key| parameters.contains_key(key))
 }
 
-/// The templates (name, namespace) that a class gives for one kind.
+/// The templates (name, namespace) that a class sets for one kind.
 fn templates(
     kind: SecretKind,
     parameters: &BTreeMap<String, String>,
@@ -142,7 +143,7 @@ fn templates(
     }
 }
 
-/// `template` with its tokens replaced, where the result is valid.
+/// Expands `template`; the result must be valid.
 fn resolved(
     template: &str,
     token: impl Fn(&str) -> Option<String>,
@@ -166,55 +167,55 @@ fn resolved(
     if is_valid(&result) {
         return Ok(result);
     }
-    let told = quote(template);
+    let quoted = quote(template);
     Err(Failure::new(if template == result {
-        format!("{told} is not a valid {what}")
+        format!("{quoted} is not a valid {what}")
     } else {
-        format!("{told} resolved to {} which is not a valid {what}", quote(&result))
+        format!("{quoted} resolved to {} which is not a valid {what}", quote(&result))
     }))
 }
 
-/// A Secret's values as they were read; none where no Secret is named.
+/// A Secret's values as they were read; empty if no Secret is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SecretValues {
     values: BTreeMap<String, SecretValue>,
-    /// The Secret as it was then.
+    /// The version of the Secret that was read.
     source: Option<Dependency>,
 }
 
-/// A value that is no UTF-8: CSI carries nothing else. The original finds out when it puts the
-/// request together, after all checks of its own.
+/// A value is not UTF-8, which CSI requires. external-provisioner detects this when the request is
+/// serialized, after all its checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NotText;
+pub(super) struct NotUtf8;
 
 impl SecretValues {
-    /// The values as CSI carries them.
-    pub(super) fn credentials(&self) -> Result<Credentials, NotText> {
+    /// The values as CSI expects them.
+    pub(super) fn credentials(&self) -> Result<Credentials, NotUtf8> {
         let value = |(key, value): (&String, &SecretValue)| {
-            let text = String::from_utf8(value.expose().to_vec()).map_err(|_| NotText)?;
+            let text = String::from_utf8(value.expose().to_vec()).map_err(|_| NotUtf8)?;
             Ok((key.clone(), text))
         };
         self.values.iter().map(value).collect::<Result<_, _>>().map(Credentials::new)
     }
 
-    /// The Secret as it was read: where the driver refuses, another version may do.
+    /// The version of the Secret that was read: if the driver refuses, another version may help.
     pub(super) fn source(&self) -> Option<&Dependency> {
         self.source.as_ref()
     }
 }
 
-/// The API server did not give a Secret.
+/// A Secret could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("error getting secret {} in namespace {}: {source}", .reference.name, .reference.namespace)]
 pub(super) struct Unreadable {
-    /// Which.
+    /// The Secret.
     reference: SecretReference,
-    /// Why.
+    /// The cause.
     source: Arc<ApiError>,
 }
 
 impl Unreadable {
-    /// Whether there is no such Secret, as opposed to one that cannot be read now.
+    /// Whether the Secret does not exist, as opposed to one that cannot be read now.
     pub(super) fn is_missing(&self) -> bool {
         self.source.is_not_found() || matches!(*self.source, ApiError::BadName(_))
     }
@@ -232,7 +233,7 @@ fn awaited(reference: &SecretReference) -> Dependency {
     Dependency::object::<Secret>(Some(&reference.namespace), &reference.name)
 }
 
-/// Reads a Secret; no reference, no values.
+/// Reads a Secret; without a reference, returns no values.
 pub(super) async fn read(
     secrets: &CoalescedReads<Secret>,
     reference: Option<&SecretReference>,

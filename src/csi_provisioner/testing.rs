@@ -1,10 +1,10 @@
-//! What the tests of this room start from: a driver that can do all, a claim and a class.
+//! Test helpers of this module: a driver with all capabilities, a claim and a class.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use super::{CephRbd, Reads, Settings, VolumeNaming};
+use super::{CephRbd, ProvisionerSettings, Reads, VolumeNaming};
 use crate::{
     controller::{
         model::source::{Source, SourceKind},
@@ -28,10 +28,10 @@ pub(super) fn reads(server: &Server) -> Reads {
 
 pub(super) const DRIVER: &str = "disk.example.com";
 
-/// Settings of a driver with these abilities besides making volumes.
-pub(super) fn settings(abilities: &[Rpc]) -> Settings {
+/// Settings of a driver with these capabilities besides creating volumes.
+pub(super) fn settings(abilities: &[Rpc]) -> ProvisionerSettings {
     let controller = abilities.iter().copied().chain([Rpc::CreateDeleteVolume]).collect();
-    Settings {
+    ProvisionerSettings {
         driver_name: DRIVER.into(),
         capabilities: Capabilities {
             plugin: [Service::ControllerService].into_iter().collect(),
@@ -50,9 +50,9 @@ pub(super) fn settings(abilities: &[Rpc]) -> Settings {
     }
 }
 
-/// An order for a claim of 1Gi, read and written on one node, whose spec is merged with `spec`,
-/// of a class merged with `class`.
-pub(super) fn order(spec: &Value, class: &Value) -> ProvisionRequest {
+/// A request for a claim of 1Gi, ReadWriteOnce, whose spec is merged with `spec`, and a class
+/// merged with `class`.
+pub(super) fn request(spec: &Value, class: &Value) -> ProvisionRequest {
     let mut whole =
         json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     merge(&mut whole, spec);
@@ -73,7 +73,7 @@ pub(super) fn order(spec: &Value, class: &Value) -> ProvisionRequest {
     }
 }
 
-/// A snapshot that volumes are made from.
+/// A snapshot as a source.
 pub(super) fn source() -> Source {
     Source {
         kind: SourceKind::Snapshot,
@@ -90,7 +90,7 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// The words in which a call was not made.
+/// The error text of a call that was not made.
 pub(super) fn refusal(outcome: NotSent) -> String {
     match outcome {
         NotSent::Failed(failure) => failure.to_string(),

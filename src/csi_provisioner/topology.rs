@@ -1,14 +1,13 @@
-//! Where a volume may be: what the driver is told before it makes one, and what the cluster is
-//! told of it afterwards.
+//! Topology: the requirement in a CreateVolume request, and the node affinity of the
+//! PersistentVolume.
 //!
-//! Only there for drivers that know of places (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), with the feature
-//! gate on. Owns the decision for an order ([`Topology`]), made of one file a concept: `requirement`
-//! (the algorithm), `terms`, `spreading` (which place a StatefulSet's replica prefers), `affinity`
-//! (of the PersistentVolume). Promises that it is decided anew for every attempt as long as no call
-//! is open, that a call that this process has open is repeated as it was (safety rule 4), a
-//! recorded one only with what would be asked for now, and that a claim that waits for a node is
-//! tried again once the node changes. Leaves to `nodes` what is known of
-//! them, and to the controller giving a node back.
+//! Exists only for drivers with topology (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), with the feature
+//! gate on. [`Topology`] decides for a request; its files are `requirement` (the algorithm),
+//! `terms`, `spreading` (which topology a StatefulSet's replica prefers), `affinity` (of the
+//! PersistentVolume). The requirement is computed for every attempt as long as no call is open. A
+//! call that this process has open is repeated unchanged (safety rule 4), a recorded one only with
+//! what would be requested now. A claim that waits for a node is retried once the node changes. The
+//! state of nodes belongs to `nodes`, giving a node back to the controller.
 
 mod affinity;
 mod requirement;
@@ -20,7 +19,7 @@ mod tests;
 use std::sync::Arc;
 
 pub(super) use self::affinity::affinity;
-use self::requirement::{Ask, Refusal, decide};
+use self::requirement::{Constraints, Refusal, decide};
 use crate::{
     controller::{
         dependencies::index::Dependency,
@@ -35,16 +34,16 @@ use crate::{
     nodes::Nodes,
 };
 
-/// What flags say of topology.
+/// The topology flags.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TopologySettings {
-    /// `--strict-topology`: with a selected node, its place only.
+    /// `--strict-topology`: with a selected node, its topology only.
     pub strict: bool,
-    /// `--immediate-topology`: without a selected node, the places of all nodes.
+    /// `--immediate-topology`: without a selected node, the topologies of all nodes.
     pub immediate: bool,
 }
 
-/// Decides where volumes are asked to be.
+/// Computes the topology requirement.
 #[derive(Clone)]
 pub struct Topology {
     nodes: Nodes,
@@ -52,59 +51,59 @@ pub struct Topology {
     settings: TopologySettings,
 }
 
-/// Why it is not decided.
+/// Why there is no requirement.
 struct Undecided {
     refusal: Refusal,
-    /// What a live read of the selected node said of it.
+    /// The result of a live read of the selected node.
     node: NodeRead,
 }
 
-/// What a live read of the selected node said.
+/// The result of a live read of the selected node.
 enum NodeRead {
-    /// Nothing beyond what the watches show.
+    /// It agrees with the watches.
     Agrees,
-    /// It has no Node object any more.
+    /// The Node does not exist.
     Gone,
     /// It failed.
     Failed,
 }
 
 impl Topology {
-    /// Decides by `nodes`; a node whose labels seem to be missing is read live by `client`.
+    /// Reads `nodes`; a node whose labels seem to be missing is read live through `client`.
     pub fn new(nodes: Nodes, client: Client, settings: TopologySettings) -> Self {
         Self { nodes, client, settings }
     }
 
-    /// DependencyIndex until the nodes have been listed once.
+    /// Waits until the nodes have been listed once.
     pub(super) async fn listed(&self) {
         self.nodes.listed().await;
     }
 
-    /// Where the order's volume is asked to be, as the driver is told; that is pinned in the order.
+    /// The requirement for the request's volume; it is also pinned in the request.
     pub(super) async fn decide(
         &self,
-        order: &mut ProvisionRequest,
+        request: &mut ProvisionRequest,
     ) -> Result<Option<proto::TopologyRequirement>, NotSent> {
-        let asked = match order.topology.as_deref() {
-            Some(Pinned::Asked(asked)) => asked.clone(),
-            Some(Pinned::Recorded(recorded)) => self.repeat(order, recorded).await?,
-            None => self.ask(order).await.map_err(Undecided::not_asked)?,
+        let requirement = match request.topology.as_deref() {
+            Some(Pinned::Asked(requirement)) => requirement.clone(),
+            Some(Pinned::Recorded(recorded)) => self.repeat(request, recorded).await?,
+            None => self.decide_now(request).await.map_err(Undecided::into_not_sent)?,
         };
-        let told = asked.as_ref().map(told);
-        order.topology = Some(Arc::new(Pinned::Asked(asked)));
-        Ok(told)
+        let to_proto = requirement.as_ref().map(to_proto);
+        request.topology = Some(Arc::new(Pinned::Asked(requirement)));
+        Ok(to_proto)
     }
 
-    /// What a recorded call may be repeated with, by what would be asked for now.
+    /// What a recorded call is repeated with, given what would be requested now.
     async fn repeat(
         &self,
-        order: &ProvisionRequest,
+        request: &ProvisionRequest,
         recorded: &Recorded,
     ) -> Result<Option<Requirement>, NotSent> {
-        let now = self.ask(order).await.map_err(|undecided| {
+        let now = self.decide_now(request).await.map_err(|undecided| {
             let why =
                 format!("where it asked for its volume is not known now: {}", undecided.refusal);
-            unrepeatable(&why, awaited(&undecided.refusal))
+            unrepeatable(&why, dependencies(&undecided.refusal))
         })?;
         recorded.restrict(now.as_ref()).map_err(|gone| {
             let any_node = vec![Dependency::any::<CsiNode>(), Dependency::any::<Node>()];
@@ -112,25 +111,33 @@ impl Topology {
         })
     }
 
-    async fn ask(&self, order: &ProvisionRequest) -> Result<Option<Requirement>, Undecided> {
+    async fn decide_now(
+        &self,
+        request: &ProvisionRequest,
+    ) -> Result<Option<Requirement>, Undecided> {
         let TopologySettings { strict, immediate } = self.settings;
-        let ask = Ask {
-            claim: order.claim.name(),
-            allowed: &order.class.allowed_topologies,
-            node: order.selected_node.as_deref().filter(|node| !node.is_empty()),
+        let constraints = Constraints {
+            claim: request.claim.name(),
+            allowed: &request.class.allowed_topologies,
+            node: request.selected_node.as_deref().filter(|node| !node.is_empty()),
             live: None,
             strict,
             immediate,
         };
-        match decide(&ask, &self.nodes) {
-            Err(Refusal::LabelsMissing { node, .. }) => self.ask_live(&ask, &node).await,
+        match decide(&constraints, &self.nodes) {
+            Err(Refusal::LabelsMissing { node, .. }) => self.decide_live(&constraints, &node).await,
             Ok(requirement) => Ok(requirement),
             Err(refusal) => Err(Undecided { refusal, node: NodeRead::Agrees }),
         }
     }
 
-    /// Decides by all labels that the node has now: it may be new to us, and its user is told them.
-    async fn ask_live(&self, ask: &Ask<'_>, node: &str) -> Result<Option<Requirement>, Undecided> {
+    /// Decides by all labels that the node has now: the node may be new to the watch, and the error
+    /// lists its labels.
+    async fn decide_live(
+        &self,
+        constraints: &Constraints<'_>,
+        node: &str,
+    ) -> Result<Option<Requirement>, Undecided> {
         let (live, node) = match self.read_labels(node).await {
             Ok(labels) => (Some(labels), NodeRead::Agrees),
             Err(error) if error.is_not_found() => (Some(Segments::new()), NodeRead::Gone),
@@ -139,8 +146,8 @@ impl Topology {
                 (None, NodeRead::Failed)
             }
         };
-        let ask = Ask { live: live.as_ref(), ..*ask };
-        decide(&ask, &self.nodes).map_err(|refusal| Undecided { refusal, node })
+        let constraints = Constraints { live: live.as_ref(), ..*constraints };
+        decide(&constraints, &self.nodes).map_err(|refusal| Undecided { refusal, node })
     }
 
     async fn read_labels(&self, node: &str) -> Result<Segments, ApiError> {
@@ -149,13 +156,13 @@ impl Topology {
     }
 }
 
-/// The recorded call can't be repeated until one of `awaited` changes.
-fn unrepeatable(why: &str, awaited: Vec<Dependency>) -> NotSent {
+/// The recorded call can't be repeated until one of the dependencies changes.
+fn unrepeatable(why: &str, dependencies: Vec<Dependency>) -> NotSent {
     let why = format!("an earlier CreateVolume for this claim may still run, and {why}");
-    NotSent::Unrepeatable(Failure::new(why).awaiting(awaited))
+    NotSent::Unrepeatable(Failure::new(why).awaiting(dependencies))
 }
 
-fn told(requirement: &Requirement) -> proto::TopologyRequirement {
+fn to_proto(requirement: &Requirement) -> proto::TopologyRequirement {
     let place = |segments: &Segments| proto::Topology { segments: segments.clone() };
     proto::TopologyRequirement {
         requisite: requirement.requisite().map(place).collect(),
@@ -164,16 +171,16 @@ fn told(requirement: &Requirement) -> proto::TopologyRequirement {
 }
 
 impl Undecided {
-    /// What follows for the claim: a node without CSINode or Node is gone for good, so another is
-    /// needed; everything else passes once nodes change.
-    fn not_asked(self) -> NotSent {
+    /// What follows for the claim: a node without CSINode or Node is gone, so another is needed;
+    /// any other failure is retried once nodes change.
+    fn into_not_sent(self) -> NotSent {
         let Self { refusal, node } = self;
-        let awaited = awaited(&refusal);
+        let dependencies = dependencies(&refusal);
         if let Refusal::NoCsiNode { .. } = refusal {
-            return NotSent::Reschedule(Failure::new(refusal).awaiting(awaited));
+            return NotSent::Reschedule(Failure::new(refusal).awaiting(dependencies));
         }
         let why = format!("error generating accessibility requirements: {refusal}");
-        let failure = Failure::new(why).awaiting(awaited);
+        let failure = Failure::new(why).awaiting(dependencies);
         match node {
             NodeRead::Gone => NotSent::Reschedule(failure),
             NodeRead::Failed => NotSent::Failed(failure),
@@ -182,8 +189,8 @@ impl Undecided {
     }
 }
 
-/// What must change for the refusal to pass.
-fn awaited(refusal: &Refusal) -> Vec<Dependency> {
+/// What must change for the refusal to be resolved.
+fn dependencies(refusal: &Refusal) -> Vec<Dependency> {
     match refusal {
         Refusal::NoCsiNode { node } | Refusal::NoKeys { node } => {
             vec![Dependency::object::<CsiNode>(None, node)]

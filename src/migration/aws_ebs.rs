@@ -16,9 +16,10 @@ use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "ebs.csi.aws.com";
 const ZONE: &str = "topology.ebs.csi.aws.com/zone";
-/// The class asks for this many operations a second for each GiB.
+/// The IOPS of the volume for each GiB.
 const IOPS_PER_GB: &str = "iopspergb";
-/// The plugin raised what was too low for a volume; the driver does so only when told.
+/// The plugin raised IOPS that were too low for a volume; the driver does so only with this
+/// parameter.
 const RAISE_IOPS: &str = "allowautoiopspergbincrease";
 
 pub(super) const PLUGIN: Plugin = Plugin {
@@ -87,7 +88,7 @@ fn volume_id(id: &str) -> Result<String, Untranslatable> {
     }
 }
 
-/// The one region that the zones are in.
+/// The region of all zones.
 fn region_of(zones: &[&str]) -> Result<String, NoRegion> {
     topology::only_region(zones, |zone| region(zone).ok_or_else(|| NoRegion::Aws(zone.to_owned())))
 }

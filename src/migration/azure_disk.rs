@@ -17,10 +17,10 @@ const MANAGED: &str = "Managed";
 const KIND: &str = "kind";
 const CACHING_MODE: &str = "cachingmode";
 
-/// How a managed disk's URI looks; stands in messages.
+/// The pattern of a managed disk's URI, as printed in messages.
 const MANAGED_URI: &str =
     ".*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)";
-/// How another disk's URI looks; stands in messages.
+/// The pattern of another disk's URI, as printed in messages.
 const UNMANAGED_URI: &str = "http(?:.*)://(?:.*)/vhds/(.+)";
 
 pub(super) const PLUGIN: Plugin = Plugin {
@@ -37,7 +37,7 @@ fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     class::zones_to_topologies(class, ZONE)?;
     for expression in class::expressions(class).filter(|it| it.key == ZONE) {
         for zone in &mut expression.values {
-            // Where a region has no zones, the plugin numbered its fault domains.
+            // In a region without zones, the plugin numbered its fault domains.
             if !zone.is_empty() && zone.bytes().all(|byte| byte.is_ascii_digit()) {
                 zone.clear();
             }
@@ -46,7 +46,7 @@ fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     Ok(())
 }
 
-/// Topology stays in the driver's keys, as in the original.
+/// The topology keeps the driver's keys, as in external-provisioner.
 fn to_in_tree(
     csi: &CSIPersistentVolumeSource,
     volume: &mut PersistentVolume,
@@ -70,7 +70,7 @@ fn to_in_tree(
     Ok(())
 }
 
-/// The name of the disk that a URI names.
+/// The disk name in a URI.
 fn disk_name(uri: &str) -> Result<&str, Untranslatable> {
     let is_unmanaged =
         uri.len() > 4 && uri.get(..4).is_some_and(|it| it.eq_ignore_ascii_case("http"));
@@ -85,7 +85,7 @@ fn disk_name(uri: &str) -> Result<&str, Untranslatable> {
     behind_last(uri, parts).ok_or_else(|| Untranslatable::DiskUri { uri: uri.to_owned(), format })
 }
 
-/// What stands behind the last part, where the others stand before it, in order.
+/// The text after the last part, if the other parts occur before it, in order.
 fn behind_last<'a>(text: &'a str, parts: &[&str]) -> Option<&'a str> {
     let (last, before) = parts.split_last()?;
     let mut rest = text;

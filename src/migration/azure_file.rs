@@ -13,9 +13,9 @@ use crate::{
 };
 
 const DRIVER: &str = "file.csi.azure.com";
-/// Names the resource group of a PersistentVolume's share.
+/// The annotation with the resource group of a PersistentVolume's share.
 const RESOURCE_GROUP: &str = "kubernetes.io/azure-file-resource-group";
-/// Where a secret is that nothing else says the namespace of.
+/// The default namespace of secrets.
 const DEFAULT_NAMESPACE: &str = "default";
 
 // The driver's volume attributes.
@@ -26,7 +26,7 @@ const SECRET_NAMESPACE: &str = "secretnamespace";
 pub(super) const PLUGIN: Plugin = Plugin {
     driver: DRIVER,
     in_tree: "kubernetes.io/azure-file",
-    // The driver knows the plugin's parameters.
+    // The driver supports the plugin's parameters.
     class_to_csi: |_| Ok(()),
     to_in_tree,
     to_csi,
@@ -62,7 +62,7 @@ fn to_in_tree(
     Ok(())
 }
 
-/// Fills what is missing from an id such as `group#account#share`.
+/// Fills missing fields from an id such as `group#account#share`.
 fn fill_by_id(
     id: &str,
     share: &mut AzureFilePersistentVolumeSource,
@@ -126,7 +126,7 @@ fn source_of(
     })
 }
 
-/// The storage account that a secret's name tells.
+/// The storage account in a secret's name.
 fn account(secret: &str) -> Option<&str> {
     let (_, behind) = secret.split_once("azure-storage-account-")?;
     let (account, _) = behind.rsplit_once("-secret")?;

@@ -19,14 +19,14 @@ pub(super) const PLUGIN: Plugin = Plugin {
     key: whole,
 };
 
-/// The driver knows the plugin's other parameters, `availability` among them.
+/// The driver supports the plugin's other parameters, `availability` among them.
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     class::rename_fs_type(class);
     class::rename_zone_keys(class, ZONE);
     Ok(())
 }
 
-/// No region follows from Cinder's zones.
+/// Cinder's zones do not determine a region.
 fn to_in_tree(
     csi: &CSIPersistentVolumeSource,
     volume: &mut PersistentVolume,

@@ -1,25 +1,25 @@
-//! What several plugins' classes have in common: file system, zones, topology keys.
+//! Shared by the translations of several plugins' classes: file system, zones, topology keys.
 //!
-//! Keys of parameters count in any case, as in the plugins.
+//! Keys of parameters are case-insensitive, as in the plugins.
 
 use std::mem::take;
 
 use super::{Untranslatable, topology};
 use crate::kube::objects::{StorageClass, TopologySelectorRequirement, TopologySelectorTerm};
 
-/// The parameter for the file system that is meant for this program.
+/// The provisioner's parameter for the file system.
 pub(super) const CSI_FS_TYPE: &str = "csi.storage.k8s.io/fstype";
-/// The plugins' parameter for it.
+/// The plugins' parameter for the file system.
 pub(super) const FS_TYPE: &str = "fstype";
 
-/// Gives the file system type the key under which it is meant for this program.
+/// Renames the plugin's file system parameter to the provisioner's.
 pub(super) fn rename_fs_type(class: &mut StorageClass) {
     for value in take_parameter(class, FS_TYPE) {
         class.parameters.insert(CSI_FS_TYPE.to_owned(), value);
     }
 }
 
-/// Takes out the values of a parameter, under whatever spellings of its key.
+/// Removes a parameter, in any case of its key; returns its values.
 fn take_parameter(class: &mut StorageClass, key: &str) -> Vec<String> {
     let (taken, kept): (Vec<_>, Vec<_>) =
         take(&mut class.parameters).into_iter().partition(|(name, _)| name.to_lowercase() == key);
@@ -27,18 +27,18 @@ fn take_parameter(class: &mut StorageClass, key: &str) -> Vec<String> {
     taken.into_iter().map(|(_, value)| value).collect()
 }
 
-/// Turns the parameters `zone` and `zones` into an allowed topology of the driver, or else the
-/// zones of the allowed topologies into the driver's.
+/// Converts the parameters `zone` and `zones` to an allowed topology with the driver's key, or
+/// otherwise renames the key of the class's allowed topologies.
 ///
 /// # Errors
-/// When the class has both.
+/// The class has both.
 pub(super) fn zones_to_topologies(
     class: &mut StorageClass,
     driver_key: &str,
 ) -> Result<(), Untranslatable> {
     let one = take_parameter(class, "zone").into_iter().map(|zone| vec![zone]);
     let several = take_parameter(class, "zones");
-    // Split as the plugins do it: a space behind a comma belongs to the zone.
+    // Split as the plugins do: a space after a comma belongs to the zone.
     let several = several.iter().map(|zones| zones.split(',').map(str::to_owned).collect());
     match one.chain(several).last() {
         Some(_) if !class.allowed_topologies.is_empty() => Err(Untranslatable::ZonesTwice),
@@ -55,7 +55,7 @@ pub(super) fn zones_to_topologies(
     }
 }
 
-/// Renames Kubernetes' keys for zones in the allowed topologies to the driver's; others stay.
+/// Renames Kubernetes' zone keys in the allowed topologies to the driver's; others stay.
 pub(super) fn rename_zone_keys(class: &mut StorageClass, driver_key: &str) {
     for expression in expressions(class) {
         if [topology::ZONE, topology::BETA_ZONE].contains(&&*expression.key) {
@@ -64,7 +64,7 @@ pub(super) fn rename_zone_keys(class: &mut StorageClass, driver_key: &str) {
     }
 }
 
-/// Every key of the allowed topologies with its values.
+/// All expressions of the allowed topologies.
 pub(super) fn expressions(
     class: &mut StorageClass,
 ) -> impl Iterator<Item = &mut TopologySelectorRequirement> {

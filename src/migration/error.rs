@@ -1,9 +1,9 @@
-//! Why something can't be translated, in the original's words.
+//! Translation errors, in external-provisioner's words.
 
-/// Why a class or a PersistentVolume can't be told in the other form.
+/// Why a class or a PersistentVolume can't be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untranslatable {
-    /// Zones as parameters and as allowed topologies: which holds is unknown.
+    /// Zones as parameters and as allowed topologies: ambiguous.
     #[error("cannot simultaneously set allowed topologies and zone/zones parameters")]
     ZonesTwice,
     /// A class of ceph's rbd without its administrator's secret.
@@ -12,7 +12,7 @@ pub enum Untranslatable {
     /// A class of ceph's rbd that does not say where its cluster is.
     #[error("missing Ceph monitors")]
     NoMonitors,
-    /// The PersistentVolume to be translated has no CSI part.
+    /// The PersistentVolume has no CSI source.
     #[error("pv is nil or CSI source not defined on pv")]
     NotOfCsi,
     /// The PersistentVolume is not of the plugin that the driver took over from.
@@ -20,23 +20,23 @@ pub enum Untranslatable {
         "the PersistentVolume is not of the in-tree plugin {0}, from which the driver took over"
     )]
     OtherPlugin(&'static str),
-    /// A partition that is no number.
+    /// A partition that is not a number.
     #[error("{lead} to convert partition {partition} to integer: {why}")]
     Partition {
         /// The first word, which differs between plugins.
         lead: &'static str,
-        /// What should be a number.
+        /// The value.
         partition: String,
-        /// Go's words on it.
+        /// Go's parse error.
         why: String,
     },
     /// A volume id of GCE with too few elements.
     #[error("failed to get id components.Got: {got}, wanted 6 components or more. ")]
     DiskIdElements {
-        /// How many there are.
+        /// The number of elements.
         got: usize,
     },
-    /// A URI of Azure that names no disk.
+    /// A URI of Azure without a disk name.
     #[error("could not get disk name from {uri}, correct format: {format}")]
     DiskUri {
         /// The URI.
@@ -50,43 +50,43 @@ pub enum Untranslatable {
         /// The id, quoted.
         quoted: String,
     },
-    /// Nothing says where the secret of an Azure file share is.
+    /// The namespace of an Azure file share's secret is unknown.
     #[error("could not find a secret namespace in PersistentVolumeSource or ClaimRef")]
     NoSecretNamespace,
-    /// An Azure disk of a kind that the driver does not know.
+    /// An Azure disk of a kind that the driver does not support.
     #[error("kind({0}) is not supported in csi migration")]
     DiskKind(String),
-    /// The id of an EBS volume.
+    /// A malformed id of an EBS volume.
     #[error("failed to translate Kubernetes ID to EBS Volume ID {0}")]
     EbsId(String),
-    /// Zones of a disk from which no region follows.
+    /// The zones of a disk do not determine a region.
     #[error("failed to get region from zones: {0}")]
     DiskRegion(NoRegion),
-    /// Zones of a new volume from which no region follows.
+    /// The zones of a new volume do not determine a region.
     #[error(
         "failed to translate topology. PV:{volume}. Error:Failed to handle region topology. error: {why}"
     )]
     Region {
         /// The PersistentVolume's name.
         volume: String,
-        /// What is wrong with the zones.
+        /// The cause.
         why: NoRegion,
     },
 }
 
-/// Why no region follows from zones.
+/// Why zones do not determine a region.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoRegion {
     /// There are none.
     #[error("no zones specified")]
     NoZones,
-    /// A zone that is none of AWS.
+    /// A zone that is not one of AWS.
     #[error("Unexpected zone format: {0} is not a valid AWS zone")]
     Aws(String),
-    /// A zone that is none of GCE.
+    /// A zone that is not one of GCE.
     #[error("zone in unexpected format, expected: {{locale}}-{{region}}-{{zone}}, got: {0}")]
     Gce(String),
-    /// Zones of several regions; these.
+    /// Zones of several regions.
     #[error("multiple or no regions gotten from zones, got: {0}")]
     Several(String),
 }

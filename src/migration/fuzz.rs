@@ -1,4 +1,4 @@
-//! The fuzz target of the translation between in-tree plugins and their drivers.
+//! The fuzz target for the translation between in-tree plugins and their drivers.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,12 @@ use crate::{
     kube::objects::{InTreeSource, StorageClass, Volume},
 };
 
-/// A volume is translated as a whole or refused, there and back as the same volume, and only by its own
-/// plugin; a class keeps what is not the plugin's.
+/// Checks that a volume is translated completely or refused, that translating there and back keeps
+/// its identity, that only its own plugin translates it, and that a class keeps parameters of
+/// others.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn migration(data: &[u8]) {
     let text = text(data);
     let [handle, key, value, zone, secret] = lines(&text);
@@ -35,7 +36,7 @@ pub fn migration(data: &[u8]) {
     check_ebs(handle);
 }
 
-/// A path begins with a slash or is empty, and is nothing but what stands in the URL.
+/// A path begins with a slash or is empty, and is a part of the URL.
 fn check_url(url: &str) {
     match url::path(url) {
         Ok(path) => {
@@ -52,7 +53,7 @@ fn check_url(url: &str) {
     }
 }
 
-/// EBS is asked for an id as it stands, or for one that begins as its own and holds no path.
+/// An EBS id is passed unchanged, or begins as EBS' ids and contains no path.
 fn check_ebs(id: &str) {
     let volume =
         json!({"metadata": {"name": "pv"}, "spec": {"awsElasticBlockStore": {"volumeID": id}}});
@@ -80,7 +81,7 @@ fn check_class(plugin: &'static Plugin, key: &str, value: &str, zone: &str) {
     check_namespaces(&class.parameters, &translated.parameters);
 }
 
-/// A secret's namespace is one that the class names, or the one that the plugin took without it.
+/// A secret's namespace is one that the class sets, or the plugin's default.
 fn check_namespaces(given: &BTreeMap<String, String>, translated: &BTreeMap<String, String>) {
     let namespaces = translated.iter().filter(|(key, _)| key.ends_with("-secret-namespace"));
     for (key, namespace) in namespaces {
@@ -97,7 +98,7 @@ fn check_volume(plugin: &'static Plugin, spec: &Value, handle: &str) {
     let is_csi = in_tree.spec.as_ref().is_some_and(|spec| spec.csi.is_some());
     assert!(parts == 1 && !is_csi, "{in_tree:?}");
     assert_eq!(in_tree.metadata.name.as_deref(), Some("pv"));
-    // As the API server stores it and a watch shows it.
+    // As the API server stores it and a watch delivers it.
     let Ok(seen) = serde_json::from_value::<Volume>(json!(in_tree)) else { return };
     for other in PLUGINS.into_iter().chain([&rbd::PLUGIN]) {
         let back = Migration(other).to_csi(&seen);
@@ -110,7 +111,7 @@ fn check_volume(plugin: &'static Plugin, spec: &Value, handle: &str) {
     }
 }
 
-/// The driver's own id comes back, as far as the plugin's volumes tell it.
+/// The driver's handle is restored, as far as the plugin's volumes contain it.
 fn check_handle(plugin: &Plugin, handle: &str, back: &str) {
     let is = |other: &Plugin| plugin.driver == other.driver;
     if is(&gce_pd::PLUGIN) {

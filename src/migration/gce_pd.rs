@@ -16,7 +16,7 @@ use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 
 const DRIVER: &str = "pd.csi.storage.gke.io";
 const ZONE: &str = "topology.gke.io/zone";
-/// Stands for a project or zone that a PersistentVolume does not tell; the driver finds it out.
+/// The placeholder for an unknown project or zone, which the driver determines itself.
 const UNSPECIFIED: &str = "UNSPECIFIED";
 
 pub(super) const PLUGIN: Plugin = Plugin {
@@ -74,15 +74,15 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
     }))
 }
 
-/// All but the project, which a PersistentVolume of the plugin does not tell: its disks are of the
-/// cluster's own. Where it does not tell the zone either, its disk is like no other.
+/// The handle without the project, which the plugin's PersistentVolumes do not contain: their disks
+/// are in the cluster's project. Without a zone, the disk matches no other.
 fn key(handle: &str) -> &str {
     let place = handle.strip_prefix("projects/").and_then(|rest| rest.split_once('/'));
     place.map_or(handle, |(_, place)| place)
 }
 
-/// The driver's id of a disk, by the zones in the volume's labels; here the older label comes
-/// first, and node affinity does not count.
+/// The driver's handle of a disk, from the zones in the volume's labels. Unlike elsewhere the older
+/// label takes precedence, and node affinity is ignored.
 fn handle(volume: &Volume, disk: &str) -> Result<String, Untranslatable> {
     let label = |key| volume.label(key).filter(|zones| !zones.is_empty());
     let zones = label(topology::BETA_ZONE).or_else(|| label(topology::ZONE));
@@ -99,7 +99,7 @@ fn handle(volume: &Volume, disk: &str) -> Result<String, Untranslatable> {
     Ok(format!("projects/{UNSPECIFIED}/{place}/disks/{disk}"))
 }
 
-/// The one region that the zones are in.
+/// The region of all zones.
 fn region_of(zones: &[&str]) -> Result<String, NoRegion> {
     topology::only_region(zones, |zone| {
         let parts: Vec<&str> = zone.split('-').collect();

@@ -1,16 +1,16 @@
-//! The partition of a disk, which drivers tell as text.
+//! The partition of a disk, which drivers represent as text.
 
 use super::Untranslatable;
 use crate::go_fmt::quote;
 
-/// The volume attribute for it.
+/// The volume attribute with the partition.
 pub(super) const PARTITION: &str = "partition";
 
-/// Reads a partition. `lead` begins the message, which differs between plugins. Of a number beyond
-/// what a PersistentVolume can bear the lower half counts, as in the original.
+/// Parses a partition. `lead` begins the message, which differs between plugins. A number that
+/// overflows is truncated to its lower half, as in external-provisioner.
 ///
 /// # Errors
-/// When it is no number, with Go's words on it.
+/// It is not a number; with Go's text.
 pub(super) fn parse(partition: &str, lead: &'static str) -> Result<i32, Untranslatable> {
     let digits = partition.strip_prefix(['+', '-']).unwrap_or(partition);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_partition_is_told_in_gos_words() {
+    fn an_invalid_partition_is_reported_in_gos_words() {
         let read = |text| parse(text, "failed").map_err(|why| why.to_string());
         let refused = |text: &str, why: &str| {
             let quoted = quote(text);

@@ -10,11 +10,11 @@ use super::{CsiVolume, Plugin, Untranslatable, spec, whole};
 use crate::kube::objects::{InTreeSource, StorageClass, View as _, Volume};
 
 const DRIVER: &str = "pxd.portworx.com";
-/// The parameter of classes and annotation of volumes that names the secret for everything.
+/// The parameter of classes and annotation of volumes with the name of the secret for everything.
 const AUTH_SECRET_NAME: &str = "openstorage.io/auth-secret-name";
-/// Its namespace.
+/// The key of its namespace.
 const AUTH_SECRET_NAMESPACE: &str = "openstorage.io/auth-secret-namespace";
-/// What the secret is for, as the keys for this program call it.
+/// The kinds of secrets in the provisioner's keys.
 const PURPOSES: [&str; 6] = [
     "provisioner",
     "controller-publish",

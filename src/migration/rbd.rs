@@ -1,4 +1,4 @@
-//! Ceph's RBD, whose plugin Kubernetes 1.31 dropped together with its translation.
+//! Ceph's RBD, whose plugin was removed in Kubernetes 1.31 together with its translation.
 
 use std::{collections::BTreeMap, fmt::Write as _, mem::take};
 
@@ -10,9 +10,9 @@ use super::{CsiVolume, Plugin, Untranslatable, attribute, class, spec, whole};
 use crate::kube::objects::{InTreeSource, StorageClass, View as _, Volume};
 
 const DRIVER: &str = "rbd.csi.ceph.com";
-/// The annotation for the driver's id of a volume that the driver made.
+/// The annotation with the driver's handle of a volume that the driver created.
 const VOLUME_HANDLE: &str = "rbd.csi.ceph.com/volume-handle";
-/// How the plugin named the images it made.
+/// The prefix of the plugin's image names.
 const IMAGE_PREFIX: &str = "kubernetes-dynamic-pvc-";
 
 // Parameters of the driver's classes, its volume attributes, and annotations.
@@ -25,14 +25,14 @@ const JOURNAL_POOL: &str = "journalPool";
 const MIGRATION: &str = "migration";
 const MONITORS: &str = "monitors";
 const POOL: &str = "pool";
-/// What the plugin took where the class does not say.
+/// The plugin's default pool.
 const DEFAULT_POOL: &str = "rbd";
 const DEFAULT_USER: &str = "admin";
 const DEFAULT_NAMESPACE: &str = "default";
 const DEFAULT_FEATURES: &str = "layering";
 const TRUE: &str = "true";
 
-/// The plugin's administrator secret serves for all of these.
+/// The parameters that are set to the plugin's administrator secret.
 const SECRET_NAMES: [&str; 3] = [
     "csi.storage.k8s.io/provisioner-secret-name",
     "csi.storage.k8s.io/node-stage-secret-name",
@@ -53,7 +53,7 @@ pub(super) const PLUGIN: Plugin = Plugin {
     key: whole,
 };
 
-/// Parameters that the plugin did not know are dropped.
+/// Parameters that the plugin did not support are dropped.
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     let mut parameters = BTreeMap::from([
         (MIGRATION.to_owned(), TRUE.to_owned()),
@@ -91,12 +91,13 @@ fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     Ok(())
 }
 
-/// How the driver calls the cluster of these monitors, separated by commas.
+/// The driver's cluster id for these monitors, separated by commas.
 fn cluster_id(monitors: &str) -> String {
     format!("{:x}", md5::compute(monitors))
 }
 
-/// The monitors are lost, as the driver does not tell them: the annotations bear its own id.
+/// The monitors are lost, because the driver does not return them; an annotation holds the driver's
+/// handle.
 fn to_in_tree(
     csi: &CSIPersistentVolumeSource,
     volume: &mut PersistentVolume,
@@ -161,7 +162,7 @@ fn to_csi(volume: &Volume, source: &InTreeSource) -> Option<Result<CsiVolume, Un
     }))
 }
 
-/// How the driver calls an image that the plugin made: by the hash of its monitors, the image,
+/// The driver's handle of an image that the plugin created: the hash of its monitors, the image,
 /// and the pool in hexadecimal digits.
 fn migrated_handle(cluster: &str, image: &str, pool: &str) -> String {
     let image = image.strip_prefix(IMAGE_PREFIX).unwrap_or(image);

@@ -1,4 +1,4 @@
-//! What the tests of this room start from: objects as the API server writes them.
+//! Test helpers of this module: objects as the API server writes them.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{CsiVolume, Migration, Plugin};
 use crate::kube::objects::{StorageClass, Volume};
 
-/// A class of the plugin with these parameters and allowed topologies, as one of the driver's.
+/// A class of the plugin with these parameters and allowed topologies, translated to the driver's.
 pub(super) fn class(
     plugin: &'static Plugin,
     parameters: &Value,
@@ -26,7 +26,7 @@ pub(super) fn class(
     )
 }
 
-/// The same where only the parameters matter.
+/// The parameters of such a class.
 pub(super) fn parameters(plugin: &'static Plugin, parameters: &Value) -> Value {
     class(plugin, parameters, &json!([])).unwrap()["parameters"].clone()
 }
@@ -50,7 +50,7 @@ pub(super) fn affinity(terms: &[Term<'_>]) -> Value {
     json!({"required": {"nodeSelectorTerms": Value::Array(terms.collect())}})
 }
 
-/// A PersistentVolume of the driver with this CSI part and affinity, as the plugin's.
+/// A PersistentVolume of the driver with this CSI source and affinity, translated to the plugin's.
 pub(super) fn in_tree(
     plugin: &'static Plugin,
     csi: &Value,
@@ -66,7 +66,7 @@ pub(super) fn in_tree(
     Ok(serde_json::to_value(translated).unwrap())
 }
 
-/// A PersistentVolume of the plugin, as the driver's.
+/// A PersistentVolume of the plugin, translated to CSI.
 pub(super) fn csi(plugin: &'static Plugin, volume: &Value) -> Result<CsiVolume, String> {
     let volume: Volume = serde_json::from_value(volume.clone()).unwrap();
     let translated = Migration(plugin).to_csi(&volume).map_err(|why| why.to_string())?;
@@ -74,7 +74,7 @@ pub(super) fn csi(plugin: &'static Plugin, volume: &Value) -> Result<CsiVolume, 
     Ok(translated)
 }
 
-/// The same, where only what the driver calls the volume matters.
+/// The handle of such a volume.
 pub(super) fn handle(plugin: &'static Plugin, volume: &Value) -> Result<String, String> {
     Ok(csi(plugin, volume)?.source.volume_handle)
 }

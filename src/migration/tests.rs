@@ -1,5 +1,5 @@
-//! What holds for every plugin: whom it serves, and that translating there and back loses nothing
-//! but what the tables of the single plugins say.
+//! Properties of every plugin: which driver it belongs to, and that translating there and back
+//! loses only what the single plugins' tables say.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Every plugin, ceph's retired one too.
+/// Every plugin, including ceph's retired one.
 fn all() -> impl Iterator<Item = &'static Plugin> {
     PLUGINS.into_iter().chain([&rbd::PLUGIN])
 }
@@ -30,7 +30,7 @@ fn each_driver_took_over_from_one_plugin() {
         }
     }
     assert!(Migration::of_driver("disk.example.com", true).is_none());
-    // The retired plugin counts only where it was asked for.
+    // The retired plugin is included only on request.
     let rbd = |gate| Migration::of_driver("rbd.csi.ceph.com", gate).map(Migration::in_tree_name);
     assert_eq!((rbd(false), rbd(true)), (None, Some("kubernetes.io/rbd")));
 }
@@ -70,17 +70,18 @@ fn only_the_plugins_own_volumes_are_translated() {
     }
 }
 
-/// A driver's answer as a PersistentVolume, and what is known of its way there and back.
+/// A driver's answer as a PersistentVolume, with the expected result of translating it there and
+/// back.
 #[derive(Debug, Clone)]
 struct Answer {
     plugin: &'static Plugin,
     handle: String,
     attributes: Value,
-    /// What the handle is afterwards.
+    /// The expected handle afterwards.
     back: String,
     keeps_fs_type: bool,
     keeps_read_only: bool,
-    /// The driver's key for zones, and zones.
+    /// The driver's zone key, and zones.
     zone_key: &'static str,
     zones: Vec<String>,
 }
@@ -98,7 +99,7 @@ fn answer(plugin: &'static Plugin, handle: String, zone_key: &'static str) -> An
     }
 }
 
-/// Words that may stand in ids.
+/// Words that may occur in ids.
 fn word() -> impl Strategy<Value = String> {
     "[a-z0-9][a-z0-9.-]{0,12}"
 }
@@ -123,7 +124,7 @@ fn answers() -> impl Strategy<Value = Answer> {
                 _ => "regions/eu-west1".to_owned(),
             };
             Answer {
-                // A PersistentVolume of the plugin does not tell the project.
+                // A PersistentVolume of the plugin does not contain the project.
                 back: format!("projects/UNSPECIFIED/{place}/disks/{disk}"),
                 zones,
                 ..answer(
@@ -152,7 +153,7 @@ fn answers() -> impl Strategy<Value = Answer> {
         ..answer(&azure_file::PLUGIN, format!("{group}#{account}#{share}"), "none")
     });
     let vsphere = (word(), word(), zones(&["z1", "z2"])).prop_map(|(id, path, zones)| Answer {
-        // The plugin knows volumes by their path alone.
+        // The plugin identifies volumes by their path only.
         back: format!("[ds] {path}"),
         attributes: json!({"initialvolumefilepath": format!("[ds] {path}")}),
         keeps_read_only: false,
@@ -170,7 +171,7 @@ fn answers() -> impl Strategy<Value = Answer> {
 }
 
 impl Answer {
-    /// The node affinity that the driver's zones make, one term each.
+    /// The node affinity for the driver's zones, one term each.
     fn affinity(&self) -> Value {
         let term = |zone: &String| json!({"matchExpressions": [{"key": self.zone_key, "operator": "In", "values": [zone]}]});
         match self.zones.as_slice() {
@@ -182,7 +183,7 @@ impl Answer {
     }
 }
 
-/// The same without regions, which the plugins' volumes tell and the drivers' need not.
+/// Removes regions, which the plugins' volumes contain and the drivers' need not.
 fn without_regions(affinity: Option<VolumeNodeAffinity>) -> Value {
     let mut affinity = serde_json::to_value(affinity).unwrap();
     let terms = affinity.pointer_mut("/required/nodeSelectorTerms").and_then(Value::as_array_mut);
@@ -206,7 +207,7 @@ proptest! {
         let made = json!({"metadata": {"name": "pv"}, "spec": {"csi": csi, "nodeAffinity": affinity}});
         let made: PersistentVolume = serde_json::from_value(made).unwrap();
         let in_tree = Migration(answer.plugin).to_in_tree(made).unwrap();
-        // As the API server stores it and a watch shows it.
+        // As the API server stores it and a watch delivers it.
         let seen: Volume = serde_json::from_value(serde_json::to_value(in_tree).unwrap()).unwrap();
         let CsiVolume { source, node_affinity } = Migration(answer.plugin).to_csi(&seen).unwrap();
         prop_assert_eq!(source.volume_handle, answer.back);
@@ -224,7 +225,7 @@ proptest! {
     }
 
     #[test]
-    fn a_plugins_volume_is_the_same_after_its_time_as_a_drivers(
+    fn a_plugins_volume_survives_translation_there_and_back(
         id in word(),
         fs_type in proptest::option::of("ext4|xfs"),
         read_only in any::<bool>(),

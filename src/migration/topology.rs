@@ -1,8 +1,7 @@
-//! Where a volume is: Kubernetes' labels for zones and regions, and the drivers' own keys.
+//! A volume's zones and regions: Kubernetes' labels, and the drivers' topology keys.
 //!
-//! Owns the rules by which node affinity and labels of a PersistentVolume are told in the other
-//! form. Labels carry what affinity says, for those who read volumes by label; of several zones a
-//! label is the list.
+//! Translates node affinity and labels of a PersistentVolume. Labels repeat what the affinity says,
+//! for programs that select volumes by label; several zones are a list in one label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +20,10 @@ pub(super) const BETA_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
 pub(super) const REGION: &str = "topology.kubernetes.io/region";
 /// Its older name.
 pub(super) const BETA_REGION: &str = "failure-domain.beta.kubernetes.io/region";
-/// Stands between the zones in a label.
+/// Separates the zones in a label.
 pub(super) const SEPARATOR: &str = "__";
 
-/// The names under which a volume's zone and region go.
+/// The keys that a volume uses for zone and region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) zone: &'static str,
@@ -34,7 +33,7 @@ pub(super) struct Keys {
 const NEW: Keys = Keys { zone: ZONE, region: REGION };
 const BETA: Keys = Keys { zone: BETA_ZONE, region: BETA_REGION };
 
-/// Which names a volume goes by: affinity before labels, newer before older.
+/// The keys that a volume uses: affinity before labels, newer before older.
 fn keys(affinity: Option<&VolumeNodeAffinity>, labels: Option<&BTreeMap<String, String>>) -> Keys {
     let in_affinity = |keys: &Keys| expressions(affinity).any(|it| it.key == keys.zone);
     let in_labels = |keys: &Keys| labels.is_some_and(|labels| labels.contains_key(keys.zone));
@@ -52,13 +51,13 @@ fn expressions(
     terms.flat_map(|term| term.match_expressions.iter().flatten())
 }
 
-/// The values of a key in all terms, sorted, each once.
+/// The values of a key in all terms, sorted and unique.
 fn values(affinity: Option<&VolumeNodeAffinity>, key: &str) -> BTreeSet<String> {
     let of_key = expressions(affinity).filter(|it| it.key == key);
     of_key.flat_map(|it| it.values.iter().flatten().cloned()).collect()
 }
 
-/// Every term, to be changed.
+/// Every term, mutable.
 fn terms(affinity: &mut Option<VolumeNodeAffinity>) -> &mut [NodeSelectorTerm] {
     let required = affinity.as_mut().and_then(|affinity| affinity.required.as_mut());
     required.map(|required| &mut *required.node_selector_terms).unwrap_or_default()
@@ -72,8 +71,8 @@ fn rename(affinity: &mut Option<VolumeNodeAffinity>, old: &str, new: &str) {
     }
 }
 
-/// Adds to every term, or as the only one, that `key` must be one of the values, empty ones left
-/// out.
+/// Adds to every term (creating one if there is none) the requirement that `key` has one of the
+/// values; empty values are ignored.
 fn add<'a>(
     affinity: &mut Option<VolumeNodeAffinity>,
     key: &str,
@@ -112,7 +111,7 @@ fn label(volume: &mut PersistentVolume, key: &str, value: impl FnOnce() -> Strin
 /// Finds the region that zones are in.
 pub(super) type RegionOf = fn(&[&str]) -> Result<String, NoRegion>;
 
-/// The region that all zones are in, by each zone's own.
+/// The region of all zones, given the region of each.
 pub(super) fn only_region(
     zones: &[&str],
     region_of: impl Fn(&str) -> Result<String, NoRegion>,
@@ -134,15 +133,15 @@ fn keys_of(volume: &PersistentVolume) -> Keys {
     keys(affinity, volume.metadata.labels.as_ref())
 }
 
-/// The values of a key, in the whole of a PersistentVolume.
+/// The values of a key, in the affinity of a PersistentVolume.
 fn values_of(volume: &PersistentVolume, key: &str) -> BTreeSet<String> {
     values(volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()), key)
 }
 
-/// Tells the driver's zones as Kubernetes' own, also as a label, and adds the region.
+/// Renames the driver's zone key to Kubernetes', sets the label, and adds the region.
 ///
 /// # Errors
-/// When no region follows from the zones.
+/// The zones do not determine a region.
 pub(super) fn zones_to_in_tree(
     volume: &mut PersistentVolume,
     driver_key: &str,
@@ -162,7 +161,7 @@ pub(super) fn zones_to_in_tree(
     Ok(())
 }
 
-/// Adds to each term without a region the one that its zones are in.
+/// Adds to each term without a region the region of its zones.
 fn add_regions(
     volume: &mut PersistentVolume,
     keys: Keys,
@@ -186,7 +185,8 @@ fn add_regions(
     Ok(())
 }
 
-/// Tells a driver's zones and regions as Kubernetes' own; the labels bear the first of each.
+/// Renames the driver's zone and region keys to Kubernetes'; the labels get the first value of
+/// each.
 pub(super) fn zones_and_regions_to_in_tree(volume: &mut PersistentVolume, driver: [&str; 2]) {
     let Keys { zone, region } = keys_of(volume);
     let pairs = || driver.into_iter().zip([zone, region]);
@@ -202,8 +202,7 @@ pub(super) fn zones_and_regions_to_in_tree(volume: &mut PersistentVolume, driver
 
 // === In-tree to CSI ===
 
-/// The volume's node affinity with the zones under the driver's key; where it has none, the zones
-/// of the label.
+/// The volume's node affinity with the driver's zone key; without affinity, the zones of the label.
 pub(super) fn zones_to_csi(volume: &Volume, driver_key: &str) -> Option<VolumeNodeAffinity> {
     let (mut affinity, keys) = affinity_and_keys(volume);
     to_driver(&mut affinity, keys.zone, driver_key, || {
@@ -216,7 +215,8 @@ pub(super) fn zones_to_csi(volume: &Volume, driver_key: &str) -> Option<VolumeNo
     affinity
 }
 
-/// The same with zones and regions, each of which a label names one.
+/// The volume's node affinity with the driver's zone and region keys; a label holds one value of
+/// each.
 pub(super) fn zones_and_regions_to_csi(
     volume: &Volume,
     driver: [&str; 2],

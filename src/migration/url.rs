@@ -1,6 +1,7 @@
-//! The path of a URL such as `aws://us-east-1a/vol-1`, read as Go reads it.
+//! The path of a URL such as `aws://us-east-1a/vol-1`, parsed as Go does.
 //!
-//! Owns what Go's `net/url` refuses in a host and in a path, in its words: they stand in events.
+//! Implements what Go's `net/url` rejects in a host and in a path, with its texts, which events
+//! contain.
 
 use std::{borrow::Cow, net::Ipv6Addr};
 
@@ -8,10 +9,10 @@ use percent_encoding::percent_decode_str;
 
 use crate::go_fmt::quote;
 
-/// The path of a URL that begins with a scheme and `//`, decoded.
+/// The decoded path of a URL that begins with a scheme and `//`.
 ///
 /// # Errors
-/// Why Go would not read the URL, in its words.
+/// Go's parse error.
 pub(super) fn path(url: &str) -> Result<String, String> {
     parse(url).map_err(|why| format!("parse {}: {why}", quote(url)))
 }
@@ -44,7 +45,7 @@ fn check_host(host: &str) -> Result<(), String> {
     }
 }
 
-/// An address of IPv6 between brackets, perhaps with a zone, perhaps with a port behind it.
+/// An IPv6 address in brackets, optionally with a zone and a port.
 fn check_address(host: &str) -> Result<(), String> {
     let Some((address, port)) = host.rsplit_once(']') else {
         return Err("missing ']' in host".to_owned());
@@ -69,7 +70,7 @@ fn check_port(port: &str) -> Result<(), String> {
     }
 }
 
-/// In a host only what is not ASCII may be escaped, and `%` itself.
+/// In a host only non-ASCII bytes and `%` itself may be escaped.
 fn check_name(host: &str) -> Result<(), String> {
     let is_odd = |c: char| {
         c.is_ascii() && !c.is_ascii_alphanumeric() && !"-_.~!$&'()*+,;=:[]<>\"".contains(c)
@@ -87,7 +88,7 @@ fn check_name(host: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What stands before an `@`.
+/// The part before an `@`.
 fn check_user(user: &str) -> Result<(), String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
     if user.chars().all(is_known) {
@@ -97,7 +98,7 @@ fn check_user(user: &str) -> Result<(), String> {
     }
 }
 
-/// Every `%` stands before two digits.
+/// Every `%` must be followed by two hexadecimal digits.
 fn check_escapes(text: &str) -> Result<(), String> {
     let escapes = text.match_indices('%');
     escapes
@@ -105,7 +106,7 @@ fn check_escapes(text: &str) -> Result<(), String> {
         .try_for_each(|it| it.map(drop))
 }
 
-/// The escape that `text` begins with.
+/// The escape at the start of `text`.
 fn escape(text: &str) -> Result<String, String> {
     let escape: String = text.chars().take(3).collect();
     let is_one = escape.len() == 3 && escape.bytes().skip(1).all(|byte| byte.is_ascii_hexdigit());
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_is_what_stands_behind_the_host() {
+    fn the_path_follows_the_host() {
         let table = [
             ("aws://us-east-1a/vol-1", "/vol-1"),
             ("aws:///vol-1", "/vol-1"),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused_in_its_words() {
+    fn invalid_urls_are_rejected_in_gos_words() {
         let table = [
             ("aws://us east/vol-1", r#"invalid character " " in host name"#),
             ("aws://zone:x/vol-1", r#"invalid port ":x" after host"#),

@@ -12,13 +12,13 @@ use crate::kube::objects::{InTreeSource, StorageClass, Volume};
 const DRIVER: &str = "csi.vsphere.vmware.com";
 /// The driver's keys for zone and region.
 const PLACES: [&str; 2] = ["topology.csi.vmware.com/zone", "topology.csi.vmware.com/region"];
-/// The volume attribute for a volume's path, told where the class bears [`MARK`].
+/// The volume attribute with a volume's path, set if the class has [`MARK`].
 const PATH: &str = "initialvolumefilepath";
-/// Tells the driver that the volume is to be one of the plugin.
+/// Makes the driver create a volume of the plugin's kind.
 const MARK: &str = "csimigration";
-/// The parameter and volume attribute for a storage policy.
+/// The parameter and volume attribute with the storage policy.
 const POLICY: &str = "storagepolicyname";
-/// The plugin's parameters that the driver knows with [`SUFFIX`].
+/// The plugin's parameters that the driver supports with [`SUFFIX`].
 const RENAMED: [&str; 8] = [
     "datastore",
     "diskformat",
@@ -40,7 +40,7 @@ pub(super) const PLUGIN: Plugin = Plugin {
     key: whole,
 };
 
-/// Parameters that the plugin did not know are dropped, those for this program among them.
+/// Parameters that the plugin did not support are dropped, those for the provisioner among them.
 fn class_to_csi(class: &mut StorageClass) -> Result<(), Untranslatable> {
     let known = take(&mut class.parameters).into_iter().filter_map(|(key, value)| {
         let key = key.to_lowercase();

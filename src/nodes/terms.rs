@@ -1,12 +1,12 @@
-//! What tells where a node is: the driver's topology keys and a node's labels for them.
+//! Topology keys of the driver, and a node's labels for them.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
-/// The topology keys that the driver has registered on a node, in its order. Clones share them.
+/// The topology keys of the driver on a node, in its order. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keys(Arc<[Arc<str>]>);
 
-/// A node's labels, as far as topology keys name them. Clones share them.
+/// A node's labels that topology keys name. Clones share them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<[(Arc<str>, Box<str>)]>);
 
@@ -16,7 +16,7 @@ impl Keys {
         self.0.iter().map(|key| &**key)
     }
 
-    /// Whether the driver knows of no places.
+    /// Whether the driver has no topology.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -26,7 +26,7 @@ impl Keys {
         self.0.iter().all(|key| set.contains(key))
     }
 
-    /// The keys as they can be shared.
+    /// The keys as shared strings.
     pub(super) fn shared(&self) -> impl Iterator<Item = Arc<str>> {
         self.0.iter().cloned()
     }
@@ -38,7 +38,7 @@ impl<S: Into<Arc<str>>> FromIterator<S> for Keys {
     }
 }
 
-/// As Go prints a list of texts, which is how messages show them.
+/// As Go prints a list of strings, which messages use.
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}]", self.0.join(" "))
@@ -46,7 +46,7 @@ impl fmt::Display for Keys {
 }
 
 impl Labels {
-    /// The value of the label `key`; none where the node lacks it.
+    /// The value of the label `key`, if the node has it.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
@@ -56,7 +56,7 @@ impl Labels {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
-    /// Of all labels that `label` gives those that `keys` name.
+    /// The labels that `keys` name, with the values of `label`.
     pub(super) fn named<'a>(
         keys: &BTreeSet<Arc<str>>,
         label: impl Fn(&str) -> Option<&'a str>,

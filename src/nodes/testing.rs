@@ -1,4 +1,4 @@
-//! Nodes as tests of other rooms need them.
+//! Nodes for tests of other modules.
 
 use serde_json::{Value, json};
 
@@ -8,31 +8,31 @@ use crate::kube::{
     objects::{CsiNode, Node},
 };
 
-/// A node: its name, the driver's keys there (none: it is not registered), and its labels (none:
+/// A node: its name, the driver's keys there (`None`: not registered), and its labels (`None`:
 /// there is a CSINode and no Node).
-pub(crate) type Known<'a> = (&'a str, Option<&'a [&'a str]>, Option<&'a [(&'a str, &'a str)]>);
+pub(crate) type TestNode<'a> = (&'a str, Option<&'a [&'a str]>, Option<&'a [(&'a str, &'a str)]>);
 
-/// These nodes, with a CSINode each, as `driver` sees them.
-pub(crate) fn nodes(driver: &str, known: &[Known<'_>]) -> Nodes {
-    let nodes = Nodes::of(driver);
+/// These nodes, with a CSINode each, for `driver`.
+pub(crate) fn nodes(driver: &str, known: &[TestNode<'_>]) -> Nodes {
+    let nodes = Nodes::for_driver(driver);
     let csi_nodes = known.iter().map(|(name, keys, _)| {
         let drivers: Vec<Value> =
             keys.iter().map(|keys| json!({"name": driver, "topologyKeys": keys})).collect();
         json!({"metadata": {"name": name}, "spec": {"drivers": drivers}})
     });
-    let mut observer = nodes.csi_node_observer(|_| {});
+    let mut handler = nodes.csi_node_handler(|_| {});
     for csi_node in csi_nodes {
         let csi_node: CsiNode = serde_json::from_value(csi_node).unwrap();
-        observer.observe(InformerEvent::InitApply(csi_node));
+        handler.observe(InformerEvent::InitApply(csi_node));
     }
-    observer.observe(InformerEvent::InitDone);
-    nodes.begin();
+    handler.observe(InformerEvent::InitDone);
+    nodes.begin_list();
     for (name, _, labels) in known {
         if let Some(labels) = labels {
-            nodes.see_node(InformerEvent::InitApply(node(name, labels)), &|_| {});
+            nodes.on_node_event(InformerEvent::InitApply(node(name, labels)), &|_| {});
         }
     }
-    nodes.see_node(InformerEvent::InitDone, &|_| {});
+    nodes.on_node_event(InformerEvent::InitDone, &|_| {});
     nodes
 }
 

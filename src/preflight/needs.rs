@@ -1,39 +1,39 @@
-//! Every right that this program uses, and what for.
+//! All permissions that this program uses, with their purpose.
 //!
-//! The one table of them: [`preflight`](super) asks for these, and `tests/rights.rs` holds
-//! `deploy/kubernetes/rbac.yaml` against it, where rules of optional features stand commented.
+//! [`preflight`](super) checks these, and `tests/rights.rs` compares them with
+//! `deploy/kubernetes/rbac.yaml`, where rules of optional features are commented out.
 
 use crate::kube::client::access::Right;
 
-/// What a right is for.
+/// What a permission is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// The life of a claim, whatever the flags and the driver.
+    /// Provisioning and deletion, for all flags and drivers.
     Provisioning,
     /// Drivers that attach volumes (`PUBLISH_UNPUBLISH_VOLUME`).
     Attachments,
-    /// Drivers that know of places (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), where the feature gate is on.
+    /// Drivers with topology (`VOLUME_ACCESSIBILITY_CONSTRAINTS`), if the feature gate is on.
     Topology,
     /// `--leader-election`.
     LeaderElection,
-    /// StorageClasses that name secrets for the driver.
+    /// StorageClasses with secrets for the driver.
     Secrets,
-    /// Drivers that modify volumes (`MODIFY_VOLUME`), where the feature gate is on.
+    /// Drivers that modify volumes (`MODIFY_VOLUME`), if the feature gate is on.
     VolumeAttributesClass,
-    /// Drivers that restore snapshots (`CREATE_DELETE_SNAPSHOT`), in clusters that have these.
+    /// Drivers that restore snapshots (`CREATE_DELETE_SNAPSHOT`), in clusters with snapshots.
     Snapshots,
     /// The feature gate `CrossNamespaceVolumeDataSource`.
     CrossNamespaceSources,
     /// `--enable-capacity`.
     Capacity,
-    /// `--enable-capacity` with an owner: this pod or what controls it.
+    /// `--enable-capacity` with an owner: this pod or its controller.
     CapacityOwner,
-    /// The same, where what controls the pod's controller is the owner, or is asked for it.
+    /// `--enable-capacity` with an owner two or more levels above this pod.
     CapacityOwnersOwner,
 }
 
 impl Feature {
-    /// Whether the rules stand commented in our manifest, for those who need them to take in.
+    /// Whether the rules are commented out in our manifest, to be enabled by those who need them.
     pub fn is_optional(self) -> bool {
         matches!(
             self,
@@ -46,9 +46,9 @@ impl Feature {
     }
 }
 
-/// Where a right must hold.
+/// Where a permission is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum RightScope {
     /// In the whole cluster.
     Everywhere,
     /// In the namespace of the Lease.
@@ -57,32 +57,32 @@ pub enum Place {
     CapacityNamespace,
 }
 
-/// A right that a feature needs.
+/// A permission that a feature needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// The feature.
     pub feature: Feature,
     /// Where.
-    pub place: Place,
+    pub scope: RightScope,
     /// API group; empty for the core group.
     pub group: &'static str,
     /// The plural name.
     pub resource: &'static str,
     /// The verb.
     pub verb: &'static str,
-    /// Another verb that does as well.
+    /// An alternative verb.
     pub or: Option<&'static str>,
-    /// What goes wrong without, or what it does.
+    /// The consequence if it is missing, or its purpose.
     pub why: &'static str,
 }
 
 impl Need {
-    /// The right.
+    /// The permission.
     pub fn right(&self) -> Right<'static> {
         Right { verb: self.verb, group: self.group, resource: self.resource }
     }
 
-    /// The rights of which one is enough.
+    /// The permission and its alternative; one of them is enough.
     pub fn rights(&self) -> impl Iterator<Item = Right<'static>> {
         let other = self.or.map(|verb| Right { verb, ..self.right() });
         [self.right()].into_iter().chain(other)
@@ -100,12 +100,12 @@ const fn need(
     verb: &'static str,
     why: &'static str,
 ) -> Need {
-    let place = match feature {
-        LeaderElection => Place::LeaseNamespace,
-        Capacity | CapacityOwner | CapacityOwnersOwner => Place::CapacityNamespace,
-        _ => Place::Everywhere,
+    let scope = match feature {
+        LeaderElection => RightScope::LeaseNamespace,
+        Capacity | CapacityOwner | CapacityOwnersOwner => RightScope::CapacityNamespace,
+        _ => RightScope::Everywhere,
     };
-    Need { feature, place, group, resource, verb, or: None, why }
+    Need { feature, scope, group, resource, verb, or: None, why }
 }
 
 use Feature::{

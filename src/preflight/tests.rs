@@ -1,4 +1,4 @@
-//! What is asked, and what is told.
+//! What is checked, and what is reported.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// A server that grants these rules in every namespace; single rights by `allowed`.
+/// A server that returns these rules in every namespace; single checks return `allowed`.
 fn server(rules: Value, incomplete: bool, allowed: bool) -> Server {
     Server::new(move |_, seen| {
         let status = match seen.json()["kind"].as_str() {
@@ -26,7 +26,7 @@ fn server(rules: Value, incomplete: bool, allowed: bool) -> Server {
     })
 }
 
-/// A rule for each need of the features but those on `resource`.
+/// A rule for each need of the features except those on `resource`.
 fn all_but(resource: &str) -> Value {
     let needs = NEEDS.iter().filter(|need| need.resource != resource);
     needs
@@ -38,29 +38,29 @@ fn all_but(resource: &str) -> Value {
 
 const ALL: [Feature; 2] = [Feature::Provisioning, Feature::LeaderElection];
 
-/// What is logged and measured.
+/// The log and the metrics.
 async fn outcome(server: &Server, features: &[Feature]) -> (String, String) {
     let (log, _guard) = logged();
     let metrics = Metrics::new().unwrap();
     let namespaces = Namespaces { lease: "csi".to_owned(), capacity: "disks".to_owned() };
     let mut preflight = Preflight::new(client(server), namespaces, metrics.api.clone());
-    preflight.look(features).await;
+    preflight.check(features).await;
     let page = metrics.text();
     let gauge = page.lines().filter(|line| line.starts_with("provisioner_missing_permissions{"));
     (log.text(), gauge.collect::<Vec<_>>().join("\n"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_all_rights_nothing_is_said() {
+async fn with_all_rights_nothing_is_logged() {
     let server = server(all_but("nothing"), false, false);
     assert_eq!(outcome(&server, &ALL).await, (String::new(), String::new()));
     let asked: Vec<Value> =
         server.seen().iter().map(|seen| seen.json()["spec"]["namespace"].clone()).collect();
-    assert_eq!(asked, [NOBODYS, "csi"], "one question a place");
+    assert_eq!(asked, [UNBOUND_NAMESPACE, "csi"], "one question a place");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_without_rights_is_told_in_one_line_with_the_rule_to_add() {
+async fn missing_rights_on_a_resource_are_one_log_line_with_the_rule_to_add() {
     let (log, gauge) = outcome(&server(all_but("leases"), false, false), &ALL).await;
     assert_eq!(log.lines().count(), 1, "{log}");
     for part in [
@@ -86,7 +86,7 @@ async fn the_rights_to_find_an_owner_are_needed_where_the_pod_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_enabled_feature_needs_is_not_missed() {
+async fn rights_of_disabled_features_are_not_checked() {
     let without = server(all_but("leases"), false, false);
     let (log, _) = outcome(&without, &[Feature::Provisioning]).await;
     assert_eq!(log, "");
@@ -106,7 +106,7 @@ async fn where_rules_are_incomplete_each_doubtful_right_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_the_question_costs_one_line() {
+async fn a_failed_check_is_logged_once() {
     for code in [403, 404] {
         let refusing = Server::new(move |_, _| Answer::refusal(code, "Forbidden", "no"));
         let (log, _guard) = logged();
@@ -114,16 +114,16 @@ async fn a_server_that_refuses_the_question_costs_one_line() {
         let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
         let mut preflight = Preflight::new(client(&refusing), namespaces, metrics.api.clone());
         for _ in 0..3 {
-            assert_eq!(preflight.look(&ALL).await, None);
+            assert_eq!(preflight.check(&ALL).await, None);
         }
         assert_eq!(log.text().lines().count(), 1, "{}", log.text());
         assert!(!metrics.text().contains("provisioner_missing_permissions{"));
     }
 }
 
-/// Told when it changes, and the gauge falls with it.
+/// A change is reported, and the gauge falls.
 #[tokio::test(start_paused = true)]
-async fn what_is_granted_later_is_missing_no_longer() {
+async fn a_right_granted_later_is_reported() {
     let granted = Arc::new(AtomicBool::new(false));
     let is_granted = Arc::clone(&granted);
     let server = Server::new(move |_, seen| {
@@ -136,12 +136,16 @@ async fn what_is_granted_later_is_missing_no_longer() {
     let metrics = Metrics::new().unwrap();
     let namespaces = Namespaces { lease: "csi".to_owned(), capacity: String::new() };
     let mut preflight = Preflight::new(client(&server), namespaces, metrics.api.clone());
-    let lacks = preflight.look(&ALL).await.unwrap().to_owned();
-    assert!(lacks[0].to_string().contains("to the Role in namespace csi"), "{}", lacks[0]);
-    assert_eq!(preflight.look(&ALL).await, None, "no news");
+    let missing_rights = preflight.check(&ALL).await.unwrap().to_owned();
+    assert!(
+        missing_rights[0].to_string().contains("to the Role in namespace csi"),
+        "{}",
+        missing_rights[0]
+    );
+    assert_eq!(preflight.check(&ALL).await, None, "no news");
     assert_eq!(log.text().lines().count(), 1);
     granted.store(true, Ordering::Relaxed);
-    assert_eq!(preflight.look(&ALL).await, Some(&[][..]));
+    assert_eq!(preflight.check(&ALL).await, Some(&[][..]));
     assert!(!metrics.text().contains("provisioner_missing_permissions{"));
 }
 

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::kube::testing::{Answer, Seen, Server, client, paused_clock};
 
-fn marked(name: &str, driver: &str) -> Value {
+fn claims(name: &str, driver: &str) -> Value {
     json!({
         "metadata": {
             "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1",
@@ -14,9 +14,9 @@ fn marked(name: &str, driver: &str) -> Value {
     })
 }
 
-/// Two marked claims and one that is not, and a Lease of the driver `d` that is `held`.
+/// Two claims with records and one without, and a Lease of the driver `d` that is `held`.
 fn server(held: bool) -> Server {
-    let list = json!({"metadata": {}, "items": [marked("a", "d"), marked("b", "other"), {"metadata": {"name": "plain"}}]});
+    let list = json!({"metadata": {}, "items": [claims("a", "d"), claims("b", "other"), {"metadata": {"name": "plain"}}]});
     let lease = json!({"spec": {"holderIdentity": if held { "pod-1" } else { "" }}});
     Server::new(move |_, request| match (request.method.as_str(), request.url.as_str()) {
         ("GET", "/api/v1/persistentvolumeclaims?limit=500") => Answer::json(200, &list),
@@ -24,8 +24,8 @@ fn server(held: bool) -> Server {
             Answer::json(200, &lease)
         }
         ("GET", url) if url.contains("/leases/") => Answer::refusal(404, "NotFound", "not found"),
-        ("GET", url) if url.ends_with("/a") => Answer::json(200, &marked("a", "d")),
-        ("GET", url) if url.ends_with("/b") => Answer::json(200, &marked("b", "other")),
+        ("GET", url) if url.ends_with("/a") => Answer::json(200, &claims("a", "d")),
+        ("GET", url) if url.ends_with("/b") => Answer::json(200, &claims("b", "other")),
         ("PUT", _) => Answer::json(200, &request.json()),
         other => panic!("{other:?}"),
     })
@@ -36,13 +36,13 @@ async fn report(server: &Server, arguments: &[&str]) -> Report {
     run(&client(server), &*paused_clock(), &request, "kube-system").await
 }
 
-/// What was put: claims by name.
+/// The claims that were written, by name.
 fn put(server: &Server) -> Vec<Value> {
     server.seen().iter().filter(|seen| seen.method == "PUT").map(Seen::json).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_are_listed_and_nothing_is_changed_unless_told() {
+async fn nothing_is_changed_without_release() {
     let server = server(false);
     let report = report(&server, &[]).await;
     assert_eq!(
@@ -55,10 +55,10 @@ async fn claims_are_listed_and_nothing_is_changed_unless_told() {
     assert!(report.failures.is_empty() && put(&server).is_empty());
 }
 
-/// A record is its claim's user's text.
+/// A record is text of the claim's user.
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_record_but_names_is_printed() {
-    let mut claim = marked("a", "d");
+    let mut claim = claims("a", "d");
     let record = json!({"driver": "\u{1b}[31md", "volume": "$(reboot)\nshop  b"});
     claim["metadata"]["annotations"][status::RECORD] = json!(record.to_string());
     let list = json!({"metadata": {}, "items": [claim]});
@@ -67,12 +67,12 @@ async fn nothing_of_a_record_but_names_is_printed() {
     assert!(text.contains("shop       a      -       -       -\n"), "{text}");
 }
 
-/// Nor does any other text reach the terminal as it is: of a Lease, or of the server's answers.
+/// This includes text of a Lease and of the server's responses.
 #[tokio::test(start_paused = true)]
 async fn control_characters_are_printed_escaped() {
     let odd = "a\u{1b}[2J\nshop  b \u{202e}";
     let escaped = r"a\u{1b}[2J\nshop  b \u{202e}";
-    let list = json!({"metadata": {}, "items": [marked(odd, "d"), marked("b", "other")]});
+    let list = json!({"metadata": {}, "items": [claims(odd, "d"), claims("b", "other")]});
     let lease = json!({"spec": {"holderIdentity": odd}});
     let server = Server::new(move |_, request| match request.url.as_str() {
         url if url.contains("/leases/d") => Answer::json(200, &lease),
@@ -98,7 +98,7 @@ async fn control_characters_are_printed_escaped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_claims_lose_our_mark_and_nothing_else() {
+async fn released_claims_lose_only_finalizer_and_record() {
     let server = server(false);
     let report = report(&server, &["--release", "--driver=d"]).await;
     assert!(report.text.ends_with("shop/a released\n"), "{}", report.text);
@@ -121,7 +121,7 @@ async fn while_a_replica_leads_its_claims_stay_unless_forced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_listed_is_an_error() {
+async fn a_failed_list_is_an_error() {
     let server = Server::new(|_, _| Answer::refusal(403, "Forbidden", "no"));
     let report = report(&server, &[]).await;
     assert!(report.failures[0].starts_with("cannot list claims"), "{:?}", report.failures);

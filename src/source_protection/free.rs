@@ -1,9 +1,8 @@
-//! Carrying out what is due for a source's finalizer.
+//! Executes what is due for a source's finalizer.
 //!
-//! Owns the reads that must come first: of all claims, for those that no watch has shown yet, and
-//! of the grants that claims of other namespaces need. Promises that a read that fails frees
-//! nothing, and that the decision still holds at the moment of the write. Leaves the decision to
-//! `holders`.
+//! Performs the live reads that are needed first: of all claims, for those that the watch has not
+//! delivered yet, and of the grants for claims of other namespaces. A read that fails frees
+//! nothing, and the decision is checked again at the write. The decision belongs to `holders`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,16 +23,16 @@ use crate::{
     workqueue::Action,
 };
 
-/// When a snapshot is looked at again that a claim keeps which no watch has shown yet.
-const SOON: Duration = Duration::from_secs(10);
+/// When a snapshot is checked again that a claim holds which the watch has not delivered yet.
+const RECHECK: Duration = Duration::from_secs(10);
 
 /// The namespaces of the pending claims that need each source.
 pub(super) type Namespaces = BTreeMap<NamedSource, BTreeSet<String>>;
 
 impl Protection {
-    /// Takes the source's finalizer off, if that is due.
+    /// Removes the source's finalizer, if that is due.
     pub(super) async fn free(&self, source: &NamedSource) -> Action {
-        let _held = self.0.exclusive.hold(&source.to_string()).await;
+        let _lock = self.0.locks.hold(&source.to_string()).await;
         self.free_if_due(source).await.unwrap_or_else(|error| {
             tracing::warn!(%source, %error, "cannot take our finalizer off");
             Action::Retry
@@ -44,9 +43,11 @@ impl Protection {
         let due = self.0.holders.lock().due(source);
         match due {
             Due::Nothing | Due::Keep => Ok(Action::Done),
-            Due::TakeOff(uid) => self.take_off_if_due(source, &uid).await.map(|_| Action::Done),
-            Due::TakeOffUnlessNamed(uid) => self.free_unless_named(source, &uid).await,
-            Due::TakeOffUnlessGranted(uid, from) => {
+            Due::Remove(uid) => {
+                self.remove_finalizer_if_due(source, &uid).await.map(|_| Action::Done)
+            }
+            Due::RemoveUnlessNamed(uid) => self.free_unless_named(source, &uid).await,
+            Due::RemoveUnlessGranted(uid, from) => {
                 self.free_unless_granted(source, &uid, &from).await
             }
             Due::Release(uid) => self.release(source, &uid).await,
@@ -54,9 +55,9 @@ impl Protection {
     }
 
     async fn free_unless_named(&self, source: &NamedSource, uid: &str) -> Result<Action, ApiError> {
-        let mut named = self.named(&BTreeSet::from([source.clone()])).await?;
+        let mut named = self.read_references(&BTreeSet::from([source.clone()])).await?;
         match NamedBy::of(named.remove(source).unwrap_or_default(), source) {
-            NamedBy::OwnNamespace => return Ok(Action::RequeueAfter(SOON)),
+            NamedBy::OwnNamespace => return Ok(Action::RequeueAfter(RECHECK)),
             NamedBy::OtherNamespaces(from)
                 if self.is_held_by_others(source, uid, &from).await? =>
             {
@@ -64,7 +65,7 @@ impl Protection {
             }
             NamedBy::OtherNamespaces(_) | NamedBy::Nobody => {}
         }
-        self.take_off_if_due(source, uid).await.map(|_| Action::Done)
+        self.remove_finalizer_if_due(source, uid).await.map(|_| Action::Done)
     }
 
     async fn free_unless_granted(
@@ -74,17 +75,19 @@ impl Protection {
         from: &BTreeSet<String>,
     ) -> Result<Action, ApiError> {
         if self.is_held_by_others(source, uid, from).await? {
-            // No watch shows when that ends.
+            // No event announces the end of a grant.
             return Ok(Action::Retry);
         }
         match source.kind {
-            SourceKind::Claim => self.take_off_if_due(source, uid).await.map(|_| Action::Done),
+            SourceKind::Claim => {
+                self.remove_finalizer_if_due(source, uid).await.map(|_| Action::Done)
+            }
             SourceKind::Snapshot => self.free_unless_named(source, uid).await,
         }
     }
 
-    /// Whether claims of other namespaces, those of `from`, hold the object `uid`: a grant lets them
-    /// use it, or another driver made it.
+    /// Whether claims of other namespaces, those of `from`, hold the object `uid`: a grant lets
+    /// them use it, or it belongs to another driver.
     pub(super) async fn is_held_by_others(
         &self,
         source: &NamedSource,
@@ -94,7 +97,7 @@ impl Protection {
         Ok(self.is_granted(source, from).await? || self.is_of_another_driver(source, uid).await?)
     }
 
-    /// Without the feature gate no claim is ever served from another namespace.
+    /// Without the feature gate no claim is provisioned from another namespace.
     async fn is_granted(
         &self,
         source: &NamedSource,
@@ -107,45 +110,47 @@ impl Protection {
         grants::is_granted(&self.0.client, is_from, &source.target()).await
     }
 
-    /// Takes the finalizer off the object, while that is due. The caller holds the source's key.
-    pub(super) async fn take_off_if_due(
+    /// Removes the finalizer from the object if that is still due. The caller holds the source's
+    /// lock.
+    pub(super) async fn remove_finalizer_if_due(
         &self,
         source: &NamedSource,
         uid: &str,
     ) -> Result<bool, ApiError> {
-        self.take_off(source, uid, || self.0.holders.lock().due(source).is_action()).await
+        self.remove_finalizer(source, uid, || self.0.holders.lock().due(source).is_action()).await
     }
 
-    /// Takes the finalizer off the object, while `still` allows; whether it was there and came off.
-    /// The caller holds the source's key.
-    pub(super) async fn take_off(
+    /// Removes the finalizer from the object if `still` returns true; returns whether it was
+    /// removed. The caller holds the source's lock.
+    pub(super) async fn remove_finalizer(
         &self,
         source: &NamedSource,
         uid: &str,
         still: impl Fn() -> bool,
     ) -> Result<bool, ApiError> {
-        // The write may be done and its answer lost: who begins before the next try looks anew.
-        self.0.holders.lock().taking_off(source);
-        let written = self.0.writer.take_off(source, uid, still).await?;
-        // Who began meanwhile waits for the key, and looks anew.
-        self.0.holders.lock().taken_off(source);
+        // The write may succeed and its response be lost: a call that begins before the next try
+        // reads the source again.
+        self.0.holders.lock().removing_finalizer(source);
+        let written = self.0.writer.remove_finalizer(source, uid, still).await?;
+        // A call that began meanwhile waits for the lock, and reads the source again.
+        self.0.holders.lock().finalizer_removed(source);
         Ok(written)
     }
 
-    /// Which of the sources pending claims need, by what the API server says now.
-    pub(super) async fn named(
+    /// Reads live which of the sources pending claims need, and the namespaces of these claims.
+    pub(super) async fn read_references(
         &self,
         sources: &BTreeSet<NamedSource>,
     ) -> Result<Namespaces, ApiError> {
         let mut named = Namespaces::new();
-        let note = |claim: Claim| {
+        let visit = |claim: Claim| {
             let needed = self.0.holders.lock().needed_by(&claim);
             if let Some(source) = needed.filter(|source| sources.contains(source)) {
                 named.entry(source).or_default().insert(claim.namespace().to_owned());
             }
             ControlFlow::Continue(())
         };
-        self.0.client.list(&Scope::all(), note).await?;
+        self.0.client.list(&Scope::all(), visit).await?;
         Ok(named)
     }
 }

@@ -1,7 +1,7 @@
 //! `ReferenceGrants`: whether a namespace lets claims of other namespaces use a source in it.
 //!
-//! Owns reading the grants of one namespace and judging them (reference 3.8). Leaves it to the
-//! callers what follows from the answer, and from an answer that is missing.
+//! Reads the grants of one namespace and evaluates them. What follows, also from a failed read, is
+//! decided by the callers.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use crate::kube::{ApiError, Client, Scope, objects::ReferenceGrant};
 
 /// A source as grants name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Target<'a> {
+pub struct GrantTarget<'a> {
     /// API group without version; empty for the core group.
     pub group: &'a str,
     /// Kind.
@@ -28,9 +28,9 @@ pub struct Target<'a> {
 pub async fn is_granted(
     client: &Client,
     from: impl Fn(&str) -> bool,
-    source: &Target<'_>,
+    source: &GrantTarget<'_>,
 ) -> Result<bool, ApiError> {
-    // What cannot be a namespace's name holds no grant.
+    // An invalid name of a namespace: there are no grants.
     let Ok(scope) = Scope::namespace(source.namespace) else { return Ok(false) };
     let mut granted = false;
     let look = |grant: ReferenceGrant| {
@@ -43,7 +43,7 @@ pub async fn is_granted(
 
 /// Whether the grant, of the source's namespace, lets claims of a namespace that `from` accepts use
 /// the source.
-fn grants(grant: &ReferenceGrant, from: impl Fn(&str) -> bool, source: &Target<'_>) -> bool {
+fn grants(grant: &ReferenceGrant, from: impl Fn(&str) -> bool, source: &GrantTarget<'_>) -> bool {
     let is_from = grant.spec.from.iter().any(|allowed| {
         allowed.group.is_empty()
             && allowed.kind == "PersistentVolumeClaim"

@@ -1,13 +1,12 @@
-//! Who needs which source, and what follows for its finalizer.
+//! Which calls and claims need which source, and what follows for its finalizer.
 //!
-//! Owns what is known of that: the pending claims that name a source, from the watch of claims,
-//! whoever's they are; the restores and clones that were begun here and have not ended; the
-//! sources that wear our finalizer on their behalf; the sources of clones that are deleted and
-//! wait for us; and the deleted sources whose time-out is over. The decisions ([`Holders::due`],
-//! [`Holders::is_orphan`]) are pure functions of it. Promises that nothing is freed while a call
-//! that was begun here needs it, whatever has become of its claim, and that memory holds no more
-//! than names, of claims that are pending or under way and of sources that are deleted. Leaves
-//! reading and writing sources, and the judgement of grants, to the rooms beside it.
+//! Keeps the pending claims that name a source, from the watch of all claims; the restores and
+//! clones that this process began and that have not ended; the sources that have our finalizer for
+//! them; the terminating sources of clones; and the terminating sources whose time-out is over. The
+//! decisions ([`Holders::due`], [`Holders::is_orphan`]) are pure functions of this state. Nothing
+//! is freed while a call of this process needs it, whatever has become of its claim. Memory holds
+//! only names, of claims that are pending or in progress and of sources that are deleted. Reads,
+//! writes and grants belong to the modules beside it.
 
 mod due;
 
@@ -26,42 +25,42 @@ use crate::{
     mutations::Mutation,
 };
 
-/// Names the driver that a claim is for.
+/// The annotation with the name of the driver that a claim is for.
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 
-/// What is known of sources and of those that need them.
+/// The sources and who needs them.
 #[derive(Debug)]
 pub(super) struct Holders {
-    /// Whether others make volumes of the same sources beside this process.
+    /// Whether other processes create volumes from the same sources.
     peers: bool,
-    claims: Cache<Kept>,
-    /// The pending claims that name a source: their UIDs, by their namespace.
-    naming: BTreeMap<NamedSource, BTreeMap<String, BTreeSet<String>>>,
-    /// Sources of clones that are deleted and wear our finalizer.
-    leaving: BTreeMap<NamedSource, Terminating>,
-    /// Sources that claims have kept from going for as long as the time-out allows, with their UIDs.
+    claims: Cache<ClaimEntry>,
+    /// The pending claims that name a source: their UIDs, by namespace.
+    named_by: BTreeMap<NamedSource, BTreeMap<String, BTreeSet<String>>>,
+    /// Terminating sources of clones that have our finalizer.
+    terminating: BTreeMap<NamedSource, Terminating>,
+    /// Sources whose time-out is over, with their UIDs.
     overdue: BTreeMap<NamedSource, String>,
-    /// What the restores and clones begun here are made from, by their claims' UIDs.
-    begun: BTreeMap<String, NamedSource>,
-    held: BTreeMap<NamedSource, Held>,
+    /// The sources of the restores and clones that were begun here, by the UIDs of their claims.
+    sources_by_claim: BTreeMap<String, NamedSource>,
+    held: BTreeMap<NamedSource, HeldSource>,
 }
 
 /// What is kept of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Kept {
+struct ClaimEntry {
     /// Its UID.
     uid: String,
-    /// What it names, while it is pending.
-    names: Option<Naming>,
-    /// Whether it needs that no longer, though it is pending still: it has its volume.
-    closed: bool,
-    /// Itself, where it is a source that is deleted and wears our finalizer.
-    leaving: Option<(NamedSource, Terminating)>,
+    /// The source that it names, while it is pending.
+    names: Option<SourceReference>,
+    /// Whether it needs the source no longer although it is pending: it has its volume.
+    finished: bool,
+    /// The claim itself, if it is a terminating source with our finalizer.
+    terminating: Option<(NamedSource, Terminating)>,
 }
 
 /// A claim's reference to its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Naming {
+struct SourceReference {
     source: NamedSource,
     /// The claim's namespace.
     from: String,
@@ -76,68 +75,70 @@ pub(super) struct Terminating {
     pub since: Timestamp,
 }
 
-/// Where a restore or clone that was begun here stands.
+/// The state of a restore or clone that was begun here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Call {
     /// A driver may be reading the source.
     Open,
-    /// It failed for good. The claim may be asked for again.
+    /// It failed for good. The claim may be tried again.
     Ended,
 }
 
-/// A source that restores or clones begun here are made from.
+/// A source of restores or clones that were begun here.
 #[derive(Debug, Default)]
-struct Held {
-    /// Their claims' UIDs.
-    by: BTreeMap<String, Call>,
-    /// The object that wears our finalizer for them.
-    worn: Option<Worn>,
-    /// Whether it does for certain: a write that took it off may have been carried out unanswered.
+struct HeldSource {
+    /// The calls, by the UIDs of their claims.
+    calls: BTreeMap<String, Call>,
+    /// The object that has our finalizer for them.
+    finalized: Option<Finalized>,
+    /// Whether it certainly has it: a write that removed it may have succeeded without a response.
     certain: bool,
 }
 
-/// An object that wears our finalizer.
+/// An object with our finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Worn {
+pub(super) struct Finalized {
     /// The object's UID.
     pub uid: String,
-    /// How the finalizer came there.
-    pub origin: Origin,
+    /// Who added the finalizer.
+    pub origin: FinalizerOrigin,
 }
 
-/// How a finalizer came onto a source.
+/// Who added the finalizer of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// This process put it there: whoever needs it, began here.
-    Ours,
-    /// It was there already: a process before this one, or one beside it, may need it.
-    Found,
+pub(super) enum FinalizerOrigin {
+    /// This process: all calls that need it began here.
+    Added,
+    /// It was there before: an earlier or a concurrent process may need it.
+    Existing,
 }
 
 impl Holders {
-    /// Nothing is known yet. `peers`: others make volumes of the same sources at the same time.
+    /// Creates empty state. `peers`: other processes create volumes from the same sources.
     pub(super) fn new(peers: bool) -> Self {
         Self {
             peers,
             claims: Cache::default(),
-            naming: BTreeMap::new(),
-            leaving: BTreeMap::new(),
+            named_by: BTreeMap::new(),
+            terminating: BTreeMap::new(),
             overdue: BTreeMap::new(),
-            begun: BTreeMap::new(),
+            sources_by_claim: BTreeMap::new(),
             held: BTreeMap::new(),
         }
     }
 
-    /// Takes in what the watch of claims shows, and names the sources to look at now.
-    pub(super) fn observe(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
+    /// Handles an event of the watch of claims; returns the sources to check now.
+    pub(super) fn on_event(&mut self, event: &InformerEvent<Claim>) -> BTreeSet<NamedSource> {
         match event {
             InformerEvent::Init => {
                 self.claims.restarted();
                 BTreeSet::new()
             }
-            InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => self.seen(claim),
+            InformerEvent::InitApply(claim) | InformerEvent::Apply(claim) => {
+                self.upsert_claim(claim)
+            }
             InformerEvent::Delete(claim) => match self.claims.deleted(claim.uid()) {
-                Change::Gone(old) => self.replaced(Some(old), None),
+                Change::Gone(old) => self.update_indexes(Some(old), None),
                 _ => BTreeSet::new(),
             },
             InformerEvent::Unreadable { uid, .. } => {
@@ -146,160 +147,167 @@ impl Holders {
             }
             InformerEvent::InitDone => {
                 let vanished = self.claims.complete();
-                vanished.into_iter().flat_map(|old| self.replaced(Some(old), None)).collect()
+                vanished.into_iter().flat_map(|old| self.update_indexes(Some(old), None)).collect()
             }
         }
     }
 
-    fn seen(&mut self, claim: &Claim) -> BTreeSet<NamedSource> {
+    fn upsert_claim(&mut self, claim: &Claim) -> BTreeSet<NamedSource> {
         let uid = claim.uid();
         let before = self.claims.get(uid);
-        let closed = before.is_some_and(|kept| kept.closed);
-        let kept = Kept::of(claim).map(|kept| Kept { closed, ..kept });
-        if before == kept.as_ref() {
-            self.claims.seen(uid, kept);
+        let finished = before.is_some_and(|entry| entry.finished);
+        let entry = ClaimEntry::of(claim).map(|entry| ClaimEntry { finished, ..entry });
+        if before == entry.as_ref() {
+            self.claims.seen(uid, entry);
             return BTreeSet::new();
         }
-        match self.claims.seen(uid, kept.clone()) {
+        match self.claims.seen(uid, entry.clone()) {
             Change::Updated { old, .. } | Change::Left(old) | Change::Gone(old) => {
-                self.replaced(Some(old), kept)
+                self.update_indexes(Some(old), entry)
             }
-            Change::Entered(_) | Change::Nothing => self.replaced(None, kept),
+            Change::Entered(_) | Change::Nothing => self.update_indexes(None, entry),
         }
     }
 
-    /// Keeps the indexes in step with what is kept of one claim, and names the sources that this
-    /// may free.
-    fn replaced(&mut self, old: Option<Kept>, new: Option<Kept>) -> BTreeSet<NamedSource> {
-        let mut touched = BTreeSet::new();
+    /// Updates the indexes for one claim; returns the sources that may be due now.
+    fn update_indexes(
+        &mut self,
+        old: Option<ClaimEntry>,
+        new: Option<ClaimEntry>,
+    ) -> BTreeSet<NamedSource> {
+        let mut affected = BTreeSet::new();
         if let Some(old) = old {
-            touched.extend(self.forget(old));
+            affected.extend(self.remove_from_indexes(old));
         }
         if let Some(new) = new {
-            touched.extend(self.note(new));
+            affected.extend(self.add_to_indexes(new));
         }
-        touched.retain(|source| self.may_be_due(source));
-        touched
+        affected.retain(|source| self.may_be_due(source));
+        affected
     }
 
-    /// Takes what was kept of a claim out of the indexes; the source that it named.
-    fn forget(&mut self, old: Kept) -> Option<NamedSource> {
-        // A namesake may have come meanwhile.
-        if let Some((source, terminating)) = old.leaving
-            && self.leaving.get(&source).is_some_and(|other| other.uid == terminating.uid)
+    /// Removes a claim from the indexes; returns the source that it named.
+    fn remove_from_indexes(&mut self, old: ClaimEntry) -> Option<NamedSource> {
+        // Another object of that name may have been added meanwhile.
+        if let Some((source, terminating)) = old.terminating
+            && self.terminating.get(&source).is_some_and(|other| other.uid == terminating.uid)
         {
-            self.leaving.remove(&source);
+            self.terminating.remove(&source);
         }
-        let Naming { source, from } = old.names?;
-        self.remove_naming(&source, &from, &old.uid);
+        let SourceReference { source, from } = old.names?;
+        self.remove_reference(&source, &from, &old.uid);
         Some(source)
     }
 
-    /// Puts what is kept of a claim into the indexes; the claim itself, where it is a source that
-    /// is deleted.
-    fn note(&mut self, new: Kept) -> Option<NamedSource> {
-        if let Some(Naming { source, from }) = new.names {
-            self.naming.entry(source).or_default().entry(from).or_default().insert(new.uid);
+    /// Adds a claim to the indexes; returns the claim itself if it is a terminating source.
+    fn add_to_indexes(&mut self, new: ClaimEntry) -> Option<NamedSource> {
+        if let Some(SourceReference { source, from }) = new.names {
+            self.named_by.entry(source).or_default().entry(from).or_default().insert(new.uid);
         }
-        let (source, terminating) = new.leaving?;
-        self.leaving.insert(source.clone(), terminating);
+        let (source, terminating) = new.terminating?;
+        self.terminating.insert(source.clone(), terminating);
         Some(source)
     }
 
-    fn remove_naming(&mut self, source: &NamedSource, from: &str, uid: &str) {
-        let Some(namespaces) = self.naming.get_mut(source) else { return };
+    fn remove_reference(&mut self, source: &NamedSource, from: &str, uid: &str) {
+        let Some(namespaces) = self.named_by.get_mut(source) else { return };
         if let Some(claims) = namespaces.get_mut(from) {
             claims.remove(uid);
         }
         namespaces.retain(|_, claims| !claims.is_empty());
         if namespaces.is_empty() {
-            self.naming.remove(source);
+            self.named_by.remove(source);
         }
     }
 
-    /// A restore or clone for the claim begins: from now on it holds its source. Whether it did
-    /// not before.
-    pub(super) fn begin(&mut self, claim: &str, source: &NamedSource) -> bool {
-        if let Some(kept) = self.claims.get_mut(claim) {
-            kept.closed = false;
+    /// Begins a restore or clone for the claim: from now on it holds its source. Returns whether it
+    /// did not before.
+    pub(super) fn begin_call(&mut self, claim: &str, source: &NamedSource) -> bool {
+        if let Some(entry) = self.claims.get_mut(claim) {
+            entry.finished = false;
         }
-        let is_new = self.begun.get(claim) != Some(source);
+        let is_new = self.sources_by_claim.get(claim) != Some(source);
         if is_new {
-            self.end(claim);
-            self.begun.insert(claim.to_owned(), source.clone());
+            self.drop_call(claim);
+            self.sources_by_claim.insert(claim.to_owned(), source.clone());
         }
         let held = self.held.entry(source.clone()).or_default();
-        held.by.insert(claim.to_owned(), Call::Open);
+        held.calls.insert(claim.to_owned(), Call::Open);
         is_new
     }
 
-    /// No call is open for the claim; it may be asked for again. From now on it holds its source no
-    /// more than a claim that merely names it. Names the source, where it is to be looked at now.
+    /// No call is open for the claim, which may be tried again. From now on it holds its source
+    /// only as a claim that names it. Returns the source if it must be checked now.
     pub(super) fn call_ended(&mut self, claim: &str) -> Option<NamedSource> {
-        let source = self.begun.get(claim)?.clone();
-        let call = self.held.get_mut(&source)?.by.get_mut(claim)?;
+        let source = self.sources_by_claim.get(claim)?.clone();
+        let call = self.held.get_mut(&source)?.calls.get_mut(claim)?;
         let was_open = std::mem::replace(call, Call::Ended) == Call::Open;
         (was_open && self.may_be_due(&source)).then_some(source)
     }
 
-    /// The claim needs its source no longer. Names the sources to look at now.
-    pub(super) fn closed(&mut self, claim: &str) -> BTreeSet<NamedSource> {
-        let ended = self.end(claim);
-        // What a peer does for a claim that nothing was begun for here, nobody here knows.
+    /// The claim needs its source no longer. Returns the sources to check now.
+    pub(super) fn claim_finished(&mut self, claim: &str) -> BTreeSet<NamedSource> {
+        let ended = self.drop_call(claim);
+        // For a claim without a call here, a peer may have a call.
         let is_known = ended.is_some() || !self.peers;
-        let mut touched: BTreeSet<NamedSource> = ended.into_iter().collect();
-        if let Some(kept) = self.claims.get_mut(claim).filter(|_| is_known)
-            && !std::mem::replace(&mut kept.closed, true)
+        let mut affected: BTreeSet<NamedSource> = ended.into_iter().collect();
+        if let Some(entry) = self.claims.get_mut(claim).filter(|_| is_known)
+            && !std::mem::replace(&mut entry.finished, true)
         {
-            touched.extend(kept.names.as_ref().map(|naming| naming.source.clone()));
+            affected.extend(entry.names.as_ref().map(|reference| reference.source.clone()));
         }
-        touched.retain(|source| self.may_be_due(source));
-        touched
+        affected.retain(|source| self.may_be_due(source));
+        affected
     }
 
-    /// What was begun for the claim holds its source no longer: which one that was.
-    pub(super) fn end(&mut self, claim: &str) -> Option<NamedSource> {
-        let source = self.begun.remove(claim)?;
+    /// Drops the claim's call; returns its source.
+    pub(super) fn drop_call(&mut self, claim: &str) -> Option<NamedSource> {
+        let source = self.sources_by_claim.remove(claim)?;
         if let Some(held) = self.held.get_mut(&source) {
-            held.by.remove(claim);
-            // The finalizer of a clone's source stays until that is deleted, as in the original.
-            let stays = source.kind == SourceKind::Snapshot && held.worn.is_some();
-            if held.by.is_empty() && !stays {
+            held.calls.remove(claim);
+            // The finalizer of a clone's source stays until that is deleted, as in
+            // external-provisioner.
+            let stays = source.kind == SourceKind::Snapshot && held.finalized.is_some();
+            if held.calls.is_empty() && !stays {
                 self.held.remove(&source);
             }
         }
         Some(source)
     }
 
-    /// Whether the object `uid` wears the finalizer for certain, for something that was begun here.
-    pub(super) fn is_worn(&self, source: &NamedSource, uid: &str) -> bool {
+    /// Whether the object `uid` certainly has the finalizer, for a call that was begun here.
+    pub(super) fn is_finalized(&self, source: &NamedSource, uid: &str) -> bool {
         let held = self.held.get(source).filter(|held| held.certain);
-        held.and_then(|held| held.worn.as_ref()).is_some_and(|worn| worn.uid == uid)
+        held.and_then(|held| held.finalized.as_ref()).is_some_and(|finalized| finalized.uid == uid)
     }
 
-    /// The source was seen to wear the finalizer.
-    pub(super) fn worn(&mut self, source: &NamedSource, worn: Worn) {
+    /// Records that the source has the finalizer.
+    pub(super) fn record_finalizer(&mut self, source: &NamedSource, finalized: Finalized) {
         if let Some(held) = self.held.get_mut(source) {
-            // Where it was found once, others may need it still.
-            held.worn = held.worn.take().filter(|known| known.uid == worn.uid).or(Some(worn));
+            // Once it was found there, other processes may still need it.
+            held.finalized = held
+                .finalized
+                .take()
+                .filter(|known| known.uid == finalized.uid)
+                .or(Some(finalized));
             held.certain = true;
         }
     }
 
-    /// The finalizer is about to be taken off. It may be gone from now on, whether or not the write
-    /// is answered; until that is known, it is due as before.
-    pub(super) fn taking_off(&mut self, source: &NamedSource) {
+    /// The finalizer is about to be removed. From now on it may be gone, whether or not the write
+    /// gets a response; until that is known, it is due as before.
+    pub(super) fn removing_finalizer(&mut self, source: &NamedSource) {
         if let Some(held) = self.held.get_mut(source) {
             held.certain = false;
         }
     }
 
-    /// The finalizer was taken off, or the source is gone.
-    pub(super) fn taken_off(&mut self, source: &NamedSource) {
+    /// The finalizer was removed, or the source is gone.
+    pub(super) fn finalizer_removed(&mut self, source: &NamedSource) {
         self.overdue.remove(source);
         if let Some(held) = self.held.get_mut(source) {
-            held.worn = None;
-            if held.by.is_empty() {
+            held.finalized = None;
+            if held.calls.is_empty() {
                 self.held.remove(source);
             }
         }
@@ -307,11 +315,11 @@ impl Holders {
 
     /// The Terminating sources of clones that have our finalizer.
     pub(super) fn terminating(&self) -> &BTreeMap<NamedSource, Terminating> {
-        &self.leaving
+        &self.terminating
     }
 
-    /// The time-out of these sources, with their UIDs, is over, and of no other source of the kind.
-    /// Names the sources to look at now.
+    /// Sets the sources of the kind whose time-out is over, with their UIDs. Returns the sources to
+    /// check now.
     pub(super) fn set_overdue(
         &mut self,
         kind: SourceKind,
@@ -327,32 +335,32 @@ impl Holders {
 
     /// The source that the claim, read live, names and needs.
     pub(super) fn needed_by(&self, claim: &Claim) -> Option<NamedSource> {
-        let closed = self.claims.get(claim.uid()).is_some_and(|kept| kept.closed);
+        let finished = self.claims.get(claim.uid()).is_some_and(|entry| entry.finished);
         let names = named_by_pending(claim)?;
-        (!closed || names.kind == SourceKind::Claim).then_some(names)
+        (!finished || names.kind == SourceKind::Claim).then_some(names)
     }
 
-    /// Every source whose finalizer is to be taken off.
+    /// Every source whose finalizer must be removed.
     pub(super) fn all_due(&self) -> BTreeSet<NamedSource> {
-        let known = self.leaving.keys().chain(self.held.keys());
+        let known = self.terminating.keys().chain(self.held.keys());
         known.filter(|source| self.may_be_due(source)).cloned().collect()
     }
 }
 
-impl Kept {
-    /// What is kept of a claim; nothing of most.
+impl ClaimEntry {
+    /// What is kept of a claim; `None` for most.
     fn of(claim: &Claim) -> Option<Self> {
         let from = || claim.namespace().to_owned();
-        let names = named_by_pending(claim).map(|source| Naming { source, from: from() });
-        let leaving = Terminating::of(claim, SourceKind::Claim)
+        let names = named_by_pending(claim).map(|source| SourceReference { source, from: from() });
+        let terminating = Terminating::of(claim, SourceKind::Claim)
             .map(|terminating| (NamedSource::itself(claim), terminating));
-        let is_kept = names.is_some() || leaving.is_some();
-        is_kept.then(|| Self { uid: claim.uid().to_owned(), names, closed: false, leaving })
+        let is_kept = names.is_some() || terminating.is_some();
+        is_kept.then(|| Self { uid: claim.uid().to_owned(), names, finished: false, terminating })
     }
 }
 
 impl Terminating {
-    /// The object as a source of this kind, where it is Terminating and has our finalizer.
+    /// The object as a source of this kind, if it is Terminating and has our finalizer.
     pub(super) fn of(object: &impl View, kind: SourceKind) -> Option<Self> {
         let deleted = object.meta().deletion_timestamp.as_ref()?;
         let has_ours = object.has_finalizer(kind.finalizer());
@@ -360,7 +368,7 @@ impl Terminating {
     }
 }
 
-/// The source that a claim names which has no volume yet, whoever's the claim is.
+/// The source that a claim without a volume names, whichever driver the claim is for.
 fn named_by_pending(claim: &Claim) -> Option<NamedSource> {
     let pending = matches!(claim.status.phase.as_str(), "" | "Pending");
     let unseen = mutations::is_on(Mutation::OthersHoldNothing)

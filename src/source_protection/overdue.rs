@@ -1,9 +1,8 @@
 //! The time-out of deleted sources (`--claim-protection-timeout`).
 //!
-//! Owns finding the sources that pending claims have kept from going for that long, the release of
-//! such a source, and the report of it. Promises that each process waits for a while of its own
-//! ([`LEAST_SEEN`]), however late it is by the wall clock, which can be wrong; and that a source is
-//! kept as long as a call of this process is open for it.
+//! Finds the sources that pending claims have held for that long, releases them, and reports that.
+//! Each process first observes the source for a while itself ([`MIN_OBSERVED`]), because the wall
+//! clock can be wrong. A source is kept as long as a call of this process is open for it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,20 +22,20 @@ use crate::{
     workqueue::Action,
 };
 
-/// How long at least a process sees a source Terminating before it releases the source.
-const LEAST_SEEN: Duration = Duration::from_secs(5 * 60);
+/// How long a process must observe a source as Terminating before it releases it.
+const MIN_OBSERVED: Duration = Duration::from_secs(5 * 60);
 
-/// How often the deleted sources of clones are looked at.
-const LOOK: Duration = Duration::from_secs(60);
+/// The interval of checks of deleted sources of clones.
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Since when this process, while it works, has seen sources Terminating, with their UIDs.
+/// When this process, while it works, first observed each source as Terminating, with their UIDs.
 #[derive(Debug, Default)]
-pub(super) struct Seen(BTreeMap<NamedSource, (String, Instant)>);
+pub(super) struct Observed(BTreeMap<NamedSource, (String, Instant)>);
 
-impl Seen {
-    /// Takes in all sources that are Terminating now; the sources whose time-out is over, with
-    /// their UIDs.
-    pub(super) fn look(
+impl Observed {
+    /// Updates the observations with all sources that are Terminating now; returns those whose
+    /// time-out is over, with their UIDs.
+    pub(super) fn update(
         &mut self,
         terminating: &BTreeMap<NamedSource, Terminating>,
         now: Timestamp,
@@ -55,51 +54,51 @@ impl Seen {
     }
 }
 
-/// Whether a source that was deleted at `deleted`, and that this process has `seen` Terminating for
-/// so long, has been kept for the time-out.
+/// Whether a source that was deleted at `deleted`, and that this process has observed as
+/// Terminating for `observed`, has been held for the time-out.
 fn is_overdue(
     deleted: Timestamp,
-    seen: Duration,
+    observed: Duration,
     now: Timestamp,
     timeout: Option<Duration>,
 ) -> bool {
     let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) else { return false };
-    // A deletion in the future was a moment ago.
-    let kept = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
-    kept >= timeout && seen >= timeout.min(LEAST_SEEN)
+    // A deletion in the future counts as now.
+    let held = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
+    held >= timeout && observed >= timeout.min(MIN_OBSERVED)
 }
 
 impl Protection {
-    /// Looks at the deleted sources of clones now and then, for ever.
+    /// Checks the deleted sources of clones periodically, for ever.
     pub(super) async fn find_overdue_claims(&self) {
         if !self.0.settings.clones || self.0.settings.timeout.is_none() {
             return std::future::pending().await;
         }
-        let mut seen = Seen::default();
+        let mut observed = Observed::default();
         loop {
-            self.find_overdue(SourceKind::Claim, &mut seen, None);
-            sleep(LOOK).await;
+            self.find_overdue(SourceKind::Claim, &mut observed, None);
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Finds the sources of the kind whose time-out is over. `terminating`: those that are deleted,
-    /// where the watch of claims does not show them.
+    /// Finds the sources of the kind whose time-out is over. `terminating`: the deleted ones, if
+    /// the watch of claims does not deliver them.
     pub(super) fn find_overdue(
         &self,
         kind: SourceKind,
-        seen: &mut Seen,
+        observed: &mut Observed,
         terminating: Option<&BTreeMap<NamedSource, Terminating>>,
     ) {
         let mut holders = self.0.holders.lock();
         let terminating = terminating.unwrap_or_else(|| holders.terminating());
-        let overdue = seen.look(terminating, self.0.clock.wall(), self.0.settings.timeout);
-        let touched = holders.set_overdue(kind, overdue);
+        let overdue = observed.update(terminating, self.0.clock.wall(), self.0.settings.timeout);
+        let affected = holders.set_overdue(kind, overdue);
         drop(holders);
-        self.look_at(touched);
+        self.enqueue(affected);
     }
 
-    /// Takes the finalizer off the object although pending claims name it, and reports that. The
-    /// caller holds the source's key.
+    /// Removes the finalizer from the object although pending claims name it, and reports that. The
+    /// caller holds the source's lock.
     pub(super) async fn release(
         &self,
         source: &NamedSource,
@@ -108,8 +107,8 @@ impl Protection {
         if self.is_of_another_driver(source, uid).await? {
             return Ok(Action::Retry);
         }
-        let claims = self.0.holders.lock().claims_of(source);
-        if self.take_off_if_due(source, uid).await? {
+        let claims = self.0.holders.lock().count_claims(source);
+        if self.remove_finalizer_if_due(source, uid).await? {
             self.report(source, uid, claims);
         }
         Ok(Action::Done)
@@ -126,7 +125,7 @@ impl Protection {
     }
 }
 
-/// The source as events name it.
+/// The source as the subject of an event.
 fn subject(source: &NamedSource, uid: &str) -> Subject {
     Subject {
         kind: source.kind.name().into(),

@@ -1,9 +1,10 @@
-//! Whose source it is: the driver that made the volume of a claim, or the snapshot.
+//! The driver that a source belongs to: the one that created the claim's volume, or the snapshot.
 //!
-//! Owns reading that from what only admins and controllers write: the PersistentVolume that is
-//! bound to the claim, and the VolumeSnapshotContent that is bound to the snapshot. Only that driver
-//! can copy the source, so only its provisioner knows whether a copy is under way. Provisioners of
-//! all drivers share the finalizers. A source without a volume or content is nobody's.
+//! Reads it from objects that only admins and controllers write: the PersistentVolume that is bound
+//! to the claim, and the VolumeSnapshotContent that is bound to the snapshot. Only that driver can
+//! copy the source, so only its provisioner knows whether a copy is in progress; the finalizers are
+//! shared by the provisioners of all drivers. A source without a volume or content belongs to no
+//! driver.
 
 use super::{
     Protection,
@@ -15,7 +16,7 @@ use crate::kube::{
 };
 
 impl Protection {
-    /// Whether a driver other than ours made what the object `uid` stands for. Reads that live.
+    /// Whether the object `uid` belongs to a driver other than ours. Reads it live.
     pub(super) async fn is_of_another_driver(
         &self,
         source: &NamedSource,
@@ -70,9 +71,9 @@ fn driver_of_content(content: VolumeSnapshotContent, uid: &str) -> Option<String
     is_bound.then_some(content.spec.driver)
 }
 
-/// An object by a name that a user may have written.
+/// Reads an object by a name that a user may have written.
 async fn read_cluster_object<V: View>(client: &Client, name: &str) -> Result<Option<V>, ApiError> {
-    // What cannot be a name names nothing.
+    // No object has an invalid name.
     let Ok(name) = Name::cluster(name) else { return Ok(None) };
     found(client.get(name).await)
 }

@@ -1,35 +1,35 @@
 //! What claims name as the source of their volumes.
 //!
-//! Owns [`NamedSource`] and which one a claim names, a pure function of the claim. It is generous:
-//! whatever a claim may be made from counts as named by it, also where the checks of provisioning
-//! would refuse it, since a source that is held too long costs less than one that vanishes. A name
-//! that is too long for Kubernetes names nothing, so that no user decides how much memory is kept.
+//! Determines the [`NamedSource`] of a claim, as a pure function of the claim. It is lenient: it
+//! accepts sources that the checks of provisioning would refuse, because holding a source too long
+//! is better than losing it. A name that is too long for Kubernetes is ignored, so that users do
+//! not control how much memory is used.
 
 use std::fmt;
 
-use super::grants::Target;
+use super::grants::GrantTarget;
 use crate::kube::objects::{Claim, ObjectReference, View as _};
 
 /// The API group of snapshots.
 const SNAPSHOT_GROUP: &str = "snapshot.storage.k8s.io";
 
-/// The longest name of an object, in bytes.
-const LONGEST_NAME: usize = 253;
+/// The maximum length of an object's name, in bytes.
+const MAX_NAME_LENGTH: usize = 253;
 
-/// The longest name of a namespace, in bytes.
-const LONGEST_NAMESPACE: usize = 63;
+/// The maximum length of a namespace's name, in bytes.
+const MAX_NAMESPACE_LENGTH: usize = 63;
 
 /// What kind of object a volume is made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SourceKind {
-    /// A VolumeSnapshot, which is restored.
+    /// A VolumeSnapshot that is restored.
     Snapshot,
-    /// A PersistentVolumeClaim, whose volume is cloned.
+    /// A PersistentVolumeClaim whose volume is cloned.
     Claim,
 }
 
 impl SourceKind {
-    /// The finalizer that guards sources of the kind (reference 3.14, 3.15).
+    /// The finalizer that protects sources of the kind.
     pub const fn finalizer(self) -> &'static str {
         match self {
             Self::Snapshot => {
@@ -39,7 +39,7 @@ impl SourceKind {
         }
     }
 
-    /// The kind as Kubernetes spells it.
+    /// The kind's name in Kubernetes.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "VolumeSnapshot",
@@ -63,8 +63,8 @@ impl SourceKind {
         }
     }
 
-    /// The kind of an object that a claim refers to. Of which group a claim is does not matter, as
-    /// in the original.
+    /// The kind of an object that a claim refers to. The API group of claims is ignored, as in
+    /// external-provisioner.
     fn of(reference: &ObjectReference) -> Option<Self> {
         match (reference.kind.as_str(), reference.api_group.as_deref()) {
             ("PersistentVolumeClaim", _) => Some(Self::Claim),
@@ -74,7 +74,7 @@ impl SourceKind {
     }
 }
 
-/// A source by name, as claims know it.
+/// A source by name, as in claims.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamedSource {
     /// Snapshot or claim.
@@ -86,7 +86,7 @@ pub struct NamedSource {
 }
 
 impl NamedSource {
-    /// The source that `claim` names, where it names one.
+    /// The source that `claim` names, if any.
     pub fn of(claim: &Claim) -> Option<Self> {
         let named = |reference: &Option<Box<ObjectReference>>| {
             let reference = reference.as_ref().filter(|reference| !reference.name.is_empty())?;
@@ -102,22 +102,22 @@ impl NamedSource {
         named(&claim.spec.data_source).or_else(|| named(&claim.spec.data_source_ref))
     }
 
-    /// The claim itself, as others name it.
+    /// The claim itself as a source.
     pub fn itself(claim: &Claim) -> Self {
         let (namespace, name) = (claim.namespace().to_owned(), claim.name().to_owned());
         Self { kind: SourceKind::Claim, namespace, name }
     }
 
     /// The source as grants name it.
-    pub(super) fn target(&self) -> Target<'_> {
+    pub(super) fn target(&self) -> GrantTarget<'_> {
         let Self { kind, namespace, name } = self;
-        Target { group: kind.group(), kind: kind.name(), namespace, name }
+        GrantTarget { group: kind.group(), kind: kind.name(), namespace, name }
     }
 }
 
-/// Whether an object can have this name. A claim's text is longer where its user wants that.
+/// Whether an object can have this name. Users can write longer names into a claim.
 fn can_exist(namespace: &str, name: &str) -> bool {
-    namespace.len() <= LONGEST_NAMESPACE && name.len() <= LONGEST_NAME
+    namespace.len() <= MAX_NAMESPACE_LENGTH && name.len() <= MAX_NAME_LENGTH
 }
 
 impl fmt::Display for NamedSource {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(named(&json!({})), None);
     }
 
-    /// The user of a claim can write names of hundreds of kilobytes.
+    /// A claim's user can write names of hundreds of kilobytes.
     #[test]
     fn a_name_that_is_too_long_for_kubernetes_names_nothing() {
         let reference = |namespace: usize, name: usize| {

@@ -1,10 +1,10 @@
-//! What the tests of this room share.
+//! Test helpers of this module.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use super::{Deps, Protection, Settings};
+use super::{Protection, ProtectionDeps, ProtectionSettings};
 use crate::{
     kube::{
         events::Recorder,
@@ -14,11 +14,11 @@ use crate::{
     runtime::{Tasks, TokioSpawner},
 };
 
-/// The driver whose calls are guarded.
+/// The driver whose calls are protected.
 pub(super) const DRIVER: &str = "disk.example.com";
 
-/// How sources are guarded, unless a test says otherwise.
-pub(super) const SETTINGS: Settings = Settings {
+/// The default configuration of tests.
+pub(super) const SETTINGS: ProtectionSettings = ProtectionSettings {
     restores: true,
     clones: true,
     workers: 1,
@@ -30,12 +30,13 @@ pub(super) const SETTINGS: Settings = Settings {
     timeout: Some(Duration::from_secs(3600)),
 };
 
-/// A guard with these settings on the server; events go to another one.
-pub(super) fn protection(server: &Server, settings: Settings) -> Protection {
-    let (tasks, metrics) = (Tasks::new(Arc::new(TokioSpawner)).0, Metrics::new().unwrap());
+/// Source protection with this configuration on the server; events go to another server.
+pub(super) fn protection(server: &Server, settings: ProtectionSettings) -> Protection {
+    let tasks = Tasks::new(Arc::new(TokioSpawner)).0;
+    let metrics = Metrics::new().unwrap();
     let events = client(&Server::new(|_, _| Answer::json(201, &json!({}))));
     let events = Recorder::start(events, &tasks, paused_clock(), random(), &metrics).from("test");
-    Protection::new(Deps {
+    Protection::new(ProtectionDeps {
         client: client(server),
         metrics,
         random: random(),

@@ -1,4 +1,4 @@
-//! Taking and giving back against a scripted API server, under paused time.
+//! Protecting and freeing against a scripted API server, under paused time.
 
 use std::ops::Range;
 
@@ -14,13 +14,13 @@ fn source() -> NamedSource {
     NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "s".into() }
 }
 
-/// The snapshot `s` on a server that keeps what is written to its finalizers; the requests with
-/// these numbers are answered with 500.
+/// The snapshot `s` on a server that stores its finalizers; the requests with these numbers are
+/// answered with 500.
 fn server(fails: Range<usize>) -> Server {
     losing_server(fails, 0..0)
 }
 
-/// The same; requests with the numbers `lost` are carried out, and their answers lost.
+/// As `server`; requests with the numbers `lost` are executed, but their responses are lost.
 fn losing_server(fails: Range<usize>, lost: Range<usize>) -> Server {
     let finalizers = Mutex::new(Value::Null);
     Server::new(move |number, seen| {
@@ -45,21 +45,23 @@ fn origin() -> NamedSource {
     NamedSource { kind: SourceKind::Claim, name: "origin".into(), ..source() }
 }
 
-/// Sets the guard to work, until the token is cancelled.
+/// Starts the workers, until the token is cancelled.
 fn at_work(protection: &Protection) -> CancellationToken {
-    protection.observe(&InformerEvent::InitDone);
-    let (worker, ended) = (protection.clone(), CancellationToken::new());
+    protection.on_event(&InformerEvent::InitDone);
+    let worker = protection.clone();
+    let ended = CancellationToken::new();
     let stop = ended.clone();
     #[allow(clippy::disallowed_methods)] // a test's own task
     tokio::spawn(async move { worker.work(stop).await });
     ended
 }
 
-/// A guard at work.
+/// Source protection with running workers.
 fn working(server: &Server) -> (Protection, CancellationToken, tokio::task::JoinHandle<()>) {
     let protection = protection(server, SETTINGS);
-    protection.observe(&InformerEvent::InitDone);
-    let (worker, ended) = (protection.clone(), CancellationToken::new());
+    protection.on_event(&InformerEvent::InitDone);
+    let worker = protection.clone();
+    let ended = CancellationToken::new();
     let stop = ended.clone();
     #[allow(clippy::disallowed_methods)] // a test's own task
     let work = tokio::spawn(async move { worker.work(stop).await });
@@ -70,59 +72,59 @@ fn methods(server: &Server) -> Vec<String> {
     server.seen().into_iter().map(|seen| seen.method).collect()
 }
 
-/// Many at once, and the polls of each, cost one write.
+/// Many claims at once, and their retries, cost one write.
 #[tokio::test(start_paused = true)]
-async fn what_is_guarded_is_not_written_again() {
+async fn a_protected_source_is_not_written_again() {
     let server = server(0..0);
     let protection = protection(&server, SETTINGS);
     let guarded = source();
     let takes = (0..20).map(|claim| {
         let (protection, guarded) = (&protection, &guarded);
-        async move { protection.take(&(claim % 10).to_string(), guarded, "u").await }
+        async move { protection.protect(&(claim % 10).to_string(), guarded, "u").await }
     });
     assert!(futures::future::join_all(takes).await.into_iter().all(|taken| taken.is_ok()));
     assert_eq!(methods(&server), ["GET", "PATCH"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_that_ends_gives_the_finalizer_back_at_once() {
+async fn the_last_call_removes_the_finalizer_at_once() {
     let server = server(0..0);
     let (protection, ended, work) = working(&server);
     for claim in ["a", "b"] {
-        protection.take(claim, &source(), "u").await.unwrap();
+        protection.protect(claim, &source(), "u").await.unwrap();
     }
-    protection.closed("a");
+    protection.claim_finished("a");
     sleep(Duration::from_secs(60)).await;
     assert_eq!(methods(&server), ["GET", "PATCH"], "b needs it");
-    // The end of the process comes with that of the last call.
-    protection.closed("b");
+    // The process ends together with the last call.
+    protection.claim_finished("b");
     ended.cancel();
     work.await.unwrap();
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"]);
     assert_eq!(server.seen()[3].json()["metadata"]["finalizers"], Value::Null);
 }
 
-/// A call that could not begin holds nothing, unless one that it repeats is open.
+/// A call that could not begin holds nothing, unless it repeats an open one.
 #[tokio::test(start_paused = true)]
-async fn a_source_that_was_not_guarded_is_not_held() {
+async fn an_unprotected_source_is_not_held() {
     let server = server(0..1);
     let protection = protection(&server, SETTINGS);
-    assert!(protection.take("a", &source(), "u").await.is_err());
+    assert!(protection.protect("a", &source(), "u").await.is_err());
     assert!(protection.0.holders.lock().is_orphan(&source()));
-    protection.take("a", &source(), "u").await.unwrap();
+    protection.protect("a", &source(), "u").await.unwrap();
     assert!(matches!(
-        protection.take("a", &source(), "other").await,
+        protection.protect("a", &source(), "other").await,
         Err(Unprotected::Gone(gone)) if gone == source()
     ));
     assert!(!protection.0.holders.lock().is_orphan(&source()), "the first is open still");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_could_not_be_taken_off_is_tried_again() {
+async fn a_failed_removal_is_retried() {
     let server = server(2..5);
     let (protection, ended, work) = working(&server);
-    protection.take("a", &source(), "u").await.unwrap();
-    protection.closed("a");
+    protection.protect("a", &source(), "u").await.unwrap();
+    protection.claim_finished("a");
     sleep(Duration::from_secs(10)).await;
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "GET", "GET", "GET", "PATCH"]);
     assert_eq!(server.seen()[6].json()["metadata"]["finalizers"], Value::Null);
@@ -130,40 +132,40 @@ async fn a_finalizer_that_could_not_be_taken_off_is_tried_again() {
     work.await.unwrap();
 }
 
-/// The write that frees the snapshot is carried out, and nobody hears of it.
+/// The write that frees the snapshot is executed, and its response is lost.
 #[tokio::test(start_paused = true)]
-async fn who_begins_after_a_freeing_that_was_not_answered_guards_anew() {
+async fn a_call_after_an_unanswered_removal_protects_again() {
     let server = losing_server(0..0, 3..4);
     let (protection, ended, work) = working(&server);
-    protection.take("a", &source(), "u").await.unwrap();
-    protection.closed("a");
+    protection.protect("a", &source(), "u").await.unwrap();
+    protection.claim_finished("a");
     sleep(Duration::from_millis(500)).await;
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PATCH"], "it is not tried again yet");
-    protection.take("b", &source(), "u").await.unwrap();
-    protection.take("b", &source(), "u").await.unwrap();
+    protection.protect("b", &source(), "u").await.unwrap();
+    protection.protect("b", &source(), "u").await.unwrap();
     sleep(Duration::from_secs(60)).await;
     let all = ["GET", "PATCH", "GET", "PATCH", "GET", "PATCH"];
     assert_eq!(methods(&server), all, "written once, and kept by the next try");
     let ours = json!([SourceKind::Snapshot.finalizer()]);
     assert_eq!(server.seen()[5].json()["metadata"]["finalizers"], ours);
-    protection.closed("b");
+    protection.claim_finished("b");
     ended.cancel();
     work.await.unwrap();
     assert_eq!(server.seen()[7].json()["metadata"]["finalizers"], Value::Null);
 }
 
-/// Standbys are told what happens as well, and write nothing.
+/// A standby receives the same events, and writes nothing.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_work_frees_nothing() {
+async fn a_standby_frees_nothing() {
     let server = server(0..0);
     let protection = protection(&server, SETTINGS);
-    protection.take("a", &source(), "u").await.unwrap();
-    protection.closed("a");
+    protection.protect("a", &source(), "u").await.unwrap();
+    protection.claim_finished("a");
     assert!(protection.0.snapshots.is_empty());
 }
 
 /// A server with the claim `origin`, whose volume is of this driver, and with grants for claims of
-/// the namespace `x` in its first `granted` answers to who asks for them.
+/// the namespace `x` in its first `granted` responses.
 fn origin_server(driver: &'static str, granted: usize) -> Server {
     let asked = Mutex::new(0);
     Server::new(move |_, seen| match seen.url.rsplit('/').collect::<Vec<_>>()[..] {
@@ -192,7 +194,7 @@ fn deleted_origin() -> Value {
            "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}})
 }
 
-/// Shows a pending clone of it, in this namespace.
+/// Delivers a pending clone of it, in this namespace.
 fn show_clone(protection: &Protection, namespace: &str) {
     let reference = json!({"kind": "PersistentVolumeClaim", "name": "origin", "namespace": "ns"});
     for claim in [
@@ -200,7 +202,7 @@ fn show_clone(protection: &Protection, namespace: &str) {
         json!({"metadata": {"namespace": namespace, "name": "clone", "uid": "c"},
                "spec": {"dataSourceRef": reference}, "status": {"phase": "Pending"}}),
     ] {
-        protection.observe(&InformerEvent::Apply(serde_json::from_value(claim).unwrap()));
+        protection.on_event(&InformerEvent::Apply(serde_json::from_value(claim).unwrap()));
     }
 }
 
@@ -209,11 +211,12 @@ fn counted(server: &Server, method: &str, url: &str) -> usize {
     seen.iter().filter(|seen| seen.method == method && seen.url.contains(url)).count()
 }
 
-/// Grants are asked for with growing waits.
+/// Grants are read with growing delays.
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_grant_stands() {
+async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_grant_exists() {
     let server = origin_server(DRIVER, 4);
-    let settings = Settings { retry_max: Duration::from_secs(300), timeout: None, ..SETTINGS };
+    let settings =
+        ProtectionSettings { retry_max: Duration::from_secs(300), timeout: None, ..SETTINGS };
     let protection = protection(&server, settings);
     show_clone(&protection, "x");
     let ended = at_work(&protection);
@@ -225,7 +228,7 @@ async fn a_claim_of_another_namespace_keeps_a_deleted_source_as_long_as_the_gran
     ended.cancel();
 }
 
-/// Its provisioner shares the finalizer, and alone knows what is under way.
+/// The other provisioner shares the finalizer, and only it knows its calls.
 #[tokio::test(start_paused = true)]
 async fn a_source_of_another_driver_is_left_to_that_drivers_provisioner() {
     for namespace in ["x", "ns"] {
@@ -246,22 +249,22 @@ async fn a_deleted_source_that_claims_name_is_released_after_the_time_out_and_th
     let server = origin_server(DRIVER, 0);
     let protection = protection(&server, SETTINGS);
     show_clone(&protection, "ns");
-    protection.take("another", &origin(), "u").await.unwrap();
+    protection.protect("another", &origin(), "u").await.unwrap();
     let ended = at_work(&protection);
     sleep(Duration::from_secs(7200)).await;
     assert_eq!(counted(&server, "PUT", ""), 0, "a call is open");
-    protection.closed("another");
+    protection.claim_finished("another");
     sleep(Duration::from_secs(1)).await;
     assert_eq!(counted(&server, "PUT", "/namespaces/ns/persistentvolumeclaims/origin"), 1);
     let count = r#"provisioner_sources_released_total{reason="protection_timeout"} 1"#;
     assert!(protection.0.metrics.text().contains(count));
-    let told = log.text();
-    let warned = told.lines().find(|line| line.contains("WARN") && line.contains("ns/origin"));
-    assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{told}");
+    let reported = log.text();
+    let warned = reported.lines().find(|line| line.contains("WARN") && line.contains("ns/origin"));
+    assert!(warned.is_some_and(|line| line.contains("1 pending claim")), "{reported}");
     ended.cancel();
 }
 
-/// A process that has just begun has not seen anything yet.
+/// A process that has just started has not observed the source yet.
 #[tokio::test(start_paused = true)]
 async fn a_source_is_not_released_before_this_process_has_seen_it_for_five_minutes() {
     let server = origin_server(DRIVER, 0);

@@ -1,16 +1,15 @@
-//! The finalizers on the sources themselves.
+//! Writes the finalizers of sources.
 //!
-//! Owns putting them on and taking them off, on the object of the UID that is meant and on nothing
-//! else, and by which verb: claims by `update`, which is all that roles grant; snapshots by `patch`,
-//! or by `update` where only that is granted. Promises that whoever may do neither is told once,
-//! and that nobody is kept from working by it. Leaves when to the rooms beside it.
+//! Adds and removes finalizers, only on the object with the expected UID. Claims are written by
+//! `update`, the only verb that roles grant; snapshots by `patch`, or by `update` if only that is
+//! granted. If neither is granted, that is logged once and provisioning continues.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use super::{
-    holders::{Origin, Worn},
+    holders::{Finalized, FinalizerOrigin},
     source::{NamedSource, SourceKind},
 };
 use crate::kube::{
@@ -23,22 +22,22 @@ use crate::kube::{
 #[derive(Debug)]
 pub(super) struct Writer {
     client: Client,
-    /// Whether snapshots may be updated and not patched, as was found out.
-    updates: AtomicBool,
-    /// Whether it was told that snapshots can't be written.
-    told: AtomicBool,
+    /// Whether snapshots are updated, because patching was forbidden.
+    prefers_update: AtomicBool,
+    /// Whether it was logged that snapshots can't be written.
+    warned: AtomicBool,
 }
 
-/// Why a source does not wear our finalizer.
+/// Why a source does not have our finalizer.
 #[derive(Debug, thiserror::Error)]
 pub enum Unprotected {
-    /// It is gone, or another object has its name.
+    /// It is gone, or replaced by another object of its name.
     #[error("{0} is gone")]
     Gone(NamedSource),
-    /// It is being deleted, and takes no new finalizer.
+    /// It is being deleted, so that no finalizer can be added.
     #[error("{0} is being deleted")]
-    PvTerminating(NamedSource),
-    /// The API server did not take it.
+    Terminating(NamedSource),
+    /// The API server refused the write.
     #[error(transparent)]
     Refused(#[from] ApiError),
 }
@@ -46,44 +45,44 @@ pub enum Unprotected {
 impl Writer {
     /// Writes by `client`.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, updates: AtomicBool::new(false), told: AtomicBool::new(false) }
+        Self { client, prefers_update: AtomicBool::new(false), warned: AtomicBool::new(false) }
     }
 
-    /// Puts the finalizer on the object `uid`, unless it wears it. `None`: it is not protected,
-    /// for want of rights.
+    /// Adds the finalizer to the object `uid`, unless it has it. Returns `None` if the source is
+    /// not protected because of missing permissions.
     ///
     /// # Errors
     /// It is not protected, and may not be used unprotected.
-    pub(super) async fn put_on(
+    pub(super) async fn add_finalizer(
         &self,
         source: &NamedSource,
         uid: &str,
-    ) -> Result<Option<Worn>, Unprotected> {
+    ) -> Result<Option<Finalized>, Unprotected> {
         let finalizer = source.kind.finalizer();
         let add = |object: &mut Value| {
-            let leaving =
+            let terminating =
                 object.pointer("/metadata/deletionTimestamp").is_some_and(Value::is_string);
-            if leaving { Edit::Nothing } else { finalizers::add(object, finalizer) }
+            if terminating { Edit::Nothing } else { finalizers::add(object, finalizer) }
         };
         let origin = match self.edit(source, uid, add).await {
-            Ok(Seen::Written) => Origin::Ours,
-            Ok(Seen::Unchanged { wears: true }) => Origin::Found,
-            Ok(Seen::Unchanged { wears: false }) => {
-                return Err(Unprotected::PvTerminating(source.clone()));
+            Ok(EditResult::Written) => FinalizerOrigin::Added,
+            Ok(EditResult::Unchanged { has_finalizer: true }) => FinalizerOrigin::Existing,
+            Ok(EditResult::Unchanged { has_finalizer: false }) => {
+                return Err(Unprotected::Terminating(source.clone()));
             }
-            Ok(Seen::Gone) => return Err(Unprotected::Gone(source.clone())),
-            Err(error) if self.is_want_of_rights(source, &error) => return Ok(None),
+            Ok(EditResult::Gone) => return Err(Unprotected::Gone(source.clone())),
+            Err(error) if self.is_missing_permission(source, &error) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(Worn { uid: uid.to_owned(), origin }))
+        Ok(Some(Finalized { uid: uid.to_owned(), origin }))
     }
 
-    /// Takes the finalizer off the object `uid`, where it stands and wears it and `still` allows;
-    /// whether it came off.
+    /// Removes the finalizer from the object `uid`, if it exists and has it and `still` returns
+    /// true. Returns whether it was removed.
     ///
     /// # Errors
-    /// It may wear it still.
-    pub(super) async fn take_off(
+    /// It may still have it.
+    pub(super) async fn remove_finalizer(
         &self,
         source: &NamedSource,
         uid: &str,
@@ -94,12 +93,12 @@ impl Writer {
             if still() { finalizers::remove(object, finalizer) } else { Edit::Nothing }
         };
         match self.edit(source, uid, remove).await {
-            Ok(seen) => {
-                tracing::debug!(%source, ?seen, "the source is protected no longer");
-                Ok(seen == Seen::Written)
+            Ok(result) => {
+                tracing::debug!(%source, ?result, "the source is protected no longer");
+                Ok(result == EditResult::Written)
             }
-            // Whoever gets the rights gets what is left tidied up by the sweep.
-            Err(error) if self.is_want_of_rights(source, &error) => Ok(false),
+            // Once the permission is granted, the sweep removes the finalizer.
+            Err(error) if self.is_missing_permission(source, &error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -109,44 +108,44 @@ impl Writer {
         source: &NamedSource,
         uid: &str,
         edit: impl Fn(&mut Value) -> Edit,
-    ) -> Result<Seen, ApiError> {
+    ) -> Result<EditResult, ApiError> {
         let name = Name::namespaced(&source.namespace, &source.name)?;
         let finalizer = source.kind.finalizer();
         match source.kind {
             SourceKind::Claim => {
                 let edited = self.client.edit::<Claim>(name, uid, edit).await?;
-                Ok(Seen::of(&edited, finalizer))
+                Ok(EditResult::of(&edited, finalizer))
             }
             SourceKind::Snapshot => {
                 let edited = self.edit_snapshot(name, uid, edit).await?;
-                Ok(Seen::of(&edited, finalizer))
+                Ok(EditResult::of(&edited, finalizer))
             }
         }
     }
 
-    /// Edits by the verb that worked last, and where that is forbidden by the other.
+    /// Edits with the verb that worked last; if that is forbidden, with the other.
     async fn edit_snapshot(
         &self,
         name: Name<'_>,
         uid: &str,
         edit: impl Fn(&mut Value) -> Edit,
     ) -> Result<Edited<VolumeSnapshot>, ApiError> {
-        let updates = self.updates.load(Ordering::Relaxed);
-        match self.client.edit_by(verb(updates), name, uid, &edit).await {
+        let prefers_update = self.prefers_update.load(Ordering::Relaxed);
+        match self.client.edit_by(verb(prefers_update), name, uid, &edit).await {
             Err(error) if error.is_forbidden() => {}
             edited => return edited,
         }
-        let edited = self.client.edit_by(verb(!updates), name, uid, &edit).await;
+        let edited = self.client.edit_by(verb(!prefers_update), name, uid, &edit).await;
         if edited.is_ok() {
-            self.updates.store(!updates, Ordering::Relaxed);
+            self.prefers_update.store(!prefers_update, Ordering::Relaxed);
         }
         edited
     }
 
-    /// Whether snapshots stay as they are because we may not write them; told once.
-    fn is_want_of_rights(&self, source: &NamedSource, error: &ApiError) -> bool {
+    /// Whether the error means that we are not permitted to write snapshots; logged once.
+    fn is_missing_permission(&self, source: &NamedSource, error: &ApiError) -> bool {
         let lacks = source.kind == SourceKind::Snapshot && error.is_forbidden();
-        if lacks && !self.told.swap(true, Ordering::Relaxed) {
+        if lacks && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %error,
                 "Snapshots cannot be protected while volumes are made from them: grant \"patch\" (or \"update\") on volumesnapshots.snapshot.storage.k8s.io. Restores go on without; told once"
@@ -156,29 +155,31 @@ impl Writer {
     }
 }
 
-fn verb(updates: bool) -> WriteBy {
-    if updates { WriteBy::Update } else { WriteBy::PatchOfFinalizers }
+fn verb(prefers_update: bool) -> WriteBy {
+    if prefers_update { WriteBy::Update } else { WriteBy::PatchOfFinalizers }
 }
 
-/// What an edit has shown of its object.
+/// The result of an edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum EditResult {
     /// It was written.
     Written,
     /// It was left as it is.
     Unchanged {
         /// Whether it wears the finalizer.
-        wears: bool,
+        has_finalizer: bool,
     },
     /// It is gone.
     Gone,
 }
 
-impl Seen {
+impl EditResult {
     fn of<V: View>(edited: &Edited<V>, finalizer: &str) -> Self {
         match edited {
             Edited::Written(_) => Self::Written,
-            Edited::Unchanged(object) => Self::Unchanged { wears: object.has_finalizer(finalizer) },
+            Edited::Unchanged(object) => {
+                Self::Unchanged { has_finalizer: object.has_finalizer(finalizer) }
+            }
             Edited::Gone => Self::Gone,
         }
     }

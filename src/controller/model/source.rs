@@ -4,6 +4,8 @@
 //! The provisioner finds and checks sources, and [`source_protection`](crate::source_protection)
 //! keeps them.
 
+pub use crate::source_protection::SourceKind;
+
 /// An object that a volume is made from, found and checked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
@@ -17,13 +19,4 @@ pub struct Source {
     pub uid: String,
     /// The driver's ID: the handle of the snapshot, or that of the claim's volume.
     pub handle: String,
-}
-
-/// The kind of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SourceKind {
-    /// A VolumeSnapshot, which is restored.
-    Snapshot,
-    /// A PersistentVolumeClaim, whose volume is cloned.
-    Claim,
 }

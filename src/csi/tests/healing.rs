@@ -1,4 +1,4 @@
-//! A connection that is lost heals, and a driver that comes back as another ends the watch.
+//! Reconnecting after a lost connection; another driver ends the watch.
 
 use super::*;
 
@@ -8,7 +8,8 @@ async fn an_idle_connection_that_is_lost_heals_by_itself() {
     fake.play(CREATE, Play::answer(&volume()));
     let driver = connect(&fake).await.unwrap();
     for lose in [Fake::hang_up, Fake::go_away] {
-        let (dials, calls) = (fake.dials(), fake.paths().len());
+        let dials = fake.dials();
+        let calls = fake.paths().len();
         watched(&driver, async {
             lose(&fake);
             sleep(Duration::from_secs(2)).await;
@@ -37,7 +38,7 @@ async fn a_call_under_way_survives_a_goaway_and_not_a_hang_up() {
             Ok(_) => assert!(survives),
             Err(error) => {
                 assert!(!survives, "{error}");
-                assert_eq!((error.word(), error.code()), (Word::Local, Code::Unavailable));
+                assert_eq!((error.origin(), error.code()), (ErrorOrigin::Local, Code::Unavailable));
             }
         }
         watched(&driver, sleep(Duration::from_secs(5))).await;
@@ -55,9 +56,9 @@ async fn calls_fail_at_once_while_the_driver_is_away_and_work_once_it_is_back_an
         sleep(Duration::from_secs(600)).await;
         let start = Instant::now();
         let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.word(), error.code()), (Word::Unsent, Code::Unavailable));
+        assert_eq!((error.origin(), error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
         assert_eq!(start.elapsed(), Duration::ZERO);
-        // Back, but not ready: no call goes through yet.
+        // Connected again, but not ready: calls still fail.
         fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
         fake.refuse(false);
         sleep(Duration::from_secs(60)).await;
@@ -116,7 +117,7 @@ async fn another_driver_or_other_capabilities_end_the_watch_and_get_no_call() {
         let ended = timeout(Duration::from_secs(5), driver.clone().watch()).await.unwrap();
         assert!(ended.to_string().contains(text), "{ended}");
         let error = create(&driver).await.unwrap_err();
-        assert_eq!((error.word(), error.code()), (Word::Unsent, Code::Unavailable));
+        assert_eq!((error.origin(), error.code()), (ErrorOrigin::Unsent, Code::Unavailable));
         assert!(!fake.paths().contains(&CREATE.to_owned()));
     }
 }
@@ -138,7 +139,7 @@ async fn a_driver_that_comes_back_on_another_node_ends_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redialling_is_paced() {
+async fn redials_are_rate_limited() {
     let fake = Fake::new();
     let driver = connect(&fake).await.unwrap();
     watched(&driver, async {
@@ -151,10 +152,11 @@ async fn redialling_is_paced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_cannot_be_sent_is_counted_and_says_what_grpc_go_says() {
-    let (fake, metrics) = (Fake::new(), Metrics::new().unwrap());
+async fn a_call_that_cannot_be_sent_is_counted_with_grpc_gos_error() {
+    let fake = Fake::new();
+    let metrics = Metrics::new().unwrap();
     let driver = connect_with(&fake, gate(), &metrics).await.unwrap();
-    let error = driver.unsendable(CREATE_VOLUME);
+    let error = driver.record_unsendable(CREATE_VOLUME);
     assert_eq!(
         error.to_string(),
         "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8"
@@ -166,11 +168,12 @@ async fn a_call_that_cannot_be_sent_is_counted_and_says_what_grpc_go_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_may_have_less_time_than_other_calls() {
+async fn a_deletion_may_have_a_shorter_deadline() {
     let fake = Fake::new();
     fake.play(DELETE, Play::Never);
     let driver = connect(&fake).await.unwrap();
-    let (start, request) = (Instant::now(), DeleteVolumeRequest::default());
+    let start = Instant::now();
+    let request = DeleteVolumeRequest::default();
     let limit = Duration::from_secs(3);
     let error = driver.delete_volume_within(limit, request).await.unwrap_err();
     assert_eq!((error.code(), start.elapsed()), (Code::DeadlineExceeded, limit));

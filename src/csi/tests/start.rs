@@ -1,4 +1,4 @@
-//! The start: the driver is waited for, asked who it is, and refused with words that help.
+//! The start: waiting for the driver, reading its identity, and error messages.
 
 use super::*;
 
@@ -22,14 +22,14 @@ async fn a_driver_without_controller_service_is_not_asked_about_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_on_a_node_says_where_it_runs_and_others_are_not_asked() {
-    for (played, expected) in [
+async fn node_info_is_read_only_with_node_deployment() {
+    for (error_of, expected) in [
         (node(Some(&[("zone", "z1")])), Some([("zone".to_owned(), "z1".to_owned())].into())),
         (node(Some(&[])), Some([].into())),
         (node(None), None),
     ] {
         let fake = Fake::new();
-        fake.play(NODE, played);
+        fake.play(NODE, error_of);
         let driver = connect_on_node(&fake).await.unwrap();
         assert_eq!(driver.node().topology, expected);
         assert_eq!(fake.paths(), [PROBE, INFO, PLUGIN, CONTROLLER, NODE]);
@@ -40,7 +40,7 @@ async fn a_driver_on_a_node_says_where_it_runs_and_others_are_not_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_does_not_say_where_it_runs_ends_the_start() {
+async fn missing_node_info_fails_the_start() {
     for (play, text) in [
         (Play::status(13, "no luck"), "rpc error: code = Internal desc = no luck"),
         (
@@ -71,7 +71,7 @@ async fn a_late_socket_is_picked_up_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_the_socket_is_told_every_10_seconds() {
+async fn waiting_for_the_socket_is_logged_every_10_seconds() {
     let (log, guard) = Log::start(tracing::Level::INFO);
     let fake = Fake::new();
     fake.refuse(true);
@@ -81,7 +81,7 @@ async fn waiting_for_the_socket_is_told_every_10_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_a_driver_that_is_not_ready_is_told_every_10_seconds() {
+async fn waiting_for_a_driver_that_is_not_ready_is_logged_every_10_seconds() {
     let (log, guard) = Log::start(tracing::Level::INFO);
     let fake = Fake::new();
     fake.play(PROBE, Play::answer(&ProbeResponse { ready: Some(false) }));
@@ -92,7 +92,7 @@ async fn waiting_for_a_driver_that_is_not_ready_is_told_every_10_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_stays_broken_is_told_every_10_seconds() {
+async fn a_driver_that_stays_broken_is_logged_every_10_seconds() {
     let (log, guard) = Log::start(tracing::Level::INFO);
     let fake = Fake::new();
     let driver = connect(&fake).await.unwrap();
@@ -103,8 +103,8 @@ async fn a_driver_that_stays_broken_is_told_every_10_seconds() {
     })
     .await;
     drop(guard);
-    let told = log.text().matches("The CSI driver cannot be used yet").count();
-    assert!((9..=10).contains(&told), "{told}");
+    let logged = log.text().matches("The CSI driver cannot be used yet").count();
+    assert!((9..=10).contains(&logged), "{logged}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,7 +139,7 @@ async fn a_driver_that_is_not_ready_is_asked_once_a_second_for_as_long_as_it_tak
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_fails_says_why_with_the_originals_words_and_exit_codes() {
+async fn a_failed_start_has_external_provisioners_texts_and_exit_codes() {
     let refused = || Play::status(13, "boom");
     for (path, play, text, code) in [
         (PROBE, refused(), "CSI driver probe failed: rpc error: code = Internal desc = boom", 1),

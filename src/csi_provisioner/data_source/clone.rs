@@ -1,12 +1,11 @@
 //! Volumes cloned from the volume of another claim.
 //!
-//! Owns finding the source claim and its volume and the checks of both, in the original's order
-//! and words (reference 3.8). Promises that both are read live for each attempt. Leaves keeping
-//! the source from vanishing to `protection`.
+//! Finds the source claim and its volume and checks both, in external-provisioner's order and
+//! words. Both are read live at each attempt. Protecting the source belongs to `source_protection`.
 
 use std::borrow::Cow;
 
-use super::{Ask, Copyable, bytes, status_text::ClaimStatusText};
+use super::{Copyable, SourceQuery, bytes, status_text::ClaimStatusText};
 use crate::{
     controller::{
         dependencies::index::Dependency,
@@ -26,7 +25,7 @@ const PROTECTION: &str = "provisioner.storage.kubernetes.io/cloning-protection";
 /// Why a claim cannot be cloned.
 #[derive(Debug, thiserror::Error)]
 enum Unusable {
-    /// The namespace told is that of the new claim, as in the original.
+    /// The namespace is that of the new claim, as in external-provisioner.
     #[error("error getting PVC {name} (namespace \"{namespace}\") from api server: {why}")]
     Unread { name: String, namespace: String, why: String },
     #[error("the PVC DataSource {name} must have a status of Bound.  Got {status}")]
@@ -45,7 +44,7 @@ enum Unusable {
     TooSmall { requested: i64, least: i64 },
     #[error("volume name is empty in source PVC {0}")]
     NoVolumeName(String),
-    /// The original keeps the cause to its log.
+    /// external-provisioner only logs the cause.
     #[error("claim in dataSource not bound or invalid")]
     BadVolume,
     #[error(
@@ -57,33 +56,35 @@ enum Unusable {
 /// Finds the claim that is to be cloned.
 ///
 /// # Errors
-/// It cannot be cloned for this claim; the text tells why.
-pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
-    let Copyable { namespace, name, .. } = ask.named;
-    let awaited = Dependency::object::<Claim>(Some(namespace), name);
-    let source = match read_claim(client, ask).await {
+/// Why this claim cannot be cloned.
+pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Source, Failure> {
+    let Copyable { namespace, name, .. } = query.named;
+    let dependencies = Dependency::object::<Claim>(Some(namespace), name);
+    let source = match read_claim(client, query).await {
         Ok(source) => source,
         Err(error) => {
-            return Err(Failure::new(unread(ask, &error)).unread(awaited, error.is_not_found()));
+            return Err(
+                Failure::new(unread(query, &error)).unread(dependencies, error.is_not_found())
+            );
         }
     };
-    let found = find_volume(client, ask, &source).await;
+    let found = find_volume(client, query, &source).await;
     found.map_err(|unusable| {
         let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([awaited.as_seen(&source.metadata)]);
+        let failure = Failure::new(unusable).awaiting([dependencies.as_seen(&source.metadata)]);
         if is_lasting { failure.lasting() } else { failure }
     })
 }
 
 async fn find_volume(
     client: &Client,
-    ask: &Ask<'_>,
+    query: &SourceQuery<'_>,
     source: &CloneSource,
 ) -> Result<Source, Unusable> {
-    check_claim(ask, source)?;
+    check_claim(query, source)?;
     let volume = read_volume(client, source).await?;
-    let handle = check_volume(ask, source, &volume)?;
-    check_mode(&ask.order.claim, &volume)?;
+    let handle = check_volume(query, source, &volume)?;
+    check_mode(&query.request.claim, &volume)?;
     Ok(Source {
         kind: SourceKind::Claim,
         namespace: source.namespace().to_owned(),
@@ -93,18 +94,18 @@ async fn find_volume(
     })
 }
 
-async fn read_claim(client: &Client, ask: &Ask<'_>) -> Result<CloneSource, ApiError> {
-    client.get(Name::namespaced(&ask.named.namespace, &ask.named.name)?).await
+async fn read_claim(client: &Client, query: &SourceQuery<'_>) -> Result<CloneSource, ApiError> {
+    client.get(Name::namespaced(&query.named.namespace, &query.named.name)?).await
 }
 
-/// The original looks the source up in its cache, whose words for a claim that is not there differ
-/// from the server's, and which finds no claim of an impossible name either.
-fn unread(ask: &Ask<'_>, error: &ApiError) -> Unusable {
-    let name = &ask.named.name;
+/// external-provisioner reads the source from its cache, whose error for a missing claim differs
+/// from the API server's, and which does not validate names.
+fn unread(query: &SourceQuery<'_>, error: &ApiError) -> Unusable {
+    let name = &query.named.name;
     let absent = error.is_not_found() || matches!(error, ApiError::BadName(_));
     Unusable::Unread {
         name: name.clone(),
-        namespace: ask.order.claim.namespace().to_owned(),
+        namespace: query.request.claim.namespace().to_owned(),
         why: if absent { not_found(name) } else { error.to_string() },
     }
 }
@@ -113,9 +114,10 @@ fn not_found(name: &str) -> String {
     format!("persistentvolumeclaim \"{name}\" not found")
 }
 
-/// The checks of the source claim itself.
-fn check_claim(ask: &Ask<'_>, source: &CloneSource) -> Result<(), Unusable> {
-    let (claim, name) = (&ask.order.claim, || source.name().to_owned());
+/// Checks the source claim.
+fn check_claim(query: &SourceQuery<'_>, source: &CloneSource) -> Result<(), Unusable> {
+    let claim = &query.request.claim;
+    let name = || source.name().to_owned();
     if source.status.phase != "Bound" {
         let status = ClaimStatusText(&source.status).to_string();
         return Err(Unusable::NotBound { name: name(), status });
@@ -129,24 +131,24 @@ fn check_claim(ask: &Ask<'_>, source: &CloneSource) -> Result<(), Unusable> {
     if claim.spec.storage_class_name.is_none() {
         return Err(Unusable::ClaimWithoutClass(claim.name().to_owned()));
     }
-    let (requested, least) = (bytes(ask.size), bytes(&size(source)?));
+    let (requested, least) = (bytes(query.size), bytes(&size(source)?));
     if requested < least {
         return Err(Unusable::TooSmall { requested, least });
     }
     Ok(())
 }
 
-/// Whether the source that is being deleted stays for this claim's sake: it carries our
-/// finalizer, and the claim was there before. Otherwise the two would wait for each other for
-/// ever. Both times are whole seconds: a claim of the very second of the deletion may have come
-/// first, and is served. One that came later is refused, so that the source can go at last.
+/// Whether the source, which is being deleted, is kept for this claim: it has our finalizer, and
+/// the claim is not newer than the deletion. Otherwise the two would wait for each other for ever.
+/// Both timestamps are whole seconds, so a claim created in the same second may have come first,
+/// and is served. Later claims are refused, so that the source is eventually deleted.
 fn is_held_for(claim: &Claim, source: &CloneSource) -> bool {
     let (born, deleted) = (&claim.metadata.creation_timestamp, &source.metadata.deletion_timestamp);
     let was_before = matches!((born, deleted), (Some(born), Some(deleted)) if born.0 <= deleted.0);
     was_before && source.has_finalizer(PROTECTION)
 }
 
-/// The size that the source claim asked for; what its volume has is not looked at.
+/// The size that the source claim requests; the capacity of its volume is not considered.
 fn size(source: &CloneSource) -> Result<Quantity, Unusable> {
     let Some(size) = &source.spec.resources.requests.storage else {
         return Ok(Quantity::from_bytes(0));
@@ -170,15 +172,15 @@ async fn read_volume(client: &Client, source: &CloneSource) -> Result<Volume, Un
     read.map_err(|error| bad_volume(volume, &format!("it cannot be read: {error}")))
 }
 
-/// The handle of the source's volume, where it is ours and bound to the source. In-tree volumes
-/// that the driver took over are, too.
+/// The handle of the source's volume, if it is ours and bound to the source. In-tree volumes that
+/// the driver took over are ours.
 fn check_volume<'a>(
-    ask: &Ask<'_>,
+    query: &SourceQuery<'_>,
     source: &CloneSource,
     volume: &'a Volume,
 ) -> Result<Cow<'a, str>, Unusable> {
     let bad = |why: &str| Err(bad_volume(volume.name(), why));
-    let handle = match ask.settings.handle(volume) {
+    let handle = match query.settings.handle(volume) {
         Ok(handle) => handle,
         Err(why) => return bad(&format!("it is not this driver's: {why}")),
     };
@@ -196,7 +198,7 @@ fn check_volume<'a>(
     Ok(handle)
 }
 
-/// The user reads no more than the original tells; the log has the cause.
+/// The user gets external-provisioner's text; the cause is logged.
 fn bad_volume(volume: &str, why: &str) -> Unusable {
     tracing::warn!(volume, why, "the volume of a claim that is to be cloned cannot be used");
     Unusable::BadVolume
@@ -213,7 +215,7 @@ fn check_mode(claim: &Claim, volume: &Volume) -> Result<(), Unusable> {
     }
 }
 
-/// A volume mode; an unset one is Filesystem.
+/// The volume mode; the default is Filesystem.
 fn mode(mode: Option<&str>) -> &'static str {
     if mode == Some("Block") { "Block" } else { "Filesystem" }
 }

@@ -1,40 +1,39 @@
-//! Sources in other namespaces: whether those let them be used.
+//! Sources in other namespaces: whether a ReferenceGrant allows their use.
 //!
-//! Owns what a claim's user is told about it (reference 3.8). Promises that without a grant that
-//! says so nothing of another namespace is used, and that a grant that cannot be read is none.
-//! Leaves reading and judging the grants to `protection`, and whether other namespaces may be named
-//! at all to the feature gate.
+//! Returns what the claim's user is told. Without a grant nothing of another namespace is used, and
+//! a grant that cannot be read does not count. Reading and evaluating grants belongs to
+//! `source_protection`.
 
-use super::Reference;
+use super::SourceReference;
 use crate::{
     controller::{dependencies::index::Dependency, provisioner::Failure},
     kube::{
         Client,
         objects::{Claim, ReferenceGrant, View as _},
     },
-    source_protection::{Target, is_granted},
+    source_protection::{GrantTarget, is_granted},
 };
 
-/// Whether the source's namespace lets a claim use it.
+/// Whether a grant allows the claim to use the source.
 #[derive(Debug)]
 pub(super) enum Grant {
     /// It does.
-    Stands,
-    /// It does not, in the original's words.
-    Lacks(Failure),
+    Allowed,
+    /// It does not; in external-provisioner's words.
+    Denied(Failure),
 }
 
-/// Checks whether the source's namespace lets the claim use it.
+/// Checks whether the source's namespace allows the claim to use the source.
 ///
 /// # Errors
-/// That cannot be told.
+/// The grants cannot be read.
 pub(super) async fn check(
     client: &Client,
     claim: &Claim,
-    source: &Reference<'_>,
+    source: &SourceReference<'_>,
 ) -> Result<Grant, Failure> {
-    let Reference { group, kind, namespace, name } = *source;
-    let target = Target { group, kind, namespace, name };
+    let SourceReference { group, kind, namespace, name } = *source;
+    let target = GrantTarget { group, kind, namespace, name };
     let from = |namespace: &str| namespace == claim.namespace();
     let granted = is_granted(client, from, &target).await.map_err(|error| {
         Failure::new(format!(
@@ -42,7 +41,7 @@ pub(super) async fn check(
         ))
     })?;
     if granted {
-        return Ok(Grant::Stands);
+        return Ok(Grant::Allowed);
     }
     let (own, claim) = (claim.namespace(), claim.name());
     let refused = format!(
@@ -50,7 +49,7 @@ pub(super) async fn check(
     );
     let refused =
         Failure::new(refused).awaiting([Dependency::any_in::<ReferenceGrant>(namespace)]).lasting();
-    Ok(Grant::Lacks(refused))
+    Ok(Grant::Denied(refused))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! Volumes restored from snapshots.
 //!
-//! Owns finding a VolumeSnapshot and its content and the checks of both, in the original's order
-//! and words (reference 3.8). Promises that both are read anew for each attempt: nothing of
-//! snapshots is kept. Leaves making snapshots ready to the snapshotter.
+//! Finds a VolumeSnapshot and its content and checks both, in external-provisioner's order and
+//! words. Both are read live at each attempt. Making snapshots ready belongs to the snapshotter.
 
-use super::{Ask, Copyable, bytes};
+use super::{Copyable, SourceQuery, bytes};
 use crate::{
     controller::{
         dependencies::index::Dependency,
@@ -22,7 +21,7 @@ use crate::{
 /// The finalizer of a snapshot that volumes are being made from.
 const PROTECTION: &str = "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 
-/// On a VolumeSnapshotContent: whether restoring may change the volume mode.
+/// On a VolumeSnapshotContent: whether a restore may change the volume mode.
 const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
 
 /// Why a snapshot cannot be restored for a claim.
@@ -30,12 +29,12 @@ const ALLOW_MODE_CHANGE: &str = "snapshot.storage.kubernetes.io/allow-volume-mod
 enum Unusable {
     #[error("error getting snapshot {name} from api server: {error}")]
     Unread { name: String, error: ApiError },
-    /// And no restore was under way before.
+    /// And it has no finalizer of ours.
     #[error("snapshot {0} is being deleted")]
     Deleting(String),
     #[error("snapshot {0} not bound")]
     Unbound(String),
-    /// The original keeps the cause to its log.
+    /// external-provisioner only logs the cause.
     #[error("error getting snapshotcontent {content} for snapshot {snapshot}")]
     ContentUnread { content: String, snapshot: String },
     #[error("snapshotcontent {content} for snapshot {snapshot} is bound to a different snapshot")]
@@ -65,22 +64,22 @@ enum Unusable {
 /// Finds the snapshot that the claim names.
 ///
 /// # Errors
-/// It cannot be restored for this claim; the text tells why.
-pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failure> {
-    let Copyable { namespace, name, .. } = ask.named;
-    let awaited = Dependency::object::<VolumeSnapshot>(Some(namespace), name);
-    let snapshot = read_snapshot(client, namespace, name)
-        .await
-        .map_err(|unread| Failure::new(&unread).unread(awaited.clone(), unread.is_missing()))?;
-    let awaited = awaited.as_seen(&snapshot.metadata);
+/// Why it cannot be restored for this claim.
+pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Source, Failure> {
+    let Copyable { namespace, name, .. } = query.named;
+    let dependencies = Dependency::object::<VolumeSnapshot>(Some(namespace), name);
+    let snapshot = read_snapshot(client, namespace, name).await.map_err(|unread| {
+        Failure::new(&unread).unread(dependencies.clone(), unread.is_missing())
+    })?;
+    let dependencies = dependencies.as_seen(&snapshot.metadata);
     let content = bound_content(&snapshot)
-        .map_err(|unusable| Failure::new(&unusable).awaiting([awaited.clone()]).lasting())?;
-    let usable = find_content(client, ask, &snapshot, content).await;
+        .map_err(|unusable| Failure::new(&unusable).awaiting([dependencies.clone()]).lasting())?;
+    let usable = find_content(client, query, &snapshot, content).await;
     let handle = usable.map_err(|unusable| {
         let content = unusable.blames_content().then_some(content);
         let content = content.map(|name| Dependency::object::<VolumeSnapshotContent>(None, name));
         let failure =
-            Failure::new(&unusable).awaiting([awaited.clone()].into_iter().chain(content));
+            Failure::new(&unusable).awaiting([dependencies.clone()].into_iter().chain(content));
         let may_pass = matches!(unusable, Unusable::ContentUnread { .. });
         if may_pass { failure } else { failure.lasting() }
     })?;
@@ -108,7 +107,7 @@ async fn read_snapshot(
 /// The handle of the snapshot's content, after all checks.
 async fn find_content(
     client: &Client,
-    ask: &Ask<'_>,
+    query: &SourceQuery<'_>,
     snapshot: &VolumeSnapshot,
     name: &str,
 ) -> Result<String, Unusable> {
@@ -122,10 +121,10 @@ async fn find_content(
         tracing::warn!(%error, "{unusable}");
         unusable
     })?;
-    let handle = check_content(ask, snapshot, &content)?;
-    check_size(ask, snapshot)?;
-    if ask.settings.prevent_volume_mode_conversion {
-        check_mode(&ask.order.claim, &content)?;
+    let handle = check_content(query, snapshot, &content)?;
+    check_size(query, snapshot)?;
+    if query.settings.prevent_volume_mode_conversion {
+        check_mode(&query.request.claim, &content)?;
     }
     Ok(handle.to_owned())
 }
@@ -133,7 +132,7 @@ async fn find_content(
 /// The name of the snapshot's content.
 fn bound_content(snapshot: &VolumeSnapshot) -> Result<&str, Unusable> {
     let name = || snapshot.name().to_owned();
-    // Under the finalizer it stays until the restores are done, and serves them.
+    // Our finalizer keeps it until the restores are done.
     if snapshot.is_terminating() && !snapshot.has_finalizer(PROTECTION) {
         return Err(Unusable::Deleting(name()));
     }
@@ -141,9 +140,9 @@ fn bound_content(snapshot: &VolumeSnapshot) -> Result<&str, Unusable> {
     bound.ok_or_else(|| Unusable::Unbound(name()))
 }
 
-/// Checks that the content is this snapshot's and of our driver; its handle.
+/// Checks that the content belongs to this snapshot and our driver; returns its handle.
 fn check_content<'a>(
-    ask: &Ask<'_>,
+    query: &SourceQuery<'_>,
     snapshot: &VolumeSnapshot,
     content: &'a VolumeSnapshotContent,
 ) -> Result<&'a str, Unusable> {
@@ -157,11 +156,11 @@ fn check_content<'a>(
             snapshot: name(),
         });
     }
-    if content.spec.driver != ask.settings.driver_name {
+    if content.spec.driver != query.settings.driver_name {
         return Err(Unusable::OthersDriver {
             content: content.name().to_owned(),
             snapshot: name(),
-            class: ask.order.class.name().to_owned(),
+            class: query.request.class.name().to_owned(),
         });
     }
     if snapshot.status.ready_to_use != Some(true) {
@@ -170,10 +169,11 @@ fn check_content<'a>(
     content.status.snapshot_handle.as_deref().ok_or_else(|| Unusable::NoHandle(name()))
 }
 
-/// Checks that the claim asks for no less than the snapshot needs.
-fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> {
+/// Checks that the claim requests at least the snapshot's restore size.
+fn check_size(query: &SourceQuery<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> {
     let Some(least) = snapshot.status.restore_size.as_deref() else { return Ok(()) };
-    let (claim, name) = (&ask.order.claim, || snapshot.name().to_owned());
+    let claim = &query.request.claim;
+    let name = || snapshot.name().to_owned();
     if claim.spec.resources.requests.storage.is_none() {
         return Err(Unusable::NoSizeRequested { claim: claim.name().to_owned(), snapshot: name() });
     }
@@ -182,7 +182,7 @@ fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> 
         size: least.to_owned(),
         why: why.to_string(),
     })?;
-    let (requested, least) = (bytes(ask.size), bytes(&least));
+    let (requested, least) = (bytes(query.size), bytes(&least));
     if requested < least {
         return Err(Unusable::TooSmall { requested, least, snapshot: name() });
     }
@@ -192,7 +192,7 @@ fn check_size(ask: &Ask<'_>, snapshot: &VolumeSnapshot) -> Result<(), Unusable> 
     Ok(())
 }
 
-/// Checks that the volume mode stays, or may change. A mode that is not said is not compared.
+/// Checks that the volume mode stays the same, or may change. An unknown mode is not compared.
 fn check_mode(claim: &Claim, content: &VolumeSnapshotContent) -> Result<(), Unusable> {
     let (Some(source), Some(wanted)) = (&content.spec.source_volume_mode, &claim.spec.volume_mode)
     else {
@@ -217,12 +217,12 @@ fn check_mode(claim: &Claim, content: &VolumeSnapshotContent) -> Result<(), Unus
 }
 
 impl Unusable {
-    /// Whether there is no such snapshot.
+    /// Whether the snapshot does not exist.
     fn is_missing(&self) -> bool {
         matches!(self, Self::Unread { error, .. } if error.is_not_found())
     }
 
-    /// Whether a change of the content may help, too.
+    /// Whether a change of the content may resolve it, too.
     fn blames_content(&self) -> bool {
         matches!(
             self,

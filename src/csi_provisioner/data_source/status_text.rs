@@ -1,8 +1,7 @@
-//! A claim's status as the original tells it: Go's `%v` of the whole structure.
+//! A claim's status as external-provisioner prints it: Go's `%v` of the whole structure.
 //!
-//! Owns that text, which users find in events about sources that are not Bound. Promises it to the
-//! letter where it is the same each time, and something that is the same each time where Go prints
-//! an address in memory. Pure.
+//! Users see this text in events about sources that are not Bound. It equals Go's where Go's is
+//! deterministic; where Go prints a memory address, a constant is printed. Pure.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -37,7 +36,7 @@ impl fmt::Display for ClaimStatusText<'_> {
             list(&conditions),
             map(allocated_resources, quantity),
             map(allocated_resource_statuses, str::to_owned),
-            // Go prints where the name is in memory.
+            // Go prints the pointer's address.
             current_volume_attributes_class_name.as_deref().unwrap_or("<nil>"),
             modify_volume_status.as_ref().map_or_else(|| "nil".to_owned(), modification),
         )
@@ -60,7 +59,7 @@ fn condition(condition: &ClaimCondition) -> String {
     format!("{{{kind} {status} {probed} {changed} {reason} {message}}}")
 }
 
-/// A point in time in UTC, the zone of containers; Go's zero is the start of year 1.
+/// A timestamp in UTC, the time zone of containers; Go's zero time is year 1.
 fn time(time: Option<&Time>) -> String {
     let time = time.map(|time| time.0.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string());
     time.unwrap_or_else(|| "0001-01-01 00:00:00 +0000 UTC".to_owned())
@@ -71,17 +70,18 @@ fn modification(status: &ModifyVolumeStatus) -> String {
     format!("&ModifyVolumeStatus{{TargetVolumeAttributesClassName:{target},Status:{status},}}")
 }
 
-/// A quantity: number and power of ten, a larger number that is never needed here, the text where
-/// Go keeps it, and the way it is written.
+/// A quantity: number and power of ten, the big-number form (never needed here), the cached text,
+/// and the format.
 fn quantity(text: &str) -> String {
     let Ok(quantity) = Quantity::parse(text) else { return text.to_owned() };
     let kept = if text == "0" { text } else { quantity.verbatim().unwrap_or_default() };
-    let (number, power, format) = parts(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
+    let (number, power, format) = deps(text).unwrap_or_else(|| (quantity.value(), 0, "DecimalSI"));
     format!("{{{{{number} {power}}} {{<nil>}} {kept} {format}}}")
 }
 
-/// The parts of a whole number with a suffix, which sizes are; what is odder has its value told.
-fn parts(text: &str) -> Option<(i64, u32, &'static str)> {
+/// The parts of a whole number with a suffix, the usual form of sizes; other forms print their
+/// value.
+fn deps(text: &str) -> Option<(i64, u32, &'static str)> {
     let (number, suffix) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let number: i64 = number.parse().ok()?;
     if let Some(power) = ["k", "M", "G", "T", "P", "E"].iter().position(|&s| s == suffix) {
@@ -98,20 +98,20 @@ mod tests {
 
     use super::*;
 
-    fn told(status: Value) -> String {
+    fn printed(status: Value) -> String {
         ClaimStatusText(&serde_json::from_value(status).unwrap()).to_string()
     }
 
     #[test]
-    fn a_status_is_told_as_go_prints_it() {
+    fn a_status_prints_as_in_go() {
         let bare = "{Pending [] map[] [] map[] map[] <nil> nil}";
-        assert_eq!(told(json!({"phase": "Pending"})), bare);
+        assert_eq!(printed(json!({"phase": "Pending"})), bare);
         let lost = json!({
             "phase": "Lost", "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "capacity": {"storage": "1Gi"},
             "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
         });
         assert_eq!(
-            told(lost),
+            printed(lost),
             "{Lost [ReadWriteOnce ReadOnlyMany] map[storage:{{1073741824 0} {<nil>} 1Gi BinarySI}] \
              [{FileSystemResizePending True 0001-01-01 00:00:00 +0000 UTC 0001-01-01 00:00:00 +0000 UTC  }] \
              map[] map[] <nil> nil}"
@@ -123,7 +123,7 @@ mod tests {
             "modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold", "status": "InProgress"},
         });
         assert_eq!(
-            told(modified),
+            printed(modified),
             "{Lost [] map[] [{Resizing False 0001-01-01 00:00:00 +0000 UTC 2026-01-02 03:04:05 +0000 UTC r m n}] \
              map[storage:{{2 9} {<nil>} 2G DecimalSI}] map[storage:NodeResizePending] silver \
              &ModifyVolumeStatus{TargetVolumeAttributesClassName:gold,Status:InProgress,}}"

@@ -1,4 +1,4 @@
-//! What the tests of this room start from: a cluster of a few objects.
+//! Test helpers of this module: a cluster of a few objects.
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,8 @@ use crate::{
         provisioner::{Failure, ProvisionRequest},
     },
     csi_provisioner::{
-        Settings,
-        testing::{DRIVER, order, settings},
+        ProvisionerSettings,
+        testing::{DRIVER, request, settings},
     },
     kube::{
         quantity::Quantity,
@@ -34,43 +34,43 @@ pub(super) fn cluster(objects: Vec<(String, Value)>) -> Server {
 }
 
 /// Settings with the feature gate for sources in other namespaces.
-pub(super) fn gated() -> Settings {
-    Settings { cross_namespace_sources: true, ..settings(&[]) }
+pub(super) fn gated() -> ProvisionerSettings {
+    ProvisionerSettings { cross_namespace_sources: true, ..settings(&[]) }
 }
 
 /// The source of a claim with this spec, found in the cluster.
 pub(super) async fn find(server: &Server, spec: &Value) -> Result<Source, Failure> {
-    find_for(server, &gated(), &order(spec, &json!({"provisioner": DRIVER}))).await
+    find_for(server, &gated(), &request(spec, &json!({"provisioner": DRIVER}))).await
 }
 
-/// The same for an order.
+/// The source of the claim of a request.
 pub(super) async fn find_for(
     server: &Server,
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
 ) -> Result<Source, Failure> {
     let client = client(server);
-    let named: Copyable = match identify(&client, settings, order).await {
+    let named: Copyable = match identify(&client, settings, request).await {
         Ok(named) => named.unwrap(),
         Err(NotUsed::Failed(failure)) => return Err(failure),
         Err(NotUsed::LeftToPopulator { kind }) => panic!("{kind} left to a populator"),
     };
-    let requested = order.claim.spec.resources.requests.storage.as_deref();
+    let requested = request.claim.spec.resources.requests.storage.as_deref();
     let size = Quantity::parse(requested.unwrap_or("0")).unwrap();
-    resolve(&client, settings, order, &size, &named).await
+    resolve(&client, settings, request, &size, &named).await
 }
 
-/// The names of the kinds whose change is waited for.
-pub(super) fn awaited(failure: &Failure) -> Vec<String> {
-    let name = |awaited: &Dependency| {
-        let place = awaited.namespace.as_deref().map(|namespace| format!("{namespace}/"));
-        let name = awaited.name.as_deref().unwrap_or("*");
-        format!("{} {}{name}", awaited.kind.plural, place.unwrap_or_default())
+/// The kinds of the failure's dependencies.
+pub(super) fn dependencies(failure: &Failure) -> Vec<String> {
+    let name = |dependencies: &Dependency| {
+        let place = dependencies.namespace.as_deref().map(|namespace| format!("{namespace}/"));
+        let name = dependencies.name.as_deref().unwrap_or("*");
+        format!("{} {}{name}", dependencies.kind.plural, place.unwrap_or_default())
     };
     failure.dependencies().iter().map(name).collect()
 }
 
-/// `object` with what `change` says instead, deeply; null takes away.
+/// `object` merged with `change`, recursively; null removes a field.
 pub(super) fn changed(mut object: Value, change: &Value) -> Value {
     merge(&mut object, change);
     object

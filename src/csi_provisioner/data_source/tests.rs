@@ -5,16 +5,16 @@ use super::{
     *,
 };
 use crate::{
-    csi_provisioner::testing::{order, settings, source},
+    csi_provisioner::testing::{request, settings, source},
     kube::testing::client,
 };
 
-/// What a claim with this spec names; the words where it may not.
+/// What a claim with this spec names, or the error.
 async fn identified(spec: &Value, gate: bool) -> Result<Option<(SourceKind, String)>, String> {
-    let settings = Settings { cross_namespace_sources: gate, ..settings(&[]) };
-    let order = order(spec, &json!({}));
+    let settings = ProvisionerSettings { cross_namespace_sources: gate, ..settings(&[]) };
+    let request = request(spec, &json!({}));
     let client = client(&cluster(vec![]));
-    let named = identify(&client, &settings, &order).await.map_err(|why| match why {
+    let named = identify(&client, &settings, &request).await.map_err(|why| match why {
         NotUsed::Failed(failure) => failure.to_string(),
         NotUsed::LeftToPopulator { kind } => format!("populator of {kind}"),
     });
@@ -29,7 +29,7 @@ fn named(group: Option<&str>, kind: &str, name: &str) -> Value {
 const GROUP: Option<&str> = Some(SNAPSHOT_GROUP);
 
 #[tokio::test]
-async fn sources_are_told_apart_by_kind_and_group() {
+async fn sources_are_distinguished_by_kind_and_group() {
     let wrong_group = |group: &str| {
         Err(format!(
             "the PVC source does not belong to the right APIGroup. Expected snapshot.storage.k8s.io, Got {group}"
@@ -45,7 +45,7 @@ async fn sources_are_told_apart_by_kind_and_group() {
         (named(None, "VolumeSnapshot", "n"), wrong_group("")),
         (named(None, "PersistentVolumeClaim", "n"), claim()),
         (named(Some(""), "PersistentVolumeClaim", "n"), claim()),
-        // Somebody else's kind of that name.
+        // Another group's kind of that name.
         (
             named(Some("example.com"), "PersistentVolumeClaim", "n"),
             populator("PersistentVolumeClaim"),
@@ -89,22 +89,22 @@ async fn a_source_namespace_needs_the_gate_even_where_it_is_the_claims_own() {
 }
 
 #[test]
-fn the_driver_is_told_the_handle_as_what_it_is_of() {
-    let told = |kind| content_source(&Source { kind, ..source() }).r#type.unwrap();
+fn the_content_source_matches_the_kind() {
+    let reported = |kind| content_source(&Source { kind, ..source() }).r#type.unwrap();
     let snapshot = content::SnapshotSource { snapshot_id: "snap-handle".into() };
-    assert_eq!(told(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
+    assert_eq!(reported(SourceKind::Snapshot), content::Type::Snapshot(snapshot));
     let volume = content::VolumeSource { volume_id: "snap-handle".into() };
-    assert_eq!(told(SourceKind::Claim), content::Type::Volume(volume));
+    assert_eq!(reported(SourceKind::Claim), content::Type::Volume(volume));
 }
 
-/// An order for a claim that names a snapshot of another namespace, and whose call is open where it
-/// was asked with `source`.
+/// A request for a claim that names a snapshot of another namespace, whose call is open if `source`
+/// is set.
 fn open(source: Option<Source>, withdrawn: bool) -> ProvisionRequest {
     let spec = json!({"dataSourceRef": {"apiGroup": SNAPSHOT_GROUP, "kind": "VolumeSnapshot", "name": "snap", "namespace": "other"}});
-    ProvisionRequest { withdrawn, source, ..order(&spec, &json!({})) }
+    ProvisionRequest { withdrawn, source, ..request(&spec, &json!({})) }
 }
 
-/// A cluster with a grant where `granted`, and with the snapshot, of this UID, where there is one.
+/// A cluster with a grant if `granted`, and with the snapshot of this UID, if any.
 fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
     let grant = json!({"spec": {
         "from": [{"kind": "PersistentVolumeClaim", "namespace": "shop"}],
@@ -134,11 +134,11 @@ fn around(granted: bool, uid: Option<&str>) -> Vec<(String, Value)> {
 async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with() {
     let asked = || Some(source());
     for (open, granted, uid, refused) in [
-        // What this process asked with needs no object any more, but permission, while the claim lives.
+        // A repeated call needs no object, but it needs permission while the claim exists.
         (open(asked(), false), true, None, None),
         (open(asked(), false), true, Some("later"), None),
         (open(asked(), false), false, Some("snap-uid"), Some("isn't allowed")),
-        // Nobody gets the volume.
+        // The volume will be discarded.
         (open(asked(), true), true, None, None),
         (open(asked(), true), false, None, None),
         (open(asked(), true), false, Some("later"), None),
@@ -152,19 +152,19 @@ async fn an_open_call_is_repeated_with_the_source_that_this_process_asked_with()
         match refused {
             None => assert_eq!(found.unwrap().handle, "snap-handle", "{open:?} {uid:?}"),
             Some(words) => {
-                let told = found.unwrap_err().to_string();
-                assert!(told.contains(words), "{open:?} {uid:?}: {told}");
+                let reported = found.unwrap_err().to_string();
+                assert!(reported.contains(words), "{open:?} {uid:?}: {reported}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn the_call_of_a_claim_that_lost_its_right_is_known_to_be_forfeited() {
+async fn an_open_call_of_a_claim_that_lost_access_is_marked() {
     for (granted, forfeited) in [(true, false), (false, true)] {
         let client = client(&cluster(around(granted, None)));
         let open = open(Some(source()), true);
         let named = identify(&client, &gated(), &open).await.unwrap().unwrap();
-        assert_eq!(named.is_forfeited, forfeited);
+        assert_eq!(named.access_revoked, forfeited);
     }
 }

@@ -21,7 +21,7 @@ fn kind(outcome: &Outcome) -> (&'static str, bool) {
 }
 
 #[test]
-fn the_drivers_own_codes_mean_what_the_original_takes_them_for() {
+fn driver_codes_have_external_provisioners_outcomes() {
     for code in (1..=16).map(Code::from) {
         let expected = match code {
             Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Aborted => {
@@ -47,7 +47,7 @@ fn the_drivers_own_codes_mean_what_the_original_takes_them_for() {
 }
 
 #[test]
-fn only_time_outs_and_locks_speak_of_load() {
+fn only_timeouts_and_aborted_indicate_load() {
     for code in (1..=16).map(Code::from) {
         let expected = match code {
             Code::DeadlineExceeded | Code::Cancelled | Code::Unavailable => Congestion::Overload,
@@ -71,7 +71,7 @@ fn a_call_of_which_nothing_was_sent_opens_nothing() {
 }
 
 #[test]
-fn what_was_made_locally_is_never_final() {
+fn local_errors_are_never_final() {
     for code in (1..=16).map(Code::from) {
         assert_eq!(
             kind(&create_outcome(&CallError::local(code, "m"), true)),
@@ -81,21 +81,21 @@ fn what_was_made_locally_is_never_final() {
     }
 }
 
-/// One way in which a CreateVolume can fail.
+/// A way in which CreateVolume can fail.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     code: Code,
-    /// Whether the driver sent the status; else it was made on this side.
+    /// Whether the driver sent the status; otherwise it is local.
     is_drivers: bool,
     may_reschedule: bool,
-    /// Of the claim, when the answer comes.
+    /// Of the claim, when the answer arrives.
     demand: Demand,
     /// Whether the end of an earlier call is unknown.
     repeats: bool,
 }
 
 impl Case {
-    /// Every code with every combination of all else.
+    /// Every code with every combination of the other fields.
     fn all() -> impl Iterator<Item = Self> {
         (1..=16).flat_map(|code| (0..16_u8).map(move |bits| Self::of(Code::from(code), bits)))
     }
@@ -111,29 +111,29 @@ impl Case {
         create_outcome(&make(self.code, "m"), self.may_reschedule)
     }
 
-    /// Where the claim stands before its call.
+    /// The state of the claim before its call.
     fn before(self) -> ClaimState {
         if self.repeats { open() } else { ClaimState::Waiting }
     }
 
-    /// What follows when the call fails once.
+    /// The state and next step after the failure.
     fn follows(self) -> (ClaimState, Next) {
         self.before().call_started().call_ended(&self.outcome(), self.demand, Instant::now())
     }
 
-    /// Only the driver's own word tells how a call ended, and some of its words do not.
+    /// Only the driver's own status says how a call ended, and some codes do not.
     fn tells_the_end(self) -> bool {
         let may_still_run =
             [Code::Cancelled, Code::DeadlineExceeded, Code::Unavailable, Code::Aborted];
         self.is_drivers && !may_still_run.contains(&self.code)
     }
 
-    /// Whether the code says nothing about a volume that an earlier call may have made.
+    /// Whether the code says nothing about a volume of an earlier call.
     fn tells_nothing_of_earlier_calls(self) -> bool {
         [Code::AlreadyExists, Code::Unauthenticated, Code::PermissionDenied].contains(&self.code)
     }
 
-    /// The next step for a claim that is still wanted, after a word of the driver's.
+    /// The next step for a claim that is still wanted, after a status of the driver.
     fn next_for_a_wanted_claim(self) -> Next {
         match self.code {
             Code::InvalidArgument => Next::Rest,
@@ -149,7 +149,7 @@ fn open() -> ClaimState {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_end_is_untold_is_asked_after_whatever_else_holds() {
+async fn a_call_of_unknown_end_is_always_repeated() {
     for case in Case::all().filter(|case| !case.tells_the_end()) {
         assert_eq!(case.follows(), (open(), Next::Poll), "{case:?}");
     }
@@ -179,12 +179,13 @@ async fn an_end_leaves_an_earlier_call_open_and_no_node_is_given_back() {
     }
 }
 
-/// Three times the same answer to a call that repeats an open one, over two minutes.
+/// Three equal answers to a repeated open call, over two minutes.
 #[tokio::test(start_paused = true)]
-async fn an_earlier_call_is_closed_by_three_telling_ends_once_nobody_wants_the_volume() {
+async fn an_earlier_call_is_closed_by_three_final_answers_once_the_claim_is_deleted() {
     for case in Case::all().filter(|case| case.repeats) {
         let start = Instant::now();
-        let (mut state, mut next) = (case.before(), Next::Poll);
+        let mut state = case.before();
+        let mut next = Next::Poll;
         for after in [0, 60, 120].map(Duration::from_secs) {
             assert!(state.is_open(), "{case:?}: closed before {after:?}");
             (state, next) =
@@ -199,7 +200,7 @@ async fn an_earlier_call_is_closed_by_three_telling_ends_once_nobody_wants_the_v
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_failure_is_followed_up_once_the_claims_volume_was_seen() {
+async fn no_failure_matters_once_the_claims_volume_was_seen() {
     for case in Case::all() {
         let seen = case.before().call_started().volume_found("h");
         let (state, next) = seen.call_ended(&case.outcome(), case.demand, Instant::now());

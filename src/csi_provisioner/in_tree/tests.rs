@@ -1,15 +1,15 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::csi_provisioner::testing::{DRIVER, order, settings};
+use crate::csi_provisioner::testing::{DRIVER, request, settings};
 
 const EBS: &str = "ebs.csi.aws.com";
 const PLUGIN: &str = "kubernetes.io/aws-ebs";
 
 /// Settings of a driver that took over from a plugin.
-fn migrating() -> Settings {
+fn migrating() -> ProvisionerSettings {
     let migration = Migration::of_driver(EBS, false);
-    Settings { driver_name: EBS.into(), migration, ..settings(&[]) }
+    ProvisionerSettings { driver_name: EBS.into(), migration, ..settings(&[]) }
 }
 
 fn volume(spec: &Value) -> Volume {
@@ -24,10 +24,10 @@ fn class(provisioner: &str, parameters: &Value) -> Arc<StorageClass> {
 
 #[test]
 fn only_the_plugins_own_classes_are_translated_before_a_call() {
-    let translated = |settings: &Settings, provisioner: &str| {
+    let translated = |settings: &ProvisionerSettings, provisioner: &str| {
         let class = json!({"provisioner": provisioner, "parameters": {"fsType": "xfs"}});
-        let before = order(&json!({}), &class);
-        let (after, migration) = settings.order_for_driver(&before).unwrap();
+        let before = request(&json!({}), &class);
+        let (after, migration) = settings.request_for_driver(&before).unwrap();
         assert_eq!(after.class.provisioner, provisioner);
         let keys = after.class.parameters.keys().cloned().collect::<Vec<_>>().join(",");
         (keys, migration.map(Migration::in_tree_name))
@@ -39,10 +39,10 @@ fn only_the_plugins_own_classes_are_translated_before_a_call() {
 }
 
 #[test]
-fn a_class_that_cannot_be_translated_is_told() {
+fn an_untranslatable_class_is_reported() {
     let both = json!({"provisioner": PLUGIN, "parameters": {"zone": "a"},
                       "allowedTopologies": [{"matchLabelExpressions": [{"key": "k", "values": ["v"]}]}]});
-    let why = migrating().order_for_driver(&order(&json!({}), &both)).map(drop).unwrap_err();
+    let why = migrating().request_for_driver(&request(&json!({}), &both)).map(drop).unwrap_err();
     assert_eq!(
         why.to_string(),
         "failed to translate storage class: cannot simultaneously set allowed topologies and zone/zones parameters"
@@ -65,8 +65,8 @@ fn the_class_of_a_deletion_is_translated_for_in_tree_volumes_alone() {
 }
 
 #[test]
-fn whose_a_volume_is_decides_how_the_driver_calls_it() {
-    let handle = |settings: &Settings, spec: Value| {
+fn the_handle_depends_on_the_volumes_source() {
+    let handle = |settings: &ProvisionerSettings, spec: Value| {
         settings.handle(&volume(&spec)).map(Cow::into_owned).map_err(|why| why.to_string())
     };
     let ebs = || json!({"awsElasticBlockStore": {"volumeID": "aws:///vol-1"}});
@@ -94,22 +94,22 @@ fn whose_a_volume_is_decides_how_the_driver_calls_it() {
     );
 }
 
-/// With `--node-deployment` a node deletes what it reaches, and knows the driver's keys only.
+/// With `--node-deployment` the node evaluates the affinity in the driver's keys.
 #[test]
-fn where_an_in_tree_volume_is_is_told_in_the_drivers_keys() {
+fn an_in_tree_volumes_affinity_has_the_drivers_keys() {
     let terms = |key: &str| {
         json!({"required": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": key, "operator": "In", "values": ["us-east-1a"]}]}]}})
     };
-    let told = |spec: Value| {
+    let reported = |spec: Value| {
         let affinity = migrating().node_affinity(&volume(&spec)).unwrap().map(Cow::into_owned);
         serde_json::to_value(affinity).unwrap()
     };
     let zone = terms("topology.kubernetes.io/zone");
     let ebs = json!({"awsElasticBlockStore": {"volumeID": "vol-1"}, "nodeAffinity": zone});
-    assert_eq!(told(ebs), terms("topology.ebs.csi.aws.com/zone"));
+    assert_eq!(reported(ebs), terms("topology.ebs.csi.aws.com/zone"));
     let csi = json!({"csi": {"driver": EBS, "volumeHandle": "h"}, "nodeAffinity": zone});
-    assert_eq!(told(csi), zone);
+    assert_eq!(reported(csi), zone);
     let foreign = volume(&json!({"cinder": {"volumeID": "c"}, "nodeAffinity": zone}));
     assert!(migrating().node_affinity(&foreign).is_err());
 }

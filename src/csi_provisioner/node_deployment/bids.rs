@@ -1,15 +1,14 @@
 //! How long each node waits before it tries to become a claim's owner.
 //!
-//! Owns the delays (reference 7: they keep hundreds of nodes from trying at once) and who waits
-//! until when. A bid outlives looks at its claim: a claim that changes meanwhile waits no longer
-//! and no less. Pure but for its lock.
+//! The delays keep hundreds of nodes from trying at once. A bid survives changes of its claim, so a
+//! change neither shortens nor extends the delay. Pure except for its lock.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The shortest and the longest wait.
+/// The shortest and the longest delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Delays {
     /// `--node-deployment-base-delay`.
@@ -18,16 +17,16 @@ pub(super) struct Delays {
     pub(super) max: Duration,
 }
 
-/// What one claim has cost so far.
+/// The bid for one claim.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bid {
-    /// How often it was tried.
+    /// How often ownership was tried.
     tries: u32,
-    /// When it is tried again; not decided yet when none.
+    /// When it is tried next; `None`: not scheduled yet.
     due: Option<Instant>,
 }
 
-/// Every claim that this node may try to own, by UID.
+/// The bids of this node, by claim UID.
 #[derive(Debug)]
 pub(super) struct Bids {
     delays: Delays,
@@ -35,9 +34,9 @@ pub(super) struct Bids {
 }
 
 impl Delays {
-    /// The wait before the try after `tries` others, for a random `unit` below 1: doubles each
-    /// time up to the longest, less a random part of the shortest. So the first tries of all nodes
-    /// are spread over the shortest wait.
+    /// The delay after `tries` failed tries, for a random `unit` below 1: doubles each time up to
+    /// the maximum, less a random part of the minimum. The first tries of all nodes are thus spread
+    /// over the minimum delay.
     fn after(self, tries: u32, unit: f64) -> Duration {
         let grown = self.base.saturating_mul(2_u32.saturating_pow(tries)).min(self.max);
         grown.saturating_sub(self.base.mul_f64(unit))
@@ -49,8 +48,8 @@ impl Bids {
         Self { delays, claims: Mutex::default() }
     }
 
-    /// How long the claim has still to wait for its try, which begins to wait now where it does not
-    /// yet; `unit` is random.
+    /// The remaining delay of the claim's next try, which is scheduled now if it is not yet; `unit`
+    /// is random.
     pub(super) fn wait(&self, uid: &str, unit: f64) -> Duration {
         let mut claims = self.claims.lock();
         let bid = claims.entry(uid.to_owned()).or_default();
@@ -59,14 +58,14 @@ impl Bids {
         due.saturating_duration_since(Instant::now())
     }
 
-    /// The try came to nothing: the next wait is longer.
+    /// The try failed: the next delay is longer.
     pub(super) fn tried(&self, uid: &str) {
         if let Some(bid) = self.claims.lock().get_mut(uid) {
             *bid = Bid { tries: bid.tries.saturating_add(1), due: None };
         }
     }
 
-    /// The claim is decided, or gone: should it come again, the waits begin anew.
+    /// The claim is decided or gone: later bids start from the first delay.
     pub(super) fn forget(&self, uid: &str) {
         self.claims.lock().remove(uid);
     }
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_bid_waits_once_however_often_it_is_looked_at() {
+    async fn a_bid_keeps_its_delay() {
         let bids = Bids::new(DEFAULT);
         assert_eq!(bids.wait("u", 0.5), seconds(10));
         sleep(seconds(4)).await;
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_decided_claim_leaves_nothing_behind_and_begins_anew() {
+    async fn a_decided_claim_starts_over() {
         let bids = Bids::new(DEFAULT);
         bids.wait("u", 0.0);
         bids.tried("u");

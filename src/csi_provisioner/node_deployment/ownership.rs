@@ -1,7 +1,8 @@
-//! Whose a claim is among the nodes: decided by its selected node, its class and its version.
+//! Which node a claim belongs to: decided by its selected node, its class and its resource version.
 //!
-//! Owns the decision before a try ([`standing`]) and the edit that makes a claim this node's
-//! ([`choose`]), which is judged on the very object that is put back (safety rule 11). Pure.
+//! Contains the decision before a try ([`ownership`]) and the edit that selects this node
+//! ([`select_node`]), which is checked against the very object that is written (safety rule 11).
+//! Pure.
 
 use serde_json::{Map, Value};
 
@@ -13,50 +14,50 @@ use crate::{
     },
 };
 
-/// How a claim stands to this node.
+/// Whether a claim belongs to this node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is this node's.
+pub(super) enum Ownership {
+    /// It belongs to this node.
     Ours,
-    /// It is another node's, or waits for the scheduler, or nobody on nodes takes it.
+    /// It belongs to another node, waits for the scheduler, or is not provisioned by nodes.
     Others,
     /// Any node may take it.
     Free,
 }
 
-/// What became of a try to own a claim.
+/// The result of a try to own a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The claim is this node's; its next event says so.
+    /// The claim belongs to this node; a later event will show it.
     Own,
     /// Another node was faster.
     Another(String),
     /// The claim has changed since it was judged.
     Changed,
-    /// It is gone, or going, or has its volume.
+    /// It is deleted, terminating, or bound.
     Gone,
 }
 
-/// How `claim` of `class` stands to `node`, which takes claims with immediate binding where
-/// `immediate` says so. Only the present name of the annotation counts, and a class without a
-/// binding mode counts as none of immediate binding, as in the original.
-pub(super) fn standing(
+/// Decides whether `claim` of `class` belongs to `node`. `immediate`: the node takes claims with
+/// immediate binding. Only the current name of the annotation counts, and a class without a binding
+/// mode is not one of immediate binding, as in external-provisioner.
+pub(super) fn ownership(
     node: &str,
     immediate: bool,
     claim: &Claim,
     class: &StorageClass,
-) -> Standing {
+) -> Ownership {
     match claim.annotation(SELECTED_NODE).unwrap_or_default() {
         "" if immediate && class.volume_binding_mode.as_deref() == Some("Immediate") => {
-            Standing::Free
+            Ownership::Free
         }
-        selected if selected == node => Standing::Ours,
-        _ => Standing::Others,
+        selected if selected == node => Ownership::Ours,
+        _ => Ownership::Others,
     }
 }
 
-/// Chooses `node` for a claim that was judged in the version `judged`, if it still stands so.
-pub(super) fn choose(claim: &mut Value, node: &str, judged: &str) -> (Choice, Edit) {
+/// Selects `node` for a claim that was judged in the version `judged`, if it is unchanged.
+pub(super) fn select_node(claim: &mut Value, node: &str, judged: &str) -> (Choice, Edit) {
     let choice = judge(claim, node, judged);
     let free = claim.pointer("/metadata/annotations").and_then(|it| it.get(SELECTED_NODE));
     if choice != Choice::Own || is_named(free) {
@@ -103,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_its_selected_nodes_and_only_immediate_ones_are_free() {
-        let (ours, others, free) = (Standing::Ours, Standing::Others, Standing::Free);
+    fn a_claim_belongs_to_its_selected_node_and_immediate_ones_are_free() {
+        let (ours, others, free) = (Ownership::Ours, Ownership::Others, Ownership::Free);
         let alpha = "volume.alpha.kubernetes.io/selected-node";
         for (annotations, mode, immediate, expected) in [
             (json!({SELECTED_NODE: "n1"}), Some("WaitForFirstConsumer"), true, ours),
@@ -123,8 +124,8 @@ mod tests {
                 volume_binding_mode: mode.map(str::to_owned),
                 ..StorageClass::default()
             };
-            let stands = standing("n1", immediate, &seen, &class);
-            assert_eq!(stands, expected, "{annotations} {mode:?} {immediate}");
+            let actual = ownership("n1", immediate, &seen, &class);
+            assert_eq!(actual, expected, "{annotations} {mode:?} {immediate}");
         }
     }
 
@@ -132,17 +133,17 @@ mod tests {
     fn a_free_claim_is_chosen_in_the_version_that_was_judged() {
         for annotations in [json!({"a": "b"}), json!({}), Value::Null, json!({SELECTED_NODE: ""})] {
             let mut object = claim(&annotations);
-            assert_eq!(choose(&mut object, "n1", "7"), (Choice::Own, Edit::Write));
+            assert_eq!(select_node(&mut object, "n1", "7"), (Choice::Own, Edit::Write));
             assert_eq!(object["metadata"]["annotations"][SELECTED_NODE], "n1");
             assert_eq!(object["metadata"]["annotations"]["a"], annotations["a"], "others stay");
-            assert_eq!(choose(&mut object, "n1", "7"), (Choice::Own, Edit::Nothing), "once");
+            assert_eq!(select_node(&mut object, "n1", "7"), (Choice::Own, Edit::Nothing), "once");
         }
         let mut bare = json!({"metadata": {"resourceVersion": "7"}});
-        assert_eq!(choose(&mut bare, "n1", "7"), (Choice::Own, Edit::Write));
+        assert_eq!(select_node(&mut bare, "n1", "7"), (Choice::Own, Edit::Write));
     }
 
     #[test]
-    fn what_stands_otherwise_is_left_alone() {
+    fn a_changed_or_taken_claim_is_not_written() {
         let deleted = json!({"metadata": {"resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
         let bound = json!({"metadata": {"resourceVersion": "7"}, "spec": {"volumeName": "pv"}});
         for (mut object, judged, choice) in [
@@ -155,7 +156,7 @@ mod tests {
             (json!({}), "7", Choice::Changed),
         ] {
             let before = object.clone();
-            assert_eq!(choose(&mut object, "n1", judged), (choice, Edit::Nothing), "{before}");
+            assert_eq!(select_node(&mut object, "n1", judged), (choice, Edit::Nothing), "{before}");
             assert_eq!(object, before);
         }
     }

@@ -1,7 +1,7 @@
-//! Which volumes this node's driver can reach: those whose node affinity the node meets.
+//! Which volumes this node's driver can reach: those whose node affinity matches the node.
 //!
-//! Owns Kubernetes' rules for node selectors (core/v1 `NodeSelector`) over the topology that the
-//! driver says itself; Node objects are not looked at (reference 4.5 and 7). Pure.
+//! Implements Kubernetes' node selectors (core/v1 `NodeSelector`) over the driver's own topology;
+//! Node objects are not read. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity,
 };
 
-/// The one field of nodes that selectors can name.
+/// The only field of nodes that selectors support.
 const NODE_NAME: &str = "metadata.name";
 
-/// A requirement that nobody can judge.
+/// A requirement that can't be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: Invalid value: {value:?}: {why}")]
 pub(super) struct Unclear {
@@ -23,17 +23,17 @@ pub(super) struct Unclear {
 
 /// A node as its driver and its name describe it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct NodePlace<'a> {
     pub(super) node: &'a str,
-    /// None: the driver says nothing, so that all volumes are in reach.
+    /// `None`: the driver returns no topology, so that all volumes are in reach.
     pub(super) topology: Option<&'a BTreeMap<String, String>>,
 }
 
-impl Place<'_> {
-    /// Whether a volume with this affinity is in reach; one without is everywhere.
+impl NodePlace<'_> {
+    /// Whether a volume with this affinity is in reach; a volume without affinity always is.
     ///
     /// # Errors
-    /// No term matches, and one can't be judged.
+    /// No term matches, and one can't be evaluated.
     pub(super) fn meets(self, affinity: Option<&VolumeNodeAffinity>) -> Result<bool, Unclear> {
         let required = affinity.and_then(|affinity| affinity.required.as_ref());
         match (self.topology, required) {
@@ -59,8 +59,8 @@ impl Place<'_> {
         unclear.map_or(Ok(false), Err)
     }
 
-    /// All requirements of a term must hold. The original takes those on the node's name for met
-    /// by every node, and so deletes one node's volume on all of them.
+    /// All requirements of a term must match. external-provisioner ignores requirements on the
+    /// node's name, and so deletes one node's volume on all of them.
     fn meets_all(
         self,
         topology: &BTreeMap<String, String>,
@@ -82,7 +82,7 @@ impl Place<'_> {
     }
 }
 
-/// Whether a node's value, where it has one, meets the requirement.
+/// Whether a node's value, if it has one, matches the requirement.
 fn meets(
     value: Option<&str>,
     requirement: &NodeSelectorRequirement,
@@ -104,12 +104,12 @@ fn meets(
             let bound = bound(wanted, path)?;
             number().is_some_and(|number| number < bound)
         }
-        // API servers know no others.
+        // The API server accepts no others.
         _ => false,
     })
 }
 
-/// The number that `Gt` and `Lt` compare with, which API servers do not check.
+/// The operand of `Gt` and `Lt`, which the API server does not validate.
 fn bound(wanted: &[String], path: &str) -> Result<i64, Unclear> {
     let value = wanted.first().map(String::as_str).unwrap_or_default();
     value.parse().map_err(|_| Unclear {
@@ -135,8 +135,8 @@ mod tests {
         let affinity = json!({"required": {"nodeSelectorTerms": terms}});
         let affinity: VolumeNodeAffinity = serde_json::from_value(affinity).unwrap();
         let topology = topology();
-        let place = Place { node: "n1", topology: Some(&topology) };
-        place.meets(Some(&affinity)).map_err(|error| error.to_string())
+        let node_place = NodePlace { node: "n1", topology: Some(&topology) };
+        node_place.meets(Some(&affinity)).map_err(|error| error.to_string())
     }
 
     fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
@@ -193,8 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_judged_is_told_unless_another_term_matches() {
-        let (odd, ours) = (expression("rack", "Gt", &["seven"]), expression("zone", "In", &["z1"]));
+    fn an_unclear_requirement_is_an_error_unless_another_term_matches() {
+        let odd = expression("rack", "Gt", &["seven"]);
+        let ours = expression("zone", "In", &["z1"]);
         assert_eq!(meets_terms(&json!([odd, ours])), Ok(true));
         let text = meets_terms(&json!([expression("zone", "In", &["z2"]), odd])).unwrap_err();
         assert_eq!(
@@ -206,8 +207,8 @@ mod tests {
     #[test]
     fn without_affinity_or_topology_every_volume_is_in_reach() {
         let topology = topology();
-        let here = Place { node: "n1", topology: Some(&topology) };
-        let nowhere = Place { node: "n1", topology: None };
+        let here = NodePlace { node: "n1", topology: Some(&topology) };
+        let nowhere = NodePlace { node: "n1", topology: None };
         let affinity =
             json!({"required": {"nodeSelectorTerms": [expression("zone", "In", &["z2"])]}});
         let affinity: VolumeNodeAffinity = serde_json::from_value(affinity).unwrap();
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(here.meets(Some(&VolumeNodeAffinity::default())), Ok(true));
         assert_eq!(nowhere.meets(Some(&affinity)), Ok(true));
         let keyless = BTreeMap::new();
-        let empty = Place { node: "n1", topology: Some(&keyless) };
+        let empty = NodePlace { node: "n1", topology: Some(&keyless) };
         assert_eq!(empty.meets(Some(&affinity)), Ok(false));
     }
 }

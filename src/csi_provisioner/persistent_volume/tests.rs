@@ -5,19 +5,19 @@ use crate::{
     csi::proto::{Topology, VolumeContentSource},
     csi_provisioner::{
         request::{Prepared, draft},
-        testing::{map, order, refusal, settings},
+        testing::{map, refusal, request, settings},
     },
 };
 
-/// The PersistentVolume, as JSON, for an order and what the driver answered to it.
+/// The PersistentVolume, as JSON, for a request and the driver's response.
 fn built(
-    settings: &Settings,
-    order: &ProvisionRequest,
+    settings: &ProvisionerSettings,
+    request: &ProvisionRequest,
     answer: &Volume,
     secrets: SecretReferences,
 ) -> Value {
-    let prepared = Prepared { secrets, ..draft(settings, order, None).map_err(refusal).unwrap() };
-    serde_json::to_value(build(settings, order, &prepared, answer, None)).unwrap()
+    let prepared = Prepared { secrets, ..draft(settings, request, None).map_err(refusal).unwrap() };
+    serde_json::to_value(build(settings, request, &prepared, answer, None)).unwrap()
 }
 
 fn answer() -> Volume {
@@ -25,7 +25,7 @@ fn answer() -> Volume {
 }
 
 fn plain(spec: &Value, class: &Value) -> Value {
-    built(&settings(&[]), &order(spec, class), &answer(), SecretReferences::default())
+    built(&settings(&[]), &request(spec, class), &answer(), SecretReferences::default())
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_plain_volume_is_what_claim_class_and_answer_say() {
     );
 }
 
-/// Nothing is rounded: exact bytes, with binary suffixes where they fit.
+/// Nothing is rounded: exact bytes, with binary suffixes if they fit.
 #[test]
 fn the_size_is_the_drivers_and_else_the_claims() {
     for (requested, answered, expected) in [
@@ -63,18 +63,19 @@ fn the_size_is_the_drivers_and_else_the_claims() {
         ("1Gi", 5 << 40, "5Ti"),
         ("1Gi", i64::MAX, "9223372036854775807"),
         ("16Ei", 0, "9223372036854775807"),
-        // More than a request can say: no size was asked for.
+        // It overflows a request: no size is requested.
         ("20E", 0, "0"),
     ] {
-        let order = order(&json!({"resources": {"requests": {"storage": requested}}}), &json!({}));
+        let request =
+            request(&json!({"resources": {"requests": {"storage": requested}}}), &json!({}));
         let answer = Volume { capacity_bytes: answered, ..answer() };
-        let volume = built(&settings(&[]), &order, &answer, SecretReferences::default());
+        let volume = built(&settings(&[]), &request, &answer, SecretReferences::default());
         assert_eq!(volume["spec"]["capacity"]["storage"], expected, "{requested} {answered}");
     }
 }
 
 #[test]
-fn modes_and_options_are_handed_on() {
+fn modes_and_options_are_copied() {
     let mounted = plain(
         &json!({"volumeMode": "Filesystem", "accessModes": ["ReadWriteMany", "ReadOnlyMany"]}),
         &json!({"mountOptions": ["discard", "nodiratime", "discard"], "reclaimPolicy": "Retain"}),
@@ -93,9 +94,9 @@ fn modes_and_options_are_handed_on() {
 #[test]
 fn a_file_system_is_named_for_mounted_volumes_only() {
     let fs_type = |spec: Value, class: Value, default: &str| {
-        let settings = Settings { default_fs_type: default.into(), ..settings(&[]) };
+        let settings = ProvisionerSettings { default_fs_type: default.into(), ..settings(&[]) };
         let volume =
-            built(&settings, &order(&spec, &class), &answer(), SecretReferences::default());
+            built(&settings, &request(&spec, &class), &answer(), SecretReferences::default());
         volume["spec"]["csi"]["fsType"].clone()
     };
     let xfs = || json!({"parameters": {"csi.storage.k8s.io/fstype": "xfs"}});
@@ -111,7 +112,7 @@ fn a_file_system_is_named_for_mounted_volumes_only() {
     assert_eq!(fs_type(json!({"volumeMode": "block"}), xfs(), ""), "xfs");
 }
 
-/// Only where the admin said so, and only for claims that ask for nothing else.
+/// Only with the flag, and only for claims that request nothing else.
 #[test]
 fn a_volume_is_read_only_where_nobody_may_write() {
     for (modes, flag, expected) in [
@@ -122,9 +123,9 @@ fn a_volume_is_read_only_where_nobody_may_write() {
         (json!(["ReadWriteOnce"]), true, Value::Null),
         (json!([]), true, Value::Null),
     ] {
-        let settings = Settings { controller_publish_readonly: flag, ..settings(&[]) };
-        let order = order(&json!({"accessModes": modes}), &json!({}));
-        let volume = built(&settings, &order, &answer(), SecretReferences::default());
+        let settings = ProvisionerSettings { controller_publish_readonly: flag, ..settings(&[]) };
+        let request = request(&json!({"accessModes": modes}), &json!({}));
+        let volume = built(&settings, &request, &answer(), SecretReferences::default());
         assert_eq!(volume["spec"]["csi"].get("readOnly").cloned().unwrap_or_default(), expected);
     }
 }
@@ -135,8 +136,12 @@ fn the_drivers_context_wins_even_over_our_identity() {
         volume_context: map(&[("pool", "rbd"), (IDENTITY, "the driver's"), ("", "empty key")]),
         ..answer()
     };
-    let volume =
-        built(&settings(&[]), &order(&json!({}), &json!({})), &answer, SecretReferences::default());
+    let volume = built(
+        &settings(&[]),
+        &request(&json!({}), &json!({})),
+        &answer,
+        SecretReferences::default(),
+    );
     assert_eq!(
         volume["spec"]["csi"]["volumeAttributes"],
         json!({"": "empty key", "pool": "rbd", IDENTITY: "the driver's"})
@@ -144,31 +149,31 @@ fn the_drivers_context_wins_even_over_our_identity() {
 }
 
 #[test]
-fn a_handle_is_handed_on_as_it_is() {
+fn a_handle_is_not_changed() {
     for handle in ["/subscriptions/x/disks/y", "größe#☃", " a b ", "{\"pool\":\"a\"}"] {
         let answer = Volume { volume_id: handle.into(), ..Volume::default() };
-        let order = order(&json!({}), &json!({}));
-        let volume = built(&settings(&[]), &order, &answer, SecretReferences::default());
+        let request = request(&json!({}), &json!({}));
+        let volume = built(&settings(&[]), &request, &answer, SecretReferences::default());
         assert_eq!(volume["spec"]["csi"]["volumeHandle"], handle);
     }
 }
 
-/// A driver without topology may name places and a source that nobody asked for.
+/// A driver without topology may return topology and a source that were not requested.
 #[test]
-fn what_was_not_asked_for_is_passed_over() {
+fn unrequested_topology_and_source_are_ignored() {
     let answer = Volume {
         accessible_topology: vec![Topology { segments: map(&[("zone", "a")]) }],
         content_source: Some(VolumeContentSource::default()),
         ..answer()
     };
-    let order = order(&json!({}), &json!({}));
-    let odd = built(&settings(&[]), &order, &answer, SecretReferences::default());
+    let request = request(&json!({}), &json!({}));
+    let odd = built(&settings(&[]), &request, &answer, SecretReferences::default());
     assert_eq!(odd, plain(&json!({}), &json!({})));
 }
 
-/// Each secret has its place, and only the provisioner's annotations are always there.
+/// Each secret has its place, and only the provisioner's annotations are always set.
 #[test]
-fn secrets_are_named_where_who_needs_them_looks() {
+fn secret_references_are_set() {
     let secret = |name: &str| Some(SecretReference { namespace: "ns".into(), name: name.into() });
     let secrets = SecretReferences {
         deletion: secret("p"),
@@ -179,7 +184,7 @@ fn secrets_are_named_where_who_needs_them_looks() {
         node_expand: secret("ne"),
         controller_modify: secret("cm"),
     };
-    let volume = built(&settings(&[]), &order(&json!({}), &json!({})), &answer(), secrets);
+    let volume = built(&settings(&[]), &request(&json!({}), &json!({})), &answer(), secrets);
     let csi = &volume["spec"]["csi"];
     for (field, name) in [
         ("controllerPublishSecretRef", "cp"),
@@ -198,7 +203,7 @@ fn secrets_are_named_where_who_needs_them_looks() {
 }
 
 #[test]
-fn an_attributes_class_is_named_while_such_classes_are_looked_at() {
+fn an_attributes_class_is_set_while_the_feature_is_on() {
     use crate::csi::proto::controller_service_capability::rpc::Type as Rpc;
     for (looked_at, name, expected) in [
         (true, json!("gold"), json!("gold")),
@@ -206,10 +211,12 @@ fn an_attributes_class_is_named_while_such_classes_are_looked_at() {
         (true, Value::Null, Value::Null),
         (false, json!("gold"), Value::Null),
     ] {
-        let settings =
-            Settings { volume_attributes_classes: looked_at, ..settings(&[Rpc::ModifyVolume]) };
-        let order = order(&json!({"volumeAttributesClassName": name}), &json!({}));
-        let volume = built(&settings, &order, &answer(), SecretReferences::default());
+        let settings = ProvisionerSettings {
+            volume_attributes_classes: looked_at,
+            ..settings(&[Rpc::ModifyVolume])
+        };
+        let request = request(&json!({"volumeAttributesClassName": name}), &json!({}));
+        let volume = built(&settings, &request, &answer(), SecretReferences::default());
         let named = volume["spec"].get("volumeAttributesClassName").cloned().unwrap_or_default();
         assert_eq!(named, expected, "{looked_at} {name}");
     }

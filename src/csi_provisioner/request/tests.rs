@@ -3,13 +3,13 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     csi::proto::controller_service_capability::rpc::Type as Rpc,
-    csi_provisioner::testing::{DRIVER, map, order, reads, refusal, settings},
+    csi_provisioner::testing::{DRIVER, map, reads, refusal, request, settings},
     kube::testing::{Answer, Server},
 };
 
 /// A server with one secret and one attributes class.
 fn server() -> Server {
-    Server::new(|_, request| match request.url.as_str() {
+    Server::new(|_, seen| match seen.url.as_str() {
         "/api/v1/namespaces/ns/secrets/s" => {
             Answer::json(200, &json!({"data": {"user": "YWRtaW4="}}))
         }
@@ -28,9 +28,13 @@ fn server() -> Server {
     })
 }
 
-async fn prepared(settings: &Settings, spec: &Value, class: &Value) -> Result<Prepared, String> {
-    let order = &mut order(spec, class);
-    prepare(&reads(&server()), settings, None, order, None).await.map_err(refusal)
+async fn prepared(
+    settings: &ProvisionerSettings,
+    spec: &Value,
+    class: &Value,
+) -> Result<Prepared, String> {
+    let request = &mut request(spec, class);
+    prepare(&reads(&server()), settings, None, request, None).await.map_err(refusal)
 }
 
 const NAME: &str = "csi.storage.k8s.io/provisioner-secret-name";
@@ -38,7 +42,8 @@ const NAMESPACE: &str = "csi.storage.k8s.io/provisioner-secret-namespace";
 
 #[tokio::test]
 async fn a_request_holds_what_claim_and_class_ask_for() {
-    let settings = Settings { extra_create_metadata: true, ..settings(&[Rpc::ModifyVolume]) };
+    let settings =
+        ProvisionerSettings { extra_create_metadata: true, ..settings(&[Rpc::ModifyVolume]) };
     let class = json!({
         "mountOptions": ["discard"],
         "parameters": {"pool": "rbd", "fsType": "xfs", NAME: "s", NAMESPACE: "ns",
@@ -46,14 +51,14 @@ async fn a_request_holds_what_claim_and_class_ask_for() {
     });
     let spec = json!({"accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "volumeAttributesClassName": "gold"});
     let prepared = prepared(&settings, &spec, &class).await.unwrap();
-    let request = &prepared.request;
-    assert_eq!(request.name, "pvc-u");
+    let create = &prepared.request;
+    assert_eq!(create.name, "pvc-u");
     assert_eq!(
-        request.capacity_range,
+        create.capacity_range,
         Some(CapacityRange { required_bytes: 1 << 30, limit_bytes: 0 })
     );
     assert_eq!(
-        request.parameters,
+        create.parameters,
         map(&[
             ("csi.storage.k8s.io/pv/name", "pvc-u"),
             ("csi.storage.k8s.io/pvc/name", "data"),
@@ -64,17 +69,17 @@ async fn a_request_holds_what_claim_and_class_ask_for() {
             ("pool", "rbd"),
         ])
     );
-    assert_eq!(request.mutable_parameters, map(&[("iops", "9")]));
-    assert_eq!(request.volume_capabilities.len(), 2);
-    assert_eq!((request.secrets.len(), prepared.fs_type.as_str()), (0, "xfs"));
+    assert_eq!(create.mutable_parameters, map(&[("iops", "9")]));
+    assert_eq!(create.volume_capabilities.len(), 2);
+    assert_eq!((create.secrets.len(), prepared.fs_type.as_str()), (0, "xfs"));
     assert_eq!(prepared.secret.credentials().unwrap().expose(), map(&[("user", "admin")]));
     let stage = SecretReference { namespace: "shop".into(), name: "data".into() };
     assert_eq!(prepared.secrets.node_stage, Some(stage));
 }
 
-/// Each claim has two faults; the one that the original finds first is told.
+/// Each claim has two errors; the one that external-provisioner finds first is reported.
 #[tokio::test]
-async fn the_first_fault_in_the_originals_order_is_told() {
+async fn the_first_error_in_external_provisioners_order_is_reported() {
     let bad_secret = |kind: &str| format!("csi.storage.k8s.io/{kind}-secret-name");
     let half = |label: &str| {
         format!(
@@ -110,21 +115,21 @@ async fn the_first_fault_in_the_originals_order_is_told() {
         table.push((json!({}), parameters, half(label)));
     }
     for (spec, class, expected) in table {
-        let told = prepared(&settings(&[]), &spec, &class).await.unwrap_err();
-        assert_eq!(told, expected, "{spec} {class}");
+        let observed_text = prepared(&settings(&[]), &spec, &class).await.unwrap_err();
+        assert_eq!(observed_text, expected, "{spec} {class}");
     }
     let odd = json!({"parameters": {"csi.storage.k8s.io/odd": "x"}});
     let none = json!({"volumeAttributesClassName": "none"});
-    let told = prepared(&settings(&[Rpc::ModifyVolume]), &none, &odd).await.unwrap_err();
-    assert!(told.starts_with("failed to strip"), "{told}");
+    let observed_text = prepared(&settings(&[Rpc::ModifyVolume]), &none, &odd).await.unwrap_err();
+    assert!(observed_text.starts_with("failed to strip"), "{observed_text}");
 }
 
 #[tokio::test]
-async fn a_claim_without_a_volume_name_is_told_in_its_place() {
+async fn a_claim_without_a_volume_name_is_reported_in_order() {
     let nameless = |spec: Value| {
-        let mut order = order(&spec, &json!({"parameters": {"fstype": "a", "fsType": "b"}}));
-        order.volume_name = Err(Failure::new("no name"));
-        draft(&settings(&[]), &order, None).map_err(refusal).unwrap_err()
+        let mut request = request(&spec, &json!({"parameters": {"fstype": "a", "fsType": "b"}}));
+        request.volume_name = Err(Failure::new("no name"));
+        draft(&settings(&[]), &request, None).map_err(refusal).unwrap_err()
     };
     assert_eq!(nameless(json!({})), "no name");
     assert_eq!(nameless(json!({"selector": {}})), "claim Selector is not supported");
@@ -142,17 +147,17 @@ async fn an_attributes_class_must_be_there_and_the_drivers() {
         ),
         ("a/b", "invalid resource name \"a/b\": [may not contain '/']"),
     ] {
-        let told = prepared(&modify, &named(name), &json!({})).await.unwrap_err();
-        assert_eq!(told, expected, "{name}");
+        let observed_text = prepared(&modify, &named(name), &json!({})).await.unwrap_err();
+        assert_eq!(observed_text, expected, "{name}");
     }
-    let ignoring = Settings { volume_attributes_classes: false, ..modify };
+    let ignoring = ProvisionerSettings { volume_attributes_classes: false, ..modify };
     for name in ["none", "foreign", "gold", ""] {
         let prepared = prepared(&ignoring, &named(name), &json!({})).await.unwrap();
         assert_eq!(prepared.request.mutable_parameters, map(&[]), "{name}");
     }
 }
 
-/// What a request can't say is not asked for; what it can is asked for exactly, rounded up.
+/// A size that overflows is not requested; others are requested exactly, rounded up to bytes.
 #[test]
 fn sizes_are_asked_for_in_whole_bytes() {
     for (storage, bytes) in [
@@ -171,18 +176,19 @@ fn sizes_are_asked_for_in_whole_bytes() {
         (json!("9300P"), 0),
         (json!("1e19"), 0),
     ] {
-        let order = order(&json!({"resources": {"requests": {"storage": storage}}}), &json!({}));
-        let prepared = draft(&settings(&[]), &order, None).map_err(refusal).unwrap();
+        let request =
+            request(&json!({"resources": {"requests": {"storage": storage}}}), &json!({}));
+        let prepared = draft(&settings(&[]), &request, None).map_err(refusal).unwrap();
         let range = prepared.request.capacity_range.unwrap();
         assert_eq!((range.required_bytes, range.limit_bytes), (bytes, 0), "{storage}");
     }
-    let none = order(&json!({"resources": {"limits": {"storage": "5Gi"}}}), &json!({}));
+    let none = request(&json!({"resources": {"limits": {"storage": "5Gi"}}}), &json!({}));
     let prepared = draft(&settings(&[]), &none, None).map_err(refusal).unwrap();
     assert_eq!(prepared.request.capacity_range.unwrap().required_bytes, 0);
-    let odd = order(&json!({"resources": {"requests": {"storage": "1Xi"}}}), &json!({}));
-    let told = draft(&settings(&[]), &odd, None).map_err(refusal).unwrap_err();
+    let odd = request(&json!({"resources": {"requests": {"storage": "1Xi"}}}), &json!({}));
+    let observed_text = draft(&settings(&[]), &odd, None).map_err(refusal).unwrap_err();
     assert_eq!(
-        told,
+        observed_text,
         "the claim requests \"1Xi\" of storage, which is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     );
 }
@@ -196,10 +202,10 @@ fn a_driver_must_be_able_to_make_volumes() {
     };
     let mut lacking = settings(&[]);
     lacking.capabilities.controller.clear();
-    let told = |settings: &Settings| {
-        draft(settings, &order(&json!({}), &json!({})), None).map_err(refusal).unwrap_err()
+    let observed_text = |settings: &ProvisionerSettings| {
+        draft(settings, &request(&json!({}), &json!({})), None).map_err(refusal).unwrap_err()
     };
-    assert_eq!(told(&lacking), text("controller CREATE_DELETE_VOLUME"));
+    assert_eq!(observed_text(&lacking), text("controller CREATE_DELETE_VOLUME"));
     lacking.capabilities.plugin.clear();
-    assert_eq!(told(&lacking), text("plugin CONTROLLER_SERVICE"));
+    assert_eq!(observed_text(&lacking), text("plugin CONTROLLER_SERVICE"));
 }

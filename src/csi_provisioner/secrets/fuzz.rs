@@ -1,4 +1,4 @@
-//! The fuzz target of the templates by which classes name secrets.
+//! The fuzz target for the templates by which classes name secrets.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     kube::objects::Claim,
 };
 
-/// What a class and a claim's user have written.
+/// Input of a class's author and of a claim's user.
 #[derive(Clone, Copy)]
 struct Written<'a> {
     name: &'a str,
@@ -22,11 +22,11 @@ struct Written<'a> {
     annotation: [&'a str; 2],
 }
 
-/// A template gives a valid name or an error; the namespace follows from the class and the claim's own
-/// namespace alone.
+/// Checks that a template yields a valid name or an error, and that the namespace follows from the
+/// class and the claim's own namespace alone.
 ///
 /// # Panics
-/// Where that does not hold.
+/// If that does not hold.
 pub fn secret_template(data: &[u8]) {
     let text = text(data);
     let [name, namespace, claim_namespace, claim_name, key, value] = lines(&text);
@@ -54,7 +54,7 @@ pub fn secret_template(data: &[u8]) {
 
 const VOLUME: &str = "pvc-u";
 
-/// The user's free choices move the name, never the namespace.
+/// The user's input affects the name, never the namespace.
 fn check_other_user(written: Written<'_>, secret: &SecretReference) {
     let [key, _] = written.annotation;
     let other = Written { claim_name: "other", annotation: [key, "other"], ..written };
@@ -68,7 +68,7 @@ fn check_other_user(written: Written<'_>, secret: &SecretReference) {
     }
 }
 
-/// An error is a text of one line, whatever the templates hold.
+/// An error is a single line, whatever the templates contain.
 fn check_refusal(why: &Failure) {
     let why = why.to_string();
     assert!(!why.chars().any(char::is_control), "{why:?}");

@@ -94,12 +94,12 @@ fn credentials_are_text_and_values_never_printed() {
     assert!(!format!("{read:?}").contains("s3cr3t"));
     for binary in ["/w==", "czNjcjN0gA==", "7aCA"] {
         let refused = values(json!({"key": binary, "other": "czNjcjN0"})).credentials();
-        assert_eq!(refused, Err(NotText), "{binary}");
+        assert_eq!(refused, Err(NotUtf8), "{binary}");
     }
     assert_eq!(SecretValues::default().credentials(), Ok(Credentials::default()));
 }
 
-/// How a class may name one half of a pair: not at all, by its key, by its older key, by both.
+/// How a class may set one half of a pair: not at all, by its key, by its older key, by both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Half {
     Absent,
@@ -124,7 +124,7 @@ impl Half {
     }
 }
 
-/// What a kind's own two halves come to, by the original's rules in their order.
+/// The result for a kind's own pair, by external-provisioner's rules in their order.
 fn expected(
     label: &str,
     name: Half,
@@ -195,9 +195,9 @@ fn a_default_pair_must_be_whole_where_a_kind_has_none_of_its_own() {
         ("csi.storage.k8s.io/secret-name", "csi.storage.k8s.io/secret-namespace");
     assert_eq!(resolve(&[(namespace, "ns")]), Err(half));
     assert_eq!(resolve(&[(name, "s"), (namespace, "")]), Err(empty));
-    // Nobody looks at it where the kind's own is whole.
+    // The default is ignored if the kind's own pair is complete.
     assert_eq!(resolve(&[(name, "s"), (NAME, "own"), (NAMESPACE, "ns")]), found("ns", "own"));
-    // A half of one's own is told before it.
+    // An incomplete pair of the kind's own is reported before it.
     let own = resolve(&[(name, "s"), (NAME, "own")]).unwrap_err();
     assert!(own.contains("for Provisioner secrets"), "{own}");
 }
@@ -222,7 +222,7 @@ fn names_and_namespaces_must_be_kubernetes_names() {
         ("ns", "a%2fb", Some("secret name")),
         ("ns", " s", Some("secret name")),
         ("ns", "s\n", Some("secret name")),
-        // The namespace is complained of first.
+        // The namespace is reported first.
         ("Ns", "S", Some("namespace name")),
     ] {
         let got = resolve(&[(NAME, name), (NAMESPACE, namespace)]);
@@ -236,7 +236,7 @@ fn names_and_namespaces_must_be_kubernetes_names() {
     }
 }
 
-/// What stands behind a `$` is looked up as Go's `os.Expand` reads it.
+/// Variables are parsed as Go's `os.Expand` does.
 #[test]
 fn dollar_signs_follow_go() {
     let unknown = |template: &str, tokens: &str| {

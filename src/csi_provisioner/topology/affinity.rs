@@ -1,6 +1,4 @@
-//! From where the driver says a volume can be reached to the PersistentVolume's node affinity.
-//!
-//! Pure (reference 5.5).
+//! Converts a volume's accessible topology to the PersistentVolume's node affinity. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +8,10 @@ use k8s_openapi::api::core::v1::{
 
 use crate::csi::proto::Volume;
 
-/// The nodes that `volume` can be reached from; none where the driver does not restrict them.
+/// The nodes from which `volume` is accessible; `None` if the driver does not restrict them.
 ///
-/// A driver that names places without saying where they are makes a selector without terms, which
-/// the API server refuses with words that its user is told.
+/// Topologies without segments make a selector without terms, which the API server refuses with an
+/// error that the user sees.
 pub(in crate::csi_provisioner) fn affinity(volume: &Volume) -> Option<VolumeNodeAffinity> {
     let places = &volume.accessible_topology;
     if places.is_empty() {
@@ -50,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn each_place_is_a_term_and_each_of_its_segments_must_hold() {
+    fn each_topology_is_a_term_with_all_its_segments() {
         let is = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
         assert_eq!(
             of(&[&[("zone", "a"), ("rack", "7")], &[], &[("zone", "b")]]),
@@ -62,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn no_places_are_no_affinity_and_empty_ones_are_one_that_nothing_fits() {
+    fn no_topology_is_no_affinity_and_empty_topology_matches_nothing() {
         assert_eq!(of(&[]), Value::Null);
         assert_eq!(of(&[&[]]), json!({"required": {"nodeSelectorTerms": []}}));
     }

@@ -1,7 +1,6 @@
-//! From a claim, its class and the nodes to where the volume is asked to be.
+//! Computes the topology requirement from a claim, its class and the nodes.
 //!
-//! Owns the original's algorithm and its texts (reference 5.3). A pure function of what is asked
-//! and of the nodes as they are known.
+//! external-provisioner's algorithm and its texts, as a pure function.
 
 use crate::{
     controller::model::topology::{Requirement, Segments},
@@ -12,16 +11,16 @@ use crate::{
 
 use super::{spreading, terms};
 
-/// What is asked.
+/// The input of the algorithm.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct Constraints<'a> {
     /// The claim's name.
     pub(super) claim: &'a str,
-    /// Where the class allows volumes to be.
+    /// The class's allowed topologies.
     pub(super) allowed: &'a [TopologySelectorTerm],
-    /// The node that the scheduler chose.
+    /// The node that the scheduler selected.
     pub(super) node: Option<&'a str>,
-    /// All labels of that node, where they were read live; else what is known of it counts.
+    /// All labels of that node, if they were read live; otherwise those of the watch count.
     pub(super) live: Option<&'a Segments>,
     /// `--strict-topology`.
     pub(super) strict: bool,
@@ -29,7 +28,7 @@ pub(super) struct Ask<'a> {
     pub(super) immediate: bool,
 }
 
-/// Why it can't be said where the volume is to be.
+/// Why there is no requirement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// The selected node has no CSINode.
@@ -44,19 +43,19 @@ pub(super) enum Refusal {
         terms::show_labels(.labels)
     )]
     LabelsMissing { node: String, labels: Segments, keys: Keys },
-    /// The class does not allow the selected node's place.
+    /// The class does not allow the selected node's topology.
     #[error(
         "selected node '{}' topology '{}' is not in allowed topologies: {}",
         quote(.node), terms::show(.place), terms::show_all(.allowed)
     )]
     NotAllowed { node: String, place: Segments, allowed: Vec<Segments> },
-    /// The selected node is in none of the places that volumes may be in.
+    /// The selected node is in none of the requisite topologies.
     #[error(
         "topology {} from selected node {} is not in requisite: {}",
         terms::show(.place), quote(.node), terms::show_all(.requisite)
     )]
     NotRequisite { node: String, place: Segments, requisite: Vec<Segments> },
-    /// The driver has keys on no node.
+    /// The driver has no keys on any node.
     #[error("no available topology found")]
     NoKeysAnywhere,
     /// No node has all the labels.
@@ -64,31 +63,35 @@ pub(super) enum Refusal {
     NoLabelsAnywhere { keys: Keys },
 }
 
-/// The node that the scheduler chose.
+/// The selected node.
 struct Selected<'a> {
     name: &'a str,
     keys: Keys,
     place: Segments,
 }
 
-/// Where the volume is asked to be; none where the driver is to be told nothing.
-pub(super) fn decide(ask: &Ask<'_>, nodes: &Nodes) -> Result<Option<Requirement>, Refusal> {
-    let selected = ask.node.map(|node| select(node, ask.live, nodes)).transpose()?;
-    let mut requisite = requisite(ask, selected.as_ref(), nodes)?;
+/// Computes the requirement; `None` if the driver gets none.
+pub(super) fn decide(
+    constraints: &Constraints<'_>,
+    nodes: &Nodes,
+) -> Result<Option<Requirement>, Refusal> {
+    let selected =
+        constraints.node.map(|node| select(node, constraints.live, nodes)).transpose()?;
+    let mut requisite = requisite(constraints, selected.as_ref(), nodes)?;
     if requisite.is_empty() {
         return Ok(None);
     }
     requisite.sort_by(terms::order);
     requisite.dedup();
     let first = match &selected {
-        None => spreading::preferred(ask.claim, requisite.len()),
-        Some(_) if ask.strict => 0,
+        None => spreading::preferred(constraints.claim, requisite.len()),
+        Some(_) if constraints.strict => 0,
         Some(selected) => selected.first_of(&requisite)?,
     };
     Ok(Requirement::new(requisite, first))
 }
 
-/// Whether the class allows volumes to be in `place`.
+/// Whether the class allows volumes in `place`.
 fn is_allowed(allowed: &[TopologySelectorTerm], place: &Segments) -> bool {
     allowed.is_empty() || terms::allowed(allowed).iter().any(|term| terms::is_subset(term, place))
 }
@@ -120,24 +123,23 @@ fn known_labels(node: &str, nodes: &Nodes) -> Segments {
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// The places that volumes may be in, in no particular order; none where the driver is to be told
-/// nothing.
+/// The requisite topologies, in no particular order; `None` if the driver gets no requirement.
 fn requisite(
-    ask: &Ask<'_>,
+    constraints: &Constraints<'_>,
     selected: Option<&Selected<'_>>,
     nodes: &Nodes,
 ) -> Result<Vec<Segments>, Refusal> {
-    if let Some(selected) = selected.filter(|_| ask.strict) {
-        selected.check_allowed(ask.allowed)?;
+    if let Some(selected) = selected.filter(|_| constraints.strict) {
+        selected.check_allowed(constraints.allowed)?;
         return Ok(vec![selected.place.clone()]);
     }
-    if !ask.allowed.is_empty() {
-        return Ok(terms::allowed(ask.allowed));
+    if !constraints.allowed.is_empty() {
+        return Ok(terms::allowed(constraints.allowed));
     }
     let keys = match selected {
         Some(selected) => selected.keys.clone(),
-        None if !ask.immediate => return Ok(Vec::new()),
-        None => nodes.usual_keys().ok_or(Refusal::NoKeysAnywhere)?,
+        None if !constraints.immediate => return Ok(Vec::new()),
+        None => nodes.most_common_keys().ok_or(Refusal::NoKeysAnywhere)?,
     };
     let places = terms::of_nodes(&keys, &nodes.distinct_labels());
     if places.is_empty() { Err(Refusal::NoLabelsAnywhere { keys }) } else { Ok(places) }
@@ -155,7 +157,7 @@ impl Selected<'_> {
         })
     }
 
-    /// The index of the first place that the node is in.
+    /// The index of the first topology that contains the node.
     fn first_of(&self, requisite: &[Segments]) -> Result<usize, Refusal> {
         let first = requisite.iter().position(|term| terms::is_subset(term, &self.place));
         first.ok_or_else(|| Refusal::NotRequisite {

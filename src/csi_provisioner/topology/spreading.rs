@@ -1,22 +1,22 @@
-//! Which place a claim without a selected node prefers: by its name, so that the volumes of a
-//! StatefulSet spread (reference 5.3).
+//! Which topology a claim without a selected node prefers: by its name, so that the volumes of a
+//! StatefulSet spread.
 //!
-//! Pure, and byte for byte what Kubernetes has always done: a replica that comes back is
-//! expected where its neighbours are not.
+//! Pure, and identical to Kubernetes' original algorithm, so that replicas stay spread across
+//! versions.
 
-/// The index of the preferred one of `places` places for the claim called `claim`.
+/// The index of the preferred one of `places` topologies for the claim called `claim`.
 pub(super) fn preferred(claim: &str, places: usize) -> usize {
     let (name, ordinal) = set_and_ordinal(claim);
     let spread = fnv1(name).wrapping_add(ordinal);
-    // More places than a u32 counts do not fit into a request.
+    // A request never has more topologies than a u32 counts.
     let places = u32::try_from(places).unwrap_or(u32::MAX);
     spread.checked_rem(places).unwrap_or_default() as usize
 }
 
-/// The part of the name that is hashed, and what is added to the hash. Claims of a StatefulSet are
-/// called CLAIM-SET-ORDINAL: several claims of one replica must come to the same place, so that
-/// only the set's name counts, or what stands after its last dash. Other names that end in a
-/// number are taken the same way; the rest count whole.
+/// The part of the name that is hashed, and the number that is added to the hash. Claims of a
+/// StatefulSet are called CLAIM-SET-ORDINAL. Several claims of one replica must get the same
+/// topology, so only the set's name is hashed, or the part after its last dash. Other names that
+/// end in a number are treated the same way; the rest are hashed whole.
 fn set_and_ordinal(claim: &str) -> (&str, u32) {
     let Some((rest, number)) = claim.rsplit_once('-') else { return (claim, 0) };
     match ordinal(number) {
@@ -25,7 +25,7 @@ fn set_and_ordinal(claim: &str) -> (&str, u32) {
     }
 }
 
-/// A number of 32 bits in plain digits.
+/// A 32-bit number in plain digits.
 fn ordinal(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,6 +1,6 @@
-//! Topology terms: their order, what contains what, and how messages show them.
+//! Topology terms: order, containment, and how messages print them.
 //!
-//! Owns the original's rules for terms (reference 5.2). Pure.
+//! external-provisioner's rules. Pure.
 
 use std::cmp::Ordering;
 
@@ -10,17 +10,17 @@ use crate::{
     nodes::{Keys, Labels},
 };
 
-/// The order in which drivers are told terms: shorter ones first, then by keys and values.
+/// The order of terms in requests: shorter ones first, then by keys and values.
 pub(super) fn order(a: &Segments, b: &Segments) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
-/// Whether all that `part` demands holds in `whole`.
+/// Whether `whole` has all segments of `part`.
 pub(super) fn is_subset(part: &Segments, whole: &Segments) -> bool {
     part.iter().all(|(key, value)| whole.get(key) == Some(value))
 }
 
-/// The values of `keys` among labels; none where one is missing.
+/// The values of `keys` in labels; `None` if one is missing.
 pub(super) fn of_labels<'a>(
     keys: &Keys,
     label: impl Fn(&str) -> Option<&'a str>,
@@ -33,20 +33,21 @@ pub(super) fn of_nodes(keys: &Keys, labels: &[Labels]) -> Vec<Segments> {
     labels.iter().filter_map(|labels| of_labels(keys, |key| labels.get(key))).collect()
 }
 
-/// The terms that a class allows: of each of its alternatives all combinations of values, in the
-/// original's order.
+/// The terms that a class allows: for each alternative, all combinations of values, in
+/// external-provisioner's order.
 pub(super) fn allowed(alternatives: &[TopologySelectorTerm]) -> Vec<Segments> {
     alternatives.iter().flat_map(combinations).collect()
 }
 
-/// All combinations of one alternative's values, the first key's values changing fastest. A key
-/// without values, which the API does not let pass, drops what stands before it.
+/// All combinations of one alternative's values; the first key's values change fastest. A key
+/// without values, which the API rejects, drops the combinations before it.
 fn combinations(alternative: &TopologySelectorTerm) -> Vec<Segments> {
     let no_terms = Vec::new();
     alternative.match_label_expressions.iter().fold(no_terms, |before, expression| {
         let starts = if before.is_empty() { vec![Segments::new()] } else { before };
         let with = |value: &String| {
-            let (key, value) = (expression.key.clone(), value.clone());
+            let key = expression.key.clone();
+            let value = value.clone();
             starts.iter().map(move |start| {
                 let mut term = start.clone();
                 term.insert(key.clone(), value.clone());
@@ -57,20 +58,20 @@ fn combinations(alternative: &TopologySelectorTerm) -> Vec<Segments> {
     })
 }
 
-/// A term as messages show it: `[{key value} {key value}]`.
+/// Prints a term for messages: `[{key value} {key value}]`.
 pub(super) fn show(term: &Segments) -> String {
     let segments: Vec<String> =
         term.iter().map(|(key, value)| format!("{{{key} {value}}}")).collect();
     format!("[{}]", segments.join(" "))
 }
 
-/// A list of terms as messages show it.
+/// Prints a list of terms for messages.
 pub(super) fn show_all(terms: &[Segments]) -> String {
     let terms: Vec<String> = terms.iter().map(show).collect();
     format!("[{}]", terms.join(" "))
 }
 
-/// Labels as messages show them: `map[key:value key:value]`.
+/// Prints labels for messages: `map[key:value key:value]`.
 pub(super) fn show_labels(labels: &Segments) -> String {
     let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}:{value}")).collect();
     format!("map[{}]", labels.join(" "))
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_class_allows_is_multiplied_out_in_the_originals_order() {
+    fn allowed_topologies_are_expanded_in_external_provisioners_order() {
         assert_eq!(
             flattened(&[json!([["zone", ["z1", "z2"]], ["rack", ["r1", "r2"]]])]),
             "[[{rack r1} {zone z1}] [{rack r1} {zone z2}] [{rack r2} {zone z1}] [{rack r2} {zone z2}]]"
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_keys_are_shown_as_go_prints_them() {
+    fn labels_and_keys_print_as_in_go() {
         assert_eq!(show_labels(&term(&[])), "map[]");
         assert_eq!(show_labels(&term(&[("b", ""), ("a", "x")])), "map[a:x b:]");
     }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     controller::{claims::call_record::Record, model::record::Recorder},
-    csi_provisioner::testing::{DRIVER, order},
+    csi_provisioner::testing::{DRIVER, request},
     kube::testing::{Answer, Server, client},
-    nodes::testing::{Known, nodes},
+    nodes::testing::{TestNode, nodes},
 };
 
-const ZONES: [Known<'static>; 3] = [
+const ZONES: [TestNode<'static>; 3] = [
     ("n1", Some(&["zone"]), Some(&[("zone", "a")])),
     ("n2", Some(&["zone"]), Some(&[("zone", "b")])),
     ("n3", Some(&["zone"]), Some(&[])),
@@ -25,43 +25,46 @@ fn live(labels: &Value) -> Answer {
     Answer::json(200, &json!({"metadata": {"name": "n3", "labels": labels}}))
 }
 
-fn topology(server: &Server, known: &[Known<'_>]) -> Topology {
+fn topology(server: &Server, known: &[TestNode<'_>]) -> Topology {
     let settings = TopologySettings { strict: false, immediate: true };
     Topology::new(nodes(DRIVER, known), client(server), settings)
 }
 
 fn on(node: &str) -> ProvisionRequest {
-    ProvisionRequest { selected_node: Some(node.into()), ..order(&json!({}), &json!({})) }
+    ProvisionRequest { selected_node: Some(node.into()), ..request(&json!({}), &json!({})) }
 }
 
 fn zones(terms: &[proto::Topology]) -> Vec<&str> {
     terms.iter().map(|term| term.segments["zone"].as_str()).collect()
 }
 
-/// How the failure reads, whether the node is given back, and what the claim waits for.
+/// The error text, whether the node is given back, and the dependencies.
 fn refused(refusal: NotSent) -> (String, bool, Vec<String>) {
     let (failure, given_back) = match refusal {
         NotSent::Failed(failure) | NotSent::Unrepeatable(failure) => (failure, false),
         NotSent::Reschedule(failure) => (failure, true),
         NotSent::Ignored { reason } => panic!("{reason}"),
     };
-    let awaited = failure.dependencies().iter();
-    let awaited = awaited
+    let dependencies = failure.dependencies().iter();
+    let dependencies = dependencies
         .map(|object| format!("{} {}", object.kind.plural, object.name.as_deref().unwrap_or("*")))
         .collect();
-    (failure.to_string(), given_back, awaited)
+    (failure.to_string(), given_back, dependencies)
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_call_is_repeated_as_it_was_and_a_closed_one_is_asked_anew() {
+async fn an_open_call_is_repeated_as_it_was_and_a_closed_one_is_decided_again() {
     let server = server(Answer::status(500));
     let mut first = on("n2");
-    let told = topology(&server, &ZONES).decide(&mut first).await.unwrap().unwrap();
-    assert_eq!((zones(&told.requisite), zones(&told.preferred)), (vec!["a", "b"], vec!["b", "a"]));
-    // The cluster is another one by now.
-    let moved: [Known<'_>; 1] = [("n9", Some(&["zone"]), Some(&[("zone", "z")]))];
+    let to_proto = topology(&server, &ZONES).decide(&mut first).await.unwrap().unwrap();
+    assert_eq!(
+        (zones(&to_proto.requisite), zones(&to_proto.preferred)),
+        (vec!["a", "b"], vec!["b", "a"])
+    );
+    // The cluster has changed.
+    let moved: [TestNode<'_>; 1] = [("n9", Some(&["zone"]), Some(&[("zone", "z")]))];
     let later = topology(&server, &moved);
-    assert_eq!(later.decide(&mut first).await.unwrap().unwrap(), told);
+    assert_eq!(later.decide(&mut first).await.unwrap().unwrap(), to_proto);
     assert!(later.decide(&mut on("n2")).await.is_err());
     let mut anew = on("n9");
     assert_eq!(zones(&later.decide(&mut anew).await.unwrap().unwrap().preferred), ["z"]);
@@ -69,7 +72,7 @@ async fn an_open_call_is_repeated_as_it_was_and_a_closed_one_is_asked_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_counts_as_far_as_the_same_would_be_asked_for_now() {
+async fn a_record_counts_as_far_as_it_matches_the_current_requirement() {
     let topology = topology(&server(Answer::status(500)), &ZONES);
     let pin = |zone: Option<&str>| {
         let terms = zone.map(|zone| [("zone".to_owned(), zone.to_owned())].into());
@@ -78,7 +81,7 @@ async fn a_record_counts_as_far_as_the_same_would_be_asked_for_now() {
     };
     let allowing = |zones: &Value, topology| {
         let allowed = json!([{"matchLabelExpressions": [{"key": "zone", "values": zones}]}]);
-        ProvisionRequest { topology, ..order(&json!({}), &json!({"allowedTopologies": allowed})) }
+        ProvisionRequest { topology, ..request(&json!({}), &json!({"allowedTopologies": allowed})) }
     };
     let gone = "an earlier CreateVolume for this claim may still run, and the place that it preferred is not one where the volume could be asked for now";
     for (allowed, recorded, expected) in [
@@ -86,50 +89,54 @@ async fn a_record_counts_as_far_as_the_same_would_be_asked_for_now() {
         (json!(["x"]), pin(Some("y")), Err(gone.to_owned())),
         (json!(["x"]), pin(None), Err(gone.to_owned())),
     ] {
-        let told = topology.decide(&mut allowing(&allowed, recorded.clone())).await;
-        let told = told
-            .map(|told| zones(&told.unwrap().requisite).into_iter().map(str::to_owned).collect())
+        let to_proto = topology.decide(&mut allowing(&allowed, recorded.clone())).await;
+        let to_proto = to_proto
+            .map(|to_proto| {
+                zones(&to_proto.unwrap().requisite).into_iter().map(str::to_owned).collect()
+            })
             .map_err(|refusal| refused(refusal).0);
-        assert_eq!(told, expected, "{recorded:?}");
+        assert_eq!(to_proto, expected, "{recorded:?}");
     }
     let here = Topology { settings: TopologySettings::default(), ..topology };
-    let mut anywhere = ProvisionRequest { topology: pin(None), ..order(&json!({}), &json!({})) };
+    let mut anywhere = ProvisionRequest { topology: pin(None), ..request(&json!({}), &json!({})) };
     assert_eq!(here.decide(&mut anywhere).await.unwrap(), None);
 }
 
-/// So many nodes with a place of their own that their list is too long for a record.
+/// This many nodes, each in its own topology, so that the list is too long for a record.
 fn many() -> Vec<String> {
     (0..1000).map(|n| format!("node-{n:04}.example.com")).collect()
 }
 
-/// The order after a restart: as its record says.
-fn restarted(asked: &ProvisionRequest) -> ProvisionRequest {
-    let record = Record::of(asked, Recorder { driver: DRIVER, node: None }, String::new());
+/// The request after a restart, restored from its record.
+fn restarted(requirement: &ProvisionRequest) -> ProvisionRequest {
+    let record = Record::of(requirement, Recorder { driver: DRIVER, node: None }, String::new());
     let record = Record::decode(&record.encode().unwrap()).unwrap();
     let recorded = *record.topology.unwrap();
     assert!(matches!(recorded, Recorded::Preferred { .. }));
-    ProvisionRequest { topology: Some(Arc::new(Pinned::Recorded(recorded))), ..asked.clone() }
+    ProvisionRequest { topology: Some(Arc::new(Pinned::Recorded(recorded))), ..requirement.clone() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_requirement_is_made_again_from_the_nodes_while_its_best_place_is_one_of_theirs() {
+async fn a_truncated_requirement_is_restored_from_the_nodes() {
     let server = server(Answer::status(500));
     let names = many();
     let labels: Vec<[(&str, &str); 1]> =
         names.iter().map(|name| [("zone", name.as_str())]).collect();
-    let all: Vec<Known<'_>> = names
+    let all: Vec<TestNode<'_>> = names
         .iter()
         .zip(&labels)
         .map(|(name, labels)| (name.as_str(), Some(&["zone"][..]), Some(&labels[..])))
         .collect();
-    let mut asked = on("node-0007.example.com");
-    let told = topology(&server, &all).decide(&mut asked).await.unwrap().unwrap();
-    assert_eq!(told.requisite.len(), 1000);
-    let again = topology(&server, &all).decide(&mut restarted(&asked)).await.unwrap().unwrap();
-    assert_eq!(again, told);
-    let fewer = topology(&server, &all[5..]).decide(&mut restarted(&asked)).await.unwrap().unwrap();
+    let mut requirement = on("node-0007.example.com");
+    let to_proto = topology(&server, &all).decide(&mut requirement).await.unwrap().unwrap();
+    assert_eq!(to_proto.requisite.len(), 1000);
+    let again =
+        topology(&server, &all).decide(&mut restarted(&requirement)).await.unwrap().unwrap();
+    assert_eq!(again, to_proto);
+    let fewer =
+        topology(&server, &all[5..]).decide(&mut restarted(&requirement)).await.unwrap().unwrap();
     assert_eq!((fewer.requisite.len(), zones(&fewer.preferred)[0]), (995, "node-0007.example.com"));
-    let mut without = restarted(&asked);
+    let mut without = restarted(&requirement);
     without.selected_node = Some("node-0008.example.com".into());
     let gone = topology(&server, &all[8..]).decide(&mut without).await.unwrap_err();
     assert!(matches!(gone, NotSent::Unrepeatable(_)), "{gone:?}");
@@ -146,7 +153,7 @@ async fn a_node_without_csi_node_or_object_is_given_back_and_one_that_lacks_some
     };
     let not_found = Answer::refusal(404, "NotFound", "nodes \"n3\" not found");
     let both = ["csinodes n3", "nodes n3"];
-    for (answer, known, node, why, given_back, awaited) in [
+    for (answer, known, node, why, given_back, dependencies) in [
         (
             Answer::status(500),
             &ZONES[..],
@@ -165,32 +172,33 @@ async fn a_node_without_csi_node_or_object_is_given_back_and_one_that_lacks_some
             false,
             &both,
         ),
-        // What can't be read live counts as it is known.
+        // If the live read fails, the watch's labels count.
         (Answer::refusal(403, "Forbidden", "no"), &ZONES, "n3", missing(""), false, &both),
     ] {
         let topology = topology(&server(answer), known);
         let refusal = topology.decide(&mut on(node)).await.unwrap_err();
-        let awaited: Vec<String> = awaited.iter().map(|text| (*text).to_owned()).collect();
-        assert_eq!(refused(refusal), (why, given_back, awaited));
+        let dependencies: Vec<String> =
+            dependencies.iter().map(|text| (*text).to_owned()).collect();
+        assert_eq!(refused(refusal), (why, given_back, dependencies));
     }
     let nowhere = topology(&server(Answer::status(500)), &[]);
-    let refusal = nowhere.decide(&mut order(&json!({}), &json!({}))).await.unwrap_err();
+    let refusal = nowhere.decide(&mut request(&json!({}), &json!({}))).await.unwrap_err();
     let why = format!("{prefix}no available topology found");
     assert_eq!(refused(refusal), (why, false, vec!["csinodes *".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_that_is_newer_than_what_is_known_counts() {
+async fn labels_read_live_count() {
     let topology = topology(&server(live(&json!({"zone": "b"}))), &ZONES);
-    let told = topology.decide(&mut on("n3")).await.unwrap().unwrap();
-    assert_eq!(zones(&told.preferred), ["b", "a"]);
+    let to_proto = topology.decide(&mut on("n3")).await.unwrap().unwrap();
+    assert_eq!(zones(&to_proto.preferred), ["b", "a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_name_selects_no_node() {
     let topology = topology(&server(Answer::status(500)), &ZONES);
-    let mut order = on("");
-    Arc::make_mut(&mut order.claim).metadata.name = Some("data-web-1".into());
-    let told = topology.decide(&mut order).await.unwrap().unwrap();
-    assert_eq!(zones(&told.requisite), ["a", "b"]);
+    let mut request = on("");
+    Arc::make_mut(&mut request.claim).metadata.name = Some("data-web-1".into());
+    let to_proto = topology.decide(&mut request).await.unwrap().unwrap();
+    assert_eq!(zones(&to_proto.requisite), ["a", "b"]);
 }

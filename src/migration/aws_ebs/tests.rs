@@ -89,7 +89,7 @@ fn volumes_of_several_regions_get_no_label_for_one() {
 }
 
 #[test]
-fn an_answer_that_is_none_of_the_plugins_is_told() {
+fn a_foreign_volume_is_an_error() {
     let refused = |csi: Value, terms: Value| in_tree(&PLUGIN, &csi, &terms).unwrap_err();
     assert_eq!(
         refused(json!({"volumeHandle": "v", "volumeAttributes": {"partition": ""}}), json!(null)),
@@ -149,7 +149,7 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
 
 /// csi-translation-lib's cases for all drivers whose only topology is a zone.
 #[test]
-fn where_a_volume_of_the_plugin_is() {
+fn topology_of_the_plugins_volumes() {
     let ebs = json!({"volumeID": "vol-1"});
     let of = |labels: Value, affinity: &Value| {
         affinity_of(
@@ -160,7 +160,7 @@ fn where_a_volume_of_the_plugin_is() {
     };
     let nothing = json!(null);
     assert_eq!(of(json!({}), &nothing), nothing);
-    // Labels, where there is no affinity.
+    // Labels, without affinity.
     assert_eq!(of(json!({KUBERNETES_ZONE: "a"}), &nothing), affinity(&[&[(ZONE, &["a"])]]));
     assert_eq!(of(json!({BETA_ZONE: "b__ a____b"}), &nothing), affinity(&[&[(ZONE, &["a", "b"])]]));
     assert_eq!(of(json!({KUBERNETES_ZONE: "__"}), &nothing), nothing);
@@ -168,12 +168,12 @@ fn where_a_volume_of_the_plugin_is() {
         of(json!({KUBERNETES_ZONE: "a", BETA_ZONE: "b"}), &nothing),
         affinity(&[&[(ZONE, &["a"])]])
     );
-    // A label goes into every term that does not tell zones.
+    // The label is added to every term without zones.
     assert_eq!(
         of(json!({KUBERNETES_ZONE: "a"}), &affinity(&[&[("rack", &["r"])], &[("rack", &["s"])]])),
         affinity(&[&[("rack", &["r"]), (ZONE, &["a"])], &[("rack", &["s"]), (ZONE, &["a"])]])
     );
-    // Affinity comes first; its older names go.
+    // Affinity takes precedence; its older keys are removed.
     assert_eq!(
         of(json!({KUBERNETES_ZONE: "label"}), &affinity(&[&[(KUBERNETES_ZONE, &["a"])]])),
         affinity(&[&[(ZONE, &["a"])]])
@@ -182,7 +182,7 @@ fn where_a_volume_of_the_plugin_is() {
         of(json!({}), &affinity(&[&[(BETA_ZONE, &["a"]), (BETA_REGION, &["r"])]])),
         affinity(&[&[(ZONE, &["a"]), (KUBERNETES_REGION, &["r"])]])
     );
-    // Of both names the newer counts.
+    // Of both keys the newer takes precedence.
     assert_eq!(
         of(json!({}), &affinity(&[&[(BETA_ZONE, &["b"]), (KUBERNETES_ZONE, &["a"])]])),
         affinity(&[&[(BETA_ZONE, &["b"]), (ZONE, &["a"])]])

@@ -112,7 +112,7 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
 }
 
 #[test]
-fn disks_that_are_not_managed_are_told() {
+fn unmanaged_disks_are_errors() {
     for kind in ["Shared", "Dedicated"] {
         let disk = json!({"diskName": "d", "diskURI": URI, "kind": kind});
         assert_eq!(

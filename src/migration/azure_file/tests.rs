@@ -13,7 +13,7 @@ fn classes_stay_as_they_are() {
     );
 }
 
-/// The part and the annotations of the plugin's PersistentVolume.
+/// The source and the annotations of the plugin's PersistentVolume.
 fn made(csi: &Value) -> (Value, Value) {
     let made = in_tree(&PLUGIN, csi, &json!(null)).unwrap();
     (made["spec"]["azureFile"].clone(), made["metadata"]["annotations"].clone())
@@ -22,7 +22,7 @@ fn made(csi: &Value) -> (Value, Value) {
 #[test]
 fn a_new_volume_becomes_one_of_the_plugin() {
     let id = "rg#st#pvc-file-dynamic#diskname.vhd";
-    // By its id alone.
+    // From its id only.
     assert_eq!(
         made(&json!({"volumeHandle": id})),
         (
@@ -31,7 +31,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
             json!({RESOURCE_GROUP: "rg"})
         )
     );
-    // By its attributes: then the id is not looked at.
+    // From its attributes: then the id is ignored.
     let attributes = json!({"shareName": "share", "secretName": "s", "secretNamespace": "ns"});
     assert_eq!(
         made(&json!({"volumeHandle": "odd", "readOnly": true, "volumeAttributes": attributes})),
@@ -40,7 +40,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
             json!(null)
         )
     );
-    // The secret for staging comes before all.
+    // The staging secret takes precedence.
     let staging = json!({"name": "stage", "namespace": "vault"});
     assert_eq!(
         made(
@@ -51,7 +51,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
             json!(null)
         )
     );
-    // What the attributes lack the id tells; the file system is lost.
+    // Missing attributes are taken from the id; the file system is lost.
     assert_eq!(
         made(
             &json!({"volumeHandle": "#st#share", "fsType": "ext4", "volumeAttributes": {"secretname": "s"}})
@@ -64,7 +64,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
 }
 
 #[test]
-fn an_id_that_tells_too_little_is_told() {
+fn an_incomplete_id_is_an_error() {
     for id in ["share", "rg#st", ""] {
         assert_eq!(
             in_tree(&PLUGIN, &json!({"volumeHandle": id}), &json!(null)),

@@ -13,7 +13,7 @@ fn classes() {
             json!({"csi.storage.k8s.io/fstype": "ext3"}),
             json!([]),
         ),
-        // Unlike zones of others: the driver knows it.
+        // Unlike other plugins' zones: the driver supports it.
         (json!({"availability": "nova"}), json!([]), json!({"availability": "nova"}), json!([])),
         (json!({"zone": "a"}), json!([]), json!({"zone": "a"}), json!([])),
         (

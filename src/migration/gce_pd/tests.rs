@@ -64,7 +64,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
 }
 
 #[test]
-fn an_answer_that_is_none_of_the_plugins_is_told() {
+fn a_foreign_volume_is_an_error() {
     let refused = |csi: Value, terms: Value| in_tree(&PLUGIN, &csi, &terms).unwrap_err();
     assert_eq!(
         refused(json!({"volumeHandle": "projects/p/zones/z/disks"}), json!(null)),
@@ -95,7 +95,7 @@ fn ids_follow_the_labels() {
         (json!({KUBERNETES_ZONE: "us-east1-a"}), "zones/us-east1-a"),
         (json!({BETA_ZONE: "us-central1-a__us-central1-c"}), "regions/us-central1"),
         (json!({KUBERNETES_ZONE: "us-central1-a__us-central1-c"}), "regions/us-central1"),
-        // Here alone the older label comes first.
+        // Only here the older label takes precedence.
         (json!({KUBERNETES_ZONE: "new-a-b", BETA_ZONE: "old-a-b"}), "zones/old-a-b"),
         (json!({KUBERNETES_ZONE: "new-a-b", BETA_ZONE: ""}), "zones/new-a-b"),
     ];
@@ -129,10 +129,10 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
 }
 
 #[test]
-fn a_disk_is_the_same_whether_its_project_is_told() {
-    let told = key("projects/p/zones/us-east1-a/disks/pd");
-    assert_eq!(told, key("projects/UNSPECIFIED/zones/us-east1-a/disks/pd"));
-    assert_ne!(told, key("projects/p/zones/us-east1-b/disks/pd"));
-    assert_ne!(told, key("projects/p/regions/us-east1/disks/pd"));
+fn a_disk_is_the_same_with_or_without_its_project() {
+    let reported = key("projects/p/zones/us-east1-a/disks/pd");
+    assert_eq!(reported, key("projects/UNSPECIFIED/zones/us-east1-a/disks/pd"));
+    assert_ne!(reported, key("projects/p/zones/us-east1-b/disks/pd"));
+    assert_ne!(reported, key("projects/p/regions/us-east1/disks/pd"));
     assert_eq!((key("odd"), key("projects/odd")), ("odd", "projects/odd"));
 }

@@ -32,7 +32,7 @@ fn classes() {
     let own = json!({"adminId": "kubeadmin", "pool": "replicapool", "migration": "true",
                      "clusterID": "7982de6a23b77bce50b1ba9f2e879cce", "monitors": MONS});
     assert_eq!(translated(&given), Ok(with(own)));
-    // What the class does not say, and what the plugin did not know.
+    // Defaults of the class, and parameters that the plugin did not support.
     let given = json!({"Monitors": MONS, "AdminSecretName": "ceph-admin-secret", "userId": "dropped",
                        "imageFormat": "2", "imageFeatures": "layering", "fsType": "ext4"});
     let own = json!({"pool": "rbd", "migration": "true", "imageFormat": "2", "imageFeatures": "layering",
@@ -58,7 +58,7 @@ fn a_class_without_secret_or_monitors_is_none() {
     }
 }
 
-/// A PersistentVolume of an image that the plugin made.
+/// A PersistentVolume of an image that the plugin created.
 fn volume(image: &str, annotations: &Value) -> Value {
     json!({
         "metadata": {"name": "pv", "annotations": annotations},

@@ -67,7 +67,7 @@ fn a_new_volume_becomes_one_of_the_plugin() {
     assert_eq!(made["metadata"]["labels"], json!({ZONE: "z1", REGION: "r1"}), "the first of each");
 }
 
-/// The API server then refuses it: a path is required.
+/// The API server rejects it: a path is required.
 #[test]
 fn a_volume_without_a_path_becomes_one_without() {
     let made = in_tree(&PLUGIN, &json!({"volumeHandle": "id"}), &json!(null)).unwrap();
@@ -94,7 +94,7 @@ fn a_volume_of_the_plugin_is_one_of_the_driver() {
 }
 
 #[test]
-fn where_a_volume_of_the_plugin_is() {
+fn topology_of_the_plugins_volumes() {
     let [zone, region] = PLACES;
     let of = |labels: Value, affinity: Value| {
         affinity_of(

@@ -10,12 +10,12 @@ fn to(group: &str, kind: &str, name: Option<&str>) -> Value {
     json!({"group": group, "kind": kind, "name": name})
 }
 
-fn snapshot() -> Target<'static> {
+fn snapshot() -> GrantTarget<'static> {
     let group = "snapshot.storage.k8s.io";
-    Target { group, kind: "VolumeSnapshot", namespace: "other", name: "snap" }
+    GrantTarget { group, kind: "VolumeSnapshot", namespace: "other", name: "snap" }
 }
 
-fn judged(from: &[Value], to: &[Value], source: &Target<'_>) -> bool {
+fn judged(from: &[Value], to: &[Value], source: &GrantTarget<'_>) -> bool {
     let grant = json!({"metadata": {"namespace": "other"}, "spec": {"from": from, "to": to}});
     grants(&serde_json::from_value(grant).unwrap(), |namespace| namespace == "shop", source)
 }
@@ -52,7 +52,8 @@ fn a_grant_must_be_from_claims_of_the_namespace_to_the_very_source() {
 #[test]
 fn the_core_group_is_the_empty_one() {
     let claims = [from("", "PersistentVolumeClaim", "shop")];
-    let source = Target { group: "", kind: "PersistentVolumeClaim", namespace: "other", name: "a" };
+    let source =
+        GrantTarget { group: "", kind: "PersistentVolumeClaim", namespace: "other", name: "a" };
     assert!(judged(&claims, &[to("", "PersistentVolumeClaim", None)], &source));
     assert!(!judged(&claims, &[to("v1", "PersistentVolumeClaim", None)], &source));
 }

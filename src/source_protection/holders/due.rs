@@ -1,24 +1,24 @@
-//! What follows from what is known of a source: the decisions, each a pure function.
+//! Decisions about a source's finalizer, each a pure function.
 
 use std::collections::BTreeSet;
 
-use super::{Call, Holders, Origin, Terminating, Worn};
+use super::{Call, Finalized, FinalizerOrigin, Holders, Terminating};
 use crate::source_protection::source::{NamedSource, SourceKind};
 
 /// What is due for a source's finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::source_protection) enum Due {
-    /// Nothing: it wears none that is ours to take off.
+    /// Nothing: there is no finalizer of ours to remove.
     Nothing,
-    /// It stays: somebody needs the source.
+    /// Keep it: the source is needed.
     Keep,
-    /// It goes, off the object with this UID.
-    TakeOff(String),
-    /// The same, unless a claim that this process has not seen yet names the source.
-    TakeOffUnlessNamed(String),
-    /// The same, unless a grant lets claims of these other namespaces use the source.
-    TakeOffUnlessGranted(String, BTreeSet<String>),
-    /// It goes although pending claims name the source: the time-out is over.
+    /// Remove it from the object with this UID.
+    Remove(String),
+    /// Remove it, unless a claim that this process does not know yet names the source.
+    RemoveUnlessNamed(String),
+    /// Remove it, unless a grant lets claims of these other namespaces use the source.
+    RemoveUnlessGranted(String, BTreeSet<String>),
+    /// Remove it although pending claims name the source: the time-out is over.
     Release(String),
 }
 
@@ -41,7 +41,7 @@ pub(in crate::source_protection) enum NamedBy {
 }
 
 impl NamedBy {
-    /// The same, by the namespaces of the claims.
+    /// Classifies the namespaces of the claims that name `source`.
     pub(in crate::source_protection) fn of(
         namespaces: BTreeSet<String>,
         source: &NamedSource,
@@ -62,51 +62,57 @@ impl Holders {
         if self.has_open_call(source) {
             return Due::Keep;
         }
-        let named = self.named(source);
+        let named = self.named_by(source);
         let is_named = named != NamedBy::Nobody;
         let usual = match source.kind {
             SourceKind::Claim => self.due_for_claim(source, named),
             SourceKind::Snapshot => self.due_for_snapshot(source, named),
         };
         match self.overdue_uid(source) {
-            Some(uid) if is_named && !matches!(usual, Due::TakeOff(_)) => Due::Release(uid.clone()),
+            Some(uid) if is_named && !matches!(usual, Due::Remove(_)) => Due::Release(uid.clone()),
             _ => usual,
         }
     }
 
     fn due_for_claim(&self, source: &NamedSource, named: NamedBy) -> Due {
-        let Some(Terminating { uid, .. }) = self.leaving.get(source) else { return Due::Nothing };
-        // The watch of claims shows those that name a source before the source's end.
+        let Some(Terminating { uid, .. }) = self.terminating.get(source) else {
+            return Due::Nothing;
+        };
+        // The watch delivers the claims that name a source before its deletion.
         match named {
             NamedBy::OwnNamespace => Due::Keep,
             NamedBy::OtherNamespaces(namespaces) => {
-                Due::TakeOffUnlessGranted(uid.clone(), namespaces)
+                Due::RemoveUnlessGranted(uid.clone(), namespaces)
             }
-            // That its claim is gone is told later.
+            // The end of the call will be reported later.
             NamedBy::Nobody if self.has_call(source) => Due::Keep,
-            NamedBy::Nobody => Due::TakeOff(uid.clone()),
+            NamedBy::Nobody => Due::Remove(uid.clone()),
         }
     }
 
     fn due_for_snapshot(&self, source: &NamedSource, named: NamedBy) -> Due {
-        let Some(Worn { uid, origin }) = self.worn_by(source) else { return Due::Nothing };
+        let Some(Finalized { uid, origin }) = self.finalized_object(source) else {
+            return Due::Nothing;
+        };
         let has_call = self.has_call(source);
         match named {
-            _ if *origin == Origin::Ours && !self.peers && !has_call => Due::TakeOff(uid.clone()),
+            _ if *origin == FinalizerOrigin::Added && !self.peers && !has_call => {
+                Due::Remove(uid.clone())
+            }
             NamedBy::OwnNamespace => Due::Keep,
             NamedBy::OtherNamespaces(namespaces) => {
-                Due::TakeOffUnlessGranted(uid.clone(), namespaces)
+                Due::RemoveUnlessGranted(uid.clone(), namespaces)
             }
-            // That its claim is gone is told later.
+            // The end of the call will be reported later.
             NamedBy::Nobody if has_call => Due::Keep,
-            NamedBy::Nobody => Due::TakeOffUnlessNamed(uid.clone()),
+            NamedBy::Nobody => Due::RemoveUnlessNamed(uid.clone()),
         }
     }
 
     /// Whether no call that was begun here and no claim of the source's namespace needs the source,
-    /// which wears our finalizer: a crash may have left it. Claims of other namespaces may need it.
+    /// which has our finalizer: a crash may have left it. Claims of other namespaces may need it.
     pub(in crate::source_protection) fn is_orphan(&self, source: &NamedSource) -> bool {
-        match self.named(source) {
+        match self.named_by(source) {
             _ if self.has_open_call(source) => false,
             NamedBy::OwnNamespace => false,
             NamedBy::OtherNamespaces(_) => true,
@@ -115,19 +121,20 @@ impl Holders {
     }
 
     /// How many pending claims name the source.
-    pub(in crate::source_protection) fn claims_of(&self, source: &NamedSource) -> usize {
-        let namespaces = self.naming.get(source).into_iter().flatten();
+    pub(in crate::source_protection) fn count_claims(&self, source: &NamedSource) -> usize {
+        let namespaces = self.named_by.get(source).into_iter().flatten();
         namespaces.map(|(_, claims)| claims.len()).sum()
     }
 
-    /// Which pending claims name the source. One that has its volume needs no snapshot any more; it
-    /// holds what it was cloned from until it is bound, as in the original.
-    fn named(&self, source: &NamedSource) -> NamedBy {
+    /// Which pending claims name the source. A claim that has its volume needs no snapshot any
+    /// more; it holds the claim that it was cloned from until it is bound, as in
+    /// external-provisioner.
+    fn named_by(&self, source: &NamedSource) -> NamedBy {
         let needs = |uid: &String| {
-            let closed = self.claims.get(uid).is_some_and(|kept| kept.closed);
-            !closed || source.kind == SourceKind::Claim
+            let finished = self.claims.get(uid).is_some_and(|entry| entry.finished);
+            !finished || source.kind == SourceKind::Claim
         };
-        let Some(namespaces) = self.naming.get(source) else { return NamedBy::Nobody };
+        let Some(namespaces) = self.named_by.get(source) else { return NamedBy::Nobody };
         if namespaces.get(&source.namespace).is_some_and(|claims| claims.iter().any(needs)) {
             return NamedBy::OwnNamespace;
         }
@@ -135,29 +142,33 @@ impl Holders {
         NamedBy::of(others.map(|(namespace, _)| namespace.clone()).collect(), source)
     }
 
-    /// Whether a restore or clone of the source was begun here that is open, or may be asked for
-    /// again.
+    /// Whether a restore or clone of the source that was begun here is open, or may be tried again.
     fn has_call(&self, source: &NamedSource) -> bool {
-        self.held.get(source).is_some_and(|held| !held.by.is_empty())
+        self.held.get(source).is_some_and(|held| !held.calls.is_empty())
     }
 
     /// Whether a driver may be reading the source for a call of this process.
     fn has_open_call(&self, source: &NamedSource) -> bool {
-        self.held.get(source).is_some_and(|held| held.by.values().any(|call| *call == Call::Open))
+        self.held
+            .get(source)
+            .is_some_and(|held| held.calls.values().any(|call| *call == Call::Open))
     }
 
-    /// The object that wears our finalizer for what was begun here.
-    fn worn_by(&self, source: &NamedSource) -> Option<&Worn> {
-        self.held.get(source)?.worn.as_ref()
+    /// The object that has our finalizer for calls that were begun here.
+    fn finalized_object(&self, source: &NamedSource) -> Option<&Finalized> {
+        self.held.get(source)?.finalized.as_ref()
     }
 
-    /// The UID of the source, where its time-out is over. Another object of its name may have come
-    /// since.
+    /// The UID of the source, if its time-out is over. Another object of its name may exist by now.
     fn overdue_uid(&self, source: &NamedSource) -> Option<&String> {
         let uid = self.overdue.get(source)?;
         let is_it = match source.kind {
-            SourceKind::Claim => self.leaving.get(source).is_some_and(|other| other.uid == *uid),
-            SourceKind::Snapshot => self.worn_by(source).is_none_or(|worn| worn.uid == *uid),
+            SourceKind::Claim => {
+                self.terminating.get(source).is_some_and(|other| other.uid == *uid)
+            }
+            SourceKind::Snapshot => {
+                self.finalized_object(source).is_none_or(|finalized| finalized.uid == *uid)
+            }
         };
         is_it.then_some(uid)
     }

@@ -37,7 +37,7 @@ fn spaces(namespaces: &[&str]) -> BTreeSet<String> {
     namespaces.iter().map(|namespace| (*namespace).to_owned()).collect()
 }
 
-/// The source of clones, deleted or not, that wears our finalizer or not.
+/// A source of clones, deleted or not, with or without our finalizer.
 fn source_claim(uid: &str, deleted: bool, wears: bool) -> Claim {
     let deleted = deleted.then_some("2026-01-01T00:00:00Z");
     let finalizers: &[&str] =
@@ -48,8 +48,8 @@ fn source_claim(uid: &str, deleted: bool, wears: bool) -> Claim {
     serde_json::from_value(claim).unwrap()
 }
 
-fn worn(origin: Origin) -> Worn {
-    Worn { uid: "s1".into(), origin }
+fn finalized(origin: FinalizerOrigin) -> Finalized {
+    Finalized { uid: "s1".into(), origin }
 }
 
 fn pending(uid: &str, source: &NamedSource) -> InformerEvent<Claim> {
@@ -60,99 +60,117 @@ fn names(sources: BTreeSet<NamedSource>) -> Vec<String> {
     sources.into_iter().map(|source| source.name).collect()
 }
 
-/// A restore of `s` for the claim `a`, whose finalizer came there so.
-fn restoring(origin: Origin, peers: bool) -> Holders {
+/// A restore of `s` for the claim `a`, with a finalizer of this origin.
+fn restoring(origin: FinalizerOrigin, peers: bool) -> Holders {
     let mut holders = Holders::new(peers);
-    holders.observe(&pending("a", &snapshot("s")));
-    assert!(holders.begin("a", &snapshot("s")));
-    holders.worn(&snapshot("s"), worn(origin));
+    holders.on_event(&pending("a", &snapshot("s")));
+    assert!(holders.begin_call("a", &snapshot("s")));
+    holders.record_finalizer(&snapshot("s"), finalized(origin));
     holders
 }
 
 #[test]
 fn a_snapshot_is_freed_by_the_last_restore_that_ends() {
-    let mut holders = restoring(Origin::Ours, false);
+    let mut holders = restoring(FinalizerOrigin::Added, false);
     let s = snapshot("s");
-    assert!(holders.begin("b", &s) && !holders.begin("b", &s), "a repeat holds no more");
+    assert!(holders.begin_call("b", &s) && !holders.begin_call("b", &s), "a repeat holds no more");
     assert_eq!(holders.due(&s), Due::Keep);
-    assert_eq!(names(holders.closed("a")), Vec::<String>::new());
+    assert_eq!(names(holders.claim_finished("a")), Vec::<String>::new());
     assert_eq!(holders.due(&s), Due::Keep, "b holds it");
-    assert_eq!(names(holders.closed("b")), ["s"]);
-    assert_eq!(holders.due(&s), Due::TakeOff("s1".into()));
-    holders.taken_off(&s);
+    assert_eq!(names(holders.claim_finished("b")), ["s"]);
+    assert_eq!(holders.due(&s), Due::Remove("s1".into()));
+    holders.finalizer_removed(&s);
     assert_eq!(holders.due(&s), Due::Nothing);
 }
 
-/// The claim is deleted, its restore may still run: nothing is due until it is told to be closed.
+/// The claim is deleted, but its restore may still run: nothing is due until `claim_finished`.
 #[test]
-fn a_deleted_claim_holds_its_source_until_it_is_closed() {
-    let mut holders = restoring(Origin::Ours, false);
+fn a_deleted_claim_holds_its_source_until_it_is_finished() {
+    let mut holders = restoring(FinalizerOrigin::Added, false);
     let s = snapshot("s");
-    assert!(holders.observe(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
+    assert!(holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending"))).is_empty());
     assert_eq!(holders.due(&s), Due::Keep);
     assert!(!holders.is_orphan(&s), "nor does the sweep take it");
-    assert_eq!(names(holders.closed("a")), ["s"]);
+    assert_eq!(names(holders.claim_finished("a")), ["s"]);
 }
 
-/// Who else needs a snapshot that wore the finalizer before is not known here.
+/// Other processes may need a snapshot that had the finalizer before.
 #[test]
-fn a_finalizer_that_was_there_before_is_left_to_whoever_names_the_snapshot() {
-    for (origin, peers) in [(Origin::Found, false), (Origin::Ours, true), (Origin::Found, true)] {
+fn an_existing_finalizer_stays_while_a_claim_names_the_snapshot() {
+    for (origin, peers) in [
+        (FinalizerOrigin::Existing, false),
+        (FinalizerOrigin::Added, true),
+        (FinalizerOrigin::Existing, true),
+    ] {
         let mut holders = restoring(origin, peers);
         let s = snapshot("s");
-        holders.observe(&pending("b", &s));
-        assert!(holders.closed("a").is_empty());
+        holders.on_event(&pending("b", &s));
+        assert!(holders.claim_finished("a").is_empty());
         assert_eq!(holders.due(&s), Due::Keep, "b may have been asked for by another process");
         let bound = InformerEvent::Apply(claim("b", &s, "Bound"));
-        assert_eq!(names(holders.observe(&bound)), ["s"], "and is told when it needs it no longer");
-        assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()));
+        assert_eq!(
+            names(holders.on_event(&bound)),
+            ["s"],
+            "and is told when it needs it no longer"
+        );
+        assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()));
     }
-    let mut holders = restoring(Origin::Ours, false);
-    holders.observe(&pending("b", &snapshot("s")));
-    assert_eq!(names(holders.closed("a")), ["s"], "b has not begun, and nobody was before us");
+    let mut holders = restoring(FinalizerOrigin::Added, false);
+    holders.on_event(&pending("b", &snapshot("s")));
+    assert_eq!(
+        names(holders.claim_finished("a")),
+        ["s"],
+        "b has not begun, and nobody was before us"
+    );
 }
 
 #[test]
-fn an_origin_that_is_known_is_not_forgotten() {
-    let mut holders = restoring(Origin::Found, false);
+fn a_known_origin_is_kept() {
+    let mut holders = restoring(FinalizerOrigin::Existing, false);
     let s = snapshot("s");
-    holders.worn(&s, worn(Origin::Ours));
-    holders.closed("a");
-    assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()));
-    let mut holders = restoring(Origin::Found, false);
-    holders.worn(&s, Worn { uid: "s2".into(), origin: Origin::Ours });
-    assert!(holders.is_worn(&s, "s2") && !holders.is_worn(&s, "s1"), "another of its name");
-    holders.closed("a");
-    assert_eq!(holders.due(&s), Due::TakeOff("s2".into()));
+    holders.record_finalizer(&s, finalized(FinalizerOrigin::Added));
+    holders.claim_finished("a");
+    assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()));
+    let mut holders = restoring(FinalizerOrigin::Existing, false);
+    holders.record_finalizer(&s, Finalized { uid: "s2".into(), origin: FinalizerOrigin::Added });
+    assert!(
+        holders.is_finalized(&s, "s2") && !holders.is_finalized(&s, "s1"),
+        "another of its name"
+    );
+    holders.claim_finished("a");
+    assert_eq!(holders.due(&s), Due::Remove("s2".into()));
 }
 
-/// Its answer may be lost: the finalizer counts for nothing then, and is due as before.
+/// The response may be lost: the finalizer is uncertain then, and due as before.
 #[test]
-fn a_finalizer_that_may_have_come_off_is_certain_only_when_it_is_seen_again() {
-    for (first, again) in [(Origin::Ours, Origin::Found), (Origin::Found, Origin::Ours)] {
+fn a_possibly_removed_finalizer_is_uncertain_until_it_is_read_again() {
+    for (first, again) in [
+        (FinalizerOrigin::Added, FinalizerOrigin::Existing),
+        (FinalizerOrigin::Existing, FinalizerOrigin::Added),
+    ] {
         let mut holders = restoring(first, false);
         let s = snapshot("s");
-        holders.closed("a");
+        holders.claim_finished("a");
         let due = holders.due(&s);
-        holders.taking_off(&s);
-        assert!(!holders.is_worn(&s, "s1"));
+        holders.removing_finalizer(&s);
+        assert!(!holders.is_finalized(&s, "s1"));
         assert_eq!(holders.due(&s), due);
-        holders.begin("b", &s);
-        assert!(!holders.is_worn(&s, "s1"), "that it is needed again does not put it on");
-        holders.worn(&s, worn(again));
-        assert!(holders.is_worn(&s, "s1"));
-        holders.closed("b");
+        holders.begin_call("b", &s);
+        assert!(!holders.is_finalized(&s, "s1"), "that it is needed again does not put it on");
+        holders.record_finalizer(&s, finalized(again));
+        assert!(holders.is_finalized(&s, "s1"));
+        holders.claim_finished("b");
         assert_eq!(holders.due(&s), due, "{first:?} is not forgotten");
     }
 }
 
-/// What the sweep leaves alone: what is named by anybody's pending claim, or begun here.
+/// The sweep skips what any pending claim names, or a call of this process needs.
 #[test]
-fn the_sweep_takes_what_nobody_needs() {
+fn unneeded_snapshots_are_orphans() {
     let s = snapshot("s");
     let sees = |claim: Claim| {
         let mut holders = Holders::new(false);
-        holders.observe(&InformerEvent::InitApply(claim));
+        holders.on_event(&InformerEvent::InitApply(claim));
         holders
     };
     assert!(Holders::new(false).is_orphan(&s));
@@ -161,138 +179,138 @@ fn the_sweep_takes_what_nobody_needs() {
     }
     assert!(sees(claim("a", &snapshot("t"), "Pending")).is_orphan(&s));
     let mut served = sees(claim("a", &s, "Pending"));
-    served.closed("a");
+    served.claim_finished("a");
     assert!(served.is_orphan(&s), "it has its volume");
     assert_eq!(served.needed_by(&claim("a", &s, "Pending")), None);
-    served.begin("a", &s);
+    served.begin_call("a", &s);
     assert_eq!(served.needed_by(&claim("a", &s, "Pending")), Some(s.clone()), "and lost it");
     assert_eq!(served.needed_by(&claim("new", &s, "Pending")), Some(s.clone()));
     assert_eq!(served.needed_by(&claim("new", &s, "Bound")), None);
 }
 
-/// That a claim is closed here says nothing of what the node does that works on it.
+/// This process does not know the calls of other nodes.
 #[test]
 fn a_claim_that_a_peer_works_on_holds_its_snapshot_while_it_is_pending() {
     for (peers, orphan) in [(true, false), (false, true)] {
         let mut holders = Holders::new(peers);
-        holders.observe(&pending("a", &snapshot("s")));
-        holders.closed("a");
+        holders.on_event(&pending("a", &snapshot("s")));
+        holders.claim_finished("a");
         assert_eq!(holders.is_orphan(&snapshot("s")), orphan);
     }
 }
 
-/// As in the original a source of clones keeps its finalizer until it is deleted.
+/// As in external-provisioner, a source of clones keeps its finalizer until it is deleted.
 #[test]
 fn a_source_of_clones_is_freed_once_it_is_deleted_and_nobody_pending_names_it() {
     let mut holders = Holders::new(false);
-    holders.observe(&pending("a", &origin()));
-    holders.begin("a", &origin());
-    holders.worn(&origin(), worn(Origin::Ours));
+    holders.on_event(&pending("a", &origin()));
+    holders.begin_call("a", &origin());
+    holders.record_finalizer(&origin(), finalized(FinalizerOrigin::Added));
     let cloned = InformerEvent::Apply(claim("a", &origin(), "Bound"));
-    assert!(holders.closed("a").is_empty() && holders.observe(&cloned).is_empty());
+    assert!(holders.claim_finished("a").is_empty() && holders.on_event(&cloned).is_empty());
     assert_eq!(holders.due(&origin()), Due::Nothing, "it stands");
 
     let leaves = InformerEvent::Apply(source_claim("o", true, true));
-    assert_eq!(names(holders.observe(&leaves)), ["origin"]);
-    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
-    assert!(holders.observe(&leaves).is_empty(), "told once");
-    holders.observe(&InformerEvent::Apply(source_claim("o", true, false)));
+    assert_eq!(names(holders.on_event(&leaves)), ["origin"]);
+    assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
+    assert!(holders.on_event(&leaves).is_empty(), "told once");
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, false)));
     assert_eq!(holders.due(&origin()), Due::Nothing, "it wears it no longer");
 }
 
 #[test]
 fn a_deleted_source_of_clones_waits_for_every_claim_that_names_it() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
-    holders.observe(&pending("served", &origin()));
-    holders.closed("served");
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
+    holders.on_event(&pending("served", &origin()));
+    holders.claim_finished("served");
     assert_eq!(
         holders.due(&origin()),
         Due::Keep,
         "also one that has its volume, until it is bound"
     );
-    holders.begin("deleted", &origin());
+    holders.begin_call("deleted", &origin());
     let gone = InformerEvent::Delete(claim("served", &origin(), "Pending"));
-    assert!(holders.observe(&gone).is_empty());
+    assert!(holders.on_event(&gone).is_empty());
     assert_eq!(holders.due(&origin()), Due::Keep, "a clone of a claim that is gone still runs");
-    assert_eq!(names(holders.closed("deleted")), ["origin"]);
-    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
+    assert_eq!(names(holders.claim_finished("deleted")), ["origin"]);
+    assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
 }
 
 #[test]
-fn what_a_list_does_not_show_any_more_holds_nothing() {
+fn claims_deleted_between_lists_hold_nothing() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
     for uid in ["a", "b"] {
-        holders.observe(&pending(uid, &origin()));
+        holders.on_event(&pending(uid, &origin()));
     }
-    holders.observe(&InformerEvent::Init);
-    holders.observe(&InformerEvent::InitApply(source_claim("o", true, true)));
+    holders.on_event(&InformerEvent::Init);
+    holders.on_event(&InformerEvent::InitApply(source_claim("o", true, true)));
     let unreadable =
         InformerEvent::Unreadable { namespace: "ns".into(), name: "b".into(), uid: "b".into() };
-    holders.observe(&unreadable);
-    assert!(holders.observe(&InformerEvent::InitDone).is_empty());
+    holders.on_event(&unreadable);
+    assert!(holders.on_event(&InformerEvent::InitDone).is_empty());
     assert_eq!(holders.due(&origin()), Due::Keep, "b may still be pending");
-    holders.observe(&InformerEvent::Init);
-    holders.observe(&InformerEvent::InitApply(source_claim("o", true, true)));
-    assert_eq!(names(holders.observe(&InformerEvent::InitDone)), ["origin"]);
+    holders.on_event(&InformerEvent::Init);
+    holders.on_event(&InformerEvent::InitApply(source_claim("o", true, true)));
+    assert_eq!(names(holders.on_event(&InformerEvent::InitDone)), ["origin"]);
 }
 
 #[test]
 fn a_namesake_of_a_source_is_another_one() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Apply(source_claim("o1", true, true)));
-    holders.observe(&InformerEvent::Init);
-    holders.observe(&InformerEvent::InitApply(source_claim("o2", true, true)));
-    holders.observe(&InformerEvent::InitDone);
-    assert_eq!(holders.due(&origin()), Due::TakeOff("o2".into()));
+    holders.on_event(&InformerEvent::Apply(source_claim("o1", true, true)));
+    holders.on_event(&InformerEvent::Init);
+    holders.on_event(&InformerEvent::InitApply(source_claim("o2", true, true)));
+    holders.on_event(&InformerEvent::InitDone);
+    assert_eq!(holders.due(&origin()), Due::Remove("o2".into()));
 }
 
 /// A grant decides, which is not known here.
 #[test]
 fn claims_of_other_namespaces_alone_do_not_keep_a_deleted_source() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
-    assert!(holders.observe(&pending("own", &origin())).is_empty());
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
+    assert!(holders.on_event(&pending("own", &origin())).is_empty());
     for (namespace, uid) in [("x", "x1"), ("x", "x2"), ("y", "y1")] {
-        holders.observe(&InformerEvent::Apply(foreign(namespace, uid, &origin())));
+        holders.on_event(&InformerEvent::Apply(foreign(namespace, uid, &origin())));
     }
     assert_eq!(holders.due(&origin()), Due::Keep, "a claim of its namespace names it");
-    assert_eq!(holders.claims_of(&origin()), 4);
+    assert_eq!(holders.count_claims(&origin()), 4);
     let bound = InformerEvent::Apply(claim("own", &origin(), "Bound"));
-    assert_eq!(names(holders.observe(&bound)), ["origin"]);
-    let due = |namespaces| Due::TakeOffUnlessGranted("o".into(), spaces(namespaces));
+    assert_eq!(names(holders.on_event(&bound)), ["origin"]);
+    let due = |namespaces| Due::RemoveUnlessGranted("o".into(), spaces(namespaces));
     assert_eq!(holders.due(&origin()), due(&["x", "y"]));
     for uid in ["x1", "y1"] {
-        holders.observe(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
+        holders.on_event(&InformerEvent::Delete(claim(uid, &origin(), "Pending")));
     }
     assert_eq!(holders.due(&origin()), due(&["x"]));
-    holders.begin("x2", &origin());
+    holders.begin_call("x2", &origin());
     assert_eq!(holders.due(&origin()), Due::Keep, "a clone is being made");
-    holders.closed("x2");
-    holders.observe(&InformerEvent::Delete(claim("x2", &origin(), "Pending")));
-    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()));
+    holders.claim_finished("x2");
+    holders.on_event(&InformerEvent::Delete(claim("x2", &origin(), "Pending")));
+    assert_eq!(holders.due(&origin()), Due::Remove("o".into()));
 }
 
 #[test]
-fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_guarded() {
+fn claims_of_other_namespaces_alone_do_not_keep_a_snapshot_that_others_protected() {
     let s = snapshot("s");
     for (origin, due) in [
-        (Origin::Ours, Due::TakeOff("s1".into())),
-        (Origin::Found, Due::TakeOffUnlessGranted("s1".into(), spaces(&["x"]))),
+        (FinalizerOrigin::Added, Due::Remove("s1".into())),
+        (FinalizerOrigin::Existing, Due::RemoveUnlessGranted("s1".into(), spaces(&["x"]))),
     ] {
         let mut holders = restoring(origin, false);
-        holders.observe(&InformerEvent::Apply(foreign("x", "b", &s)));
-        holders.closed("a");
+        holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
+        holders.claim_finished("a");
         assert_eq!(holders.due(&s), due);
         assert!(holders.is_orphan(&s), "the sweep judges the grants");
     }
-    let mut holders = restoring(Origin::Found, false);
-    holders.observe(&InformerEvent::Apply(foreign("x", "b", &s)));
+    let mut holders = restoring(FinalizerOrigin::Existing, false);
+    holders.on_event(&InformerEvent::Apply(foreign("x", "b", &s)));
     assert!(!holders.is_orphan(&s), "a restore is under way");
-    holders.closed("a");
-    holders.closed("b");
-    assert_eq!(holders.due(&s), Due::TakeOffUnlessNamed("s1".into()), "b has its volume");
+    holders.claim_finished("a");
+    holders.claim_finished("b");
+    assert_eq!(holders.due(&s), Due::RemoveUnlessNamed("s1".into()), "b has its volume");
 }
 
 /// The time-out of this source is over.
@@ -303,15 +321,15 @@ fn overdue(source: &NamedSource, uid: &str) -> BTreeMap<NamedSource, String> {
 #[test]
 fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_open() {
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
-    holders.observe(&pending("a", &origin()));
-    holders.begin("a", &origin());
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
+    holders.on_event(&pending("a", &origin()));
+    holders.begin_call("a", &origin());
     let look = |holders: &mut Holders| {
         names(holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o")))
     };
     assert!(look(&mut holders).is_empty());
     assert_eq!(holders.due(&origin()), Due::Keep);
-    assert_eq!(names(holders.closed("a")), ["origin"]);
+    assert_eq!(names(holders.claim_finished("a")), ["origin"]);
     assert_eq!(holders.due(&origin()), Due::Release("o".into()));
     assert!(look(&mut holders).is_empty(), "told once");
     holders.set_overdue(SourceKind::Snapshot, BTreeMap::new());
@@ -319,97 +337,97 @@ fn a_deleted_source_of_clones_is_released_after_the_time_out_unless_a_call_is_op
     assert_eq!(names(holders.set_overdue(SourceKind::Claim, BTreeMap::new())), [""; 0]);
     assert_eq!(holders.due(&origin()), Due::Keep);
     assert_eq!(look(&mut holders), ["origin"]);
-    holders.observe(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
-    assert_eq!(holders.due(&origin()), Due::TakeOff("o".into()), "nothing is to be reported");
+    holders.on_event(&InformerEvent::Delete(claim("a", &origin(), "Pending")));
+    assert_eq!(holders.due(&origin()), Due::Remove("o".into()), "nothing is to be reported");
 }
 
 #[test]
-fn a_deleted_snapshot_is_released_after_the_time_out_whoever_guarded_it() {
+fn a_deleted_snapshot_is_released_after_the_time_out_whoever_protected_it() {
     let s = snapshot("s");
     let mut holders = Holders::new(false);
-    holders.observe(&pending("a", &s));
+    holders.on_event(&pending("a", &s));
     assert_eq!(names(holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"))), ["s"]);
     assert_eq!(holders.due(&s), Due::Release("s1".into()));
-    let mut holders = restoring(Origin::Found, false);
-    holders.observe(&pending("b", &s));
+    let mut holders = restoring(FinalizerOrigin::Existing, false);
+    holders.on_event(&pending("b", &s));
     holders.set_overdue(SourceKind::Snapshot, overdue(&s, "s1"));
     assert_eq!(holders.due(&s), Due::Keep, "a restore is under way");
-    holders.closed("a");
+    holders.claim_finished("a");
     assert_eq!(holders.due(&s), Due::Release("s1".into()));
-    holders.taken_off(&s);
+    holders.finalizer_removed(&s);
     assert_eq!(holders.due(&s), Due::Nothing);
 }
 
-/// A claim that the driver refuses each time is asked for again and again.
+/// A claim whose calls fail is tried again and again.
 #[test]
 fn a_claim_without_an_open_call_holds_its_source_no_more_than_by_its_name() {
     let s = snapshot("s");
-    for found in [Origin::Ours, Origin::Found] {
+    for found in [FinalizerOrigin::Added, FinalizerOrigin::Existing] {
         let mut holders = restoring(found, false);
         assert_eq!(holders.call_ended("a"), None);
         assert_eq!(holders.due(&s), Due::Keep, "{found:?}: the claim names it");
         assert!(!holders.is_orphan(&s));
         assert_eq!(names(holders.set_overdue(s.kind, overdue(&s, "s1"))), ["s"]);
         assert_eq!(holders.due(&s), Due::Release("s1".into()));
-        assert!(!holders.begin("a", &s), "it is no new one");
+        assert!(!holders.begin_call("a", &s), "it is no new one");
         assert_eq!(holders.due(&s), Due::Keep, "it is open again");
         assert_eq!(holders.call_ended("a"), Some(s.clone()));
         assert_eq!(holders.call_ended("a"), None, "told once");
-        holders.observe(&InformerEvent::Delete(claim("a", &s, "Pending")));
-        assert_eq!(holders.due(&s), Due::Keep, "that it is closed is told later");
+        holders.on_event(&InformerEvent::Delete(claim("a", &s, "Pending")));
+        assert_eq!(holders.due(&s), Due::Keep, "the end of its call is reported later");
         assert!(!holders.is_orphan(&s));
-        assert_eq!(names(holders.closed("a")), ["s"]);
+        assert_eq!(names(holders.claim_finished("a")), ["s"]);
     }
     let mut holders = Holders::new(false);
-    holders.observe(&InformerEvent::Apply(source_claim("o", true, true)));
-    holders.observe(&InformerEvent::Apply(foreign("x", "a", &origin())));
-    holders.begin("a", &origin());
+    holders.on_event(&InformerEvent::Apply(source_claim("o", true, true)));
+    holders.on_event(&InformerEvent::Apply(foreign("x", "a", &origin())));
+    holders.begin_call("a", &origin());
     assert_eq!(holders.call_ended("a"), Some(origin()), "a grant decides");
-    assert_eq!(holders.due(&origin()), Due::TakeOffUnlessGranted("o".into(), spaces(&["x"])));
+    assert_eq!(holders.due(&origin()), Due::RemoveUnlessGranted("o".into(), spaces(&["x"])));
     assert_eq!(holders.call_ended("unknown"), None);
 }
 
 #[test]
 fn the_time_out_of_a_source_is_not_that_of_its_namesake() {
     let mut holders = Holders::new(false);
-    holders.observe(&pending("a", &origin()));
-    holders.observe(&InformerEvent::Apply(source_claim("o2", true, true)));
+    holders.on_event(&pending("a", &origin()));
+    holders.on_event(&InformerEvent::Apply(source_claim("o2", true, true)));
     holders.set_overdue(SourceKind::Claim, overdue(&origin(), "o1"));
     assert_eq!(holders.due(&origin()), Due::Keep);
-    let mut holders = restoring(Origin::Found, false);
-    holders.observe(&pending("b", &snapshot("s")));
+    let mut holders = restoring(FinalizerOrigin::Existing, false);
+    holders.on_event(&pending("b", &snapshot("s")));
     holders.set_overdue(SourceKind::Snapshot, overdue(&snapshot("s"), "s2"));
-    holders.closed("a");
+    holders.claim_finished("a");
     assert_eq!(holders.due(&snapshot("s")), Due::Keep);
 }
 
-/// What happens to a few claims that are made from two snapshots and a claim.
+/// An event of a few claims that are created from two snapshots and a claim.
 #[derive(Debug, Clone)]
-enum Deed {
+enum Step {
     Shown(u8, u8, &'static str),
     Foreign(u8, u8),
     Overdue(u8),
     Ended(u8),
     Gone(u8),
     Begin(u8, u8),
-    Worn(u8, bool),
+    Finalized(u8, bool),
     Closed(u8),
     Freed,
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
+fn step() -> impl Strategy<Value = Step> {
     let phase = prop_oneof![Just("Pending"), Just("Bound")];
     prop_oneof![
         (0..4_u8, 0..3_u8, phase)
-            .prop_map(|(claim, source, phase)| Deed::Shown(claim, source, phase)),
-        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Foreign(claim, source)),
-        (0..3_u8).prop_map(Deed::Overdue),
-        (0..4_u8).prop_map(Deed::Ended),
-        (0..4_u8).prop_map(Deed::Gone),
-        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Deed::Begin(claim, source)),
-        (0..3_u8, any::<bool>()).prop_map(|(source, found)| Deed::Worn(source, found)),
-        (0..4_u8).prop_map(Deed::Closed),
-        Just(Deed::Freed),
+            .prop_map(|(claim, source, phase)| Step::Shown(claim, source, phase)),
+        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Step::Foreign(claim, source)),
+        (0..3_u8).prop_map(Step::Overdue),
+        (0..4_u8).prop_map(Step::Ended),
+        (0..4_u8).prop_map(Step::Gone),
+        (0..4_u8, 0..3_u8).prop_map(|(claim, source)| Step::Begin(claim, source)),
+        (0..3_u8, any::<bool>()).prop_map(|(source, found)| Step::Finalized(source, found)),
+        (0..4_u8).prop_map(Step::Closed),
+        Just(Step::Freed),
     ]
 }
 
@@ -418,71 +436,71 @@ fn source(number: u8) -> NamedSource {
 }
 
 proptest! {
-    /// Whatever happens: what was begun and not closed is kept by everyone, what is told to be
-    /// looked at is due, and nothing is remembered of claims that are gone and closed.
+    /// Whatever happens: calls that have not finished keep their sources, every source that is due
+    /// was returned for a check, and nothing is kept of claims that are gone and finished.
     #[test]
-    fn what_is_begun_is_kept_and_what_is_over_is_forgotten(
+    fn unfinished_calls_keep_their_sources_and_finished_ones_are_forgotten(
         peers: bool,
-        deeds in vec(deed(), 0..40),
+        steps in vec(step(), 0..40),
     ) {
         let mut holders = Holders::new(peers);
-        let mut begun: BTreeMap<u8, u8> = BTreeMap::new();
-        for deed in deeds {
-            let touched = match deed {
-                Deed::Shown(uid, from, phase) => {
-                    holders.observe(&InformerEvent::Apply(claim(&uid.to_string(), &source(from), phase)))
+        let mut sources_by_claim: BTreeMap<u8, u8> = BTreeMap::new();
+        for step in steps {
+            let affected = match step {
+                Step::Shown(uid, from, phase) => {
+                    holders.on_event(&InformerEvent::Apply(claim(&uid.to_string(), &source(from), phase)))
                 }
-                Deed::Foreign(uid, from) => {
-                    holders.observe(&InformerEvent::Apply(foreign("x", &uid.to_string(), &source(from))))
+                Step::Foreign(uid, from) => {
+                    holders.on_event(&InformerEvent::Apply(foreign("x", &uid.to_string(), &source(from))))
                 }
-                Deed::Overdue(from) => {
+                Step::Overdue(from) => {
                     let from = source(from);
                     holders.set_overdue(from.kind, overdue(&from, "s1"))
                 }
-                Deed::Ended(uid) => {
-                    begun.remove(&uid);
+                Step::Ended(uid) => {
+                    sources_by_claim.remove(&uid);
                     holders.call_ended(&uid.to_string()).into_iter().collect()
                 }
-                Deed::Gone(uid) => {
-                    holders.observe(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")))
+                Step::Gone(uid) => {
+                    holders.on_event(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")))
                 }
-                Deed::Begin(uid, from) => {
-                    holders.begin(&uid.to_string(), &source(from));
-                    begun.insert(uid, from);
+                Step::Begin(uid, from) => {
+                    holders.begin_call(&uid.to_string(), &source(from));
+                    sources_by_claim.insert(uid, from);
                     BTreeSet::new()
                 }
-                Deed::Worn(from, found) => {
-                    holders.worn(&source(from), worn(if found { Origin::Found } else { Origin::Ours }));
+                Step::Finalized(from, found) => {
+                    holders.record_finalizer(&source(from), finalized(if found { FinalizerOrigin::Existing } else { FinalizerOrigin::Added }));
                     BTreeSet::new()
                 }
-                Deed::Closed(uid) => {
-                    begun.remove(&uid);
-                    holders.closed(&uid.to_string())
+                Step::Closed(uid) => {
+                    sources_by_claim.remove(&uid);
+                    holders.claim_finished(&uid.to_string())
                 }
-                Deed::Freed => {
+                Step::Freed => {
                     let free = |s: &NamedSource| holders.due(s).is_action();
                     let free: Vec<_> = (0..3).map(source).filter(free).collect();
                     for source in &free {
-                        holders.taken_off(source);
+                        holders.finalizer_removed(source);
                     }
                     BTreeSet::new()
                 }
             };
-            for from in begun.values() {
+            for from in sources_by_claim.values() {
                 prop_assert_eq!(holders.due(&source(*from)), Due::Keep);
                 prop_assert!(!holders.is_orphan(&source(*from)));
             }
-            for source in touched {
+            for source in affected {
                 prop_assert!(holders.due(&source).is_action());
             }
         }
         for uid in 0..4_u8 {
-            holders.closed(&uid.to_string());
-            holders.observe(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")));
+            holders.claim_finished(&uid.to_string());
+            holders.on_event(&InformerEvent::Delete(claim(&uid.to_string(), &source(0), "Pending")));
         }
-        (0..3).map(source).for_each(|source| holders.taken_off(&source));
-        prop_assert!(holders.claims.is_empty() && holders.naming.is_empty());
-        prop_assert!(holders.leaving.is_empty() && holders.begun.is_empty() && holders.held.is_empty());
+        (0..3).map(source).for_each(|source| holders.finalizer_removed(&source));
+        prop_assert!(holders.claims.is_empty() && holders.named_by.is_empty());
+        prop_assert!(holders.terminating.is_empty() && holders.sources_by_claim.is_empty() && holders.held.is_empty());
         prop_assert!(holders.overdue.is_empty());
     }
 }

@@ -14,7 +14,7 @@ fn source(name: &str) -> NamedSource {
 fn a_source_is_overdue_after_the_time_out_and_after_this_process_has_seen_it_for_a_while() {
     let minute = Duration::from_secs(60);
     let table = [
-        // Deleted so many seconds ago, seen Terminating for so many, the time-out.
+        // Deleted this many seconds ago, observed Terminating for this many, the time-out.
         (3600, 300, Some(HOUR), true),
         (3599, 300, Some(HOUR), false),
         (3600, 299, Some(HOUR), false),
@@ -28,9 +28,9 @@ fn a_source_is_overdue_after_the_time_out_and_after_this_process_has_seen_it_for
         (360_000, 360_000, None, false),
         (360_000, 360_000, Some(Duration::ZERO), false),
     ];
-    for (ago, seen, timeout, expected) in table {
-        let overdue = is_overdue(at(-ago), Duration::from_secs(seen), at(0), timeout);
-        assert_eq!(overdue, expected, "{ago} {seen} {timeout:?}");
+    for (ago, observed, timeout, expected) in table {
+        let overdue = is_overdue(at(-ago), Duration::from_secs(observed), at(0), timeout);
+        assert_eq!(overdue, expected, "{ago} {observed} {timeout:?}");
     }
 }
 
@@ -42,19 +42,19 @@ fn terminating(names: &[(&str, &str)]) -> BTreeMap<NamedSource, Terminating> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sources_are_counted_from_the_first_look_that_shows_them_and_then_forgotten() {
-    let mut seen = Seen::default();
+async fn sources_are_timed_from_their_first_observation() {
+    let mut observed = Observed::default();
     let mut look = |sources: &[(&str, &str)]| {
-        let overdue = seen.look(&terminating(sources), at(100_000), Some(HOUR));
+        let overdue = observed.update(&terminating(sources), at(100_000), Some(HOUR));
         let names = overdue.into_iter().map(|(source, uid)| format!("{} {uid}", source.name));
-        (names.collect::<Vec<_>>(), seen.0.len())
+        (names.collect::<Vec<_>>(), observed.0.len())
     };
     assert_eq!(look(&[("a", "1"), ("b", "1")]), (vec![], 2));
-    sleep(LEAST_SEEN).await;
+    sleep(MIN_OBSERVED).await;
     let expected = vec!["a 1".to_owned()];
     assert_eq!(look(&[("a", "1"), ("b", "2"), ("c", "1")]), (expected, 3), "b is another one");
     assert_eq!(look(&[("b", "2")]), (vec![], 1));
-    sleep(LEAST_SEEN).await;
+    sleep(MIN_OBSERVED).await;
     assert_eq!(look(&[("b", "2")]), (vec!["b 2".to_owned()], 1));
     assert_eq!(look(&[]), (vec![], 0));
 }

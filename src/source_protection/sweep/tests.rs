@@ -10,7 +10,7 @@ use crate::{
         testing::{Answer, Server, logged},
     },
     source_protection::{
-        Settings,
+        ProtectionSettings,
         testing::{DRIVER, SETTINGS, protection},
     },
 };
@@ -34,7 +34,7 @@ fn server(snapshots: Vec<Value>, claims: Vec<Value>) -> Server {
     refusing_server(snapshots, claims, &[])
 }
 
-/// The same; the snapshots `refused` cannot be written.
+/// As `server`; writes to the snapshots `refused` fail.
 fn refusing_server(
     snapshots: Vec<Value>,
     claims: Vec<Value>,
@@ -64,23 +64,23 @@ fn written(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_nobody_needs_is_freed_and_nothing_else() {
+async fn only_unneeded_snapshots_are_freed() {
     let snapshots = ["orphan", "known", "unseen", "begun"].map(|name| snapshot(name, &[OURS]));
     let snapshots = [&snapshots[..], &[snapshot("foreign", &["other"])]].concat();
-    // No watch has shown the second claim yet.
+    // The watch has not delivered the second claim yet.
     let server = server(snapshots, vec![claim("k", "known"), claim("n", "unseen")]);
     let protection = protection(&server, SETTINGS);
     let known: Claim = serde_json::from_value(claim("k", "known")).unwrap();
-    protection.observe(&InformerEvent::InitApply(known));
+    protection.on_event(&InformerEvent::InitApply(known));
     let begun =
         NamedSource { kind: SourceKind::Snapshot, namespace: "ns".into(), name: "begun".into() };
-    protection.take("of a claim that is gone", &begun, "begun").await.unwrap();
-    protection.sweep_once(&mut Seen::default()).await.unwrap();
+    protection.protect("of a claim that is gone", &begun, "begun").await.unwrap();
+    protection.sweep_once(&mut Observed::default()).await.unwrap();
     assert_eq!(written(&server), ["orphan"]);
 }
 
-/// A server with two snapshots that pending claims of the namespace `x` name, of which one is of
-/// another driver, and with this answer to who asks for grants.
+/// A server with two snapshots that pending claims of the namespace `x` name, one of them of
+/// another driver, and with this answer to requests for grants.
 fn named_from_another_namespace(grants: Answer) -> Server {
     let reference = |name| json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name, "namespace": "ns"});
     let claims = ["ours", "theirs"].map(|name| {
@@ -124,24 +124,25 @@ async fn a_claim_of_another_namespace_keeps_a_snapshot_only_by_a_grant() {
         (grants_to("x"), true, &[], true),
         (grants_to("y"), true, &["ours"], true),
         (refused(), true, &[], false),
-        // Without the feature gate nobody needs grants.
+        // Without the feature gate no grants are read.
         (refused(), false, &["ours"], true),
     ];
     for (grants, cross_namespace_sources, expected, succeeds) in table {
         let server = named_from_another_namespace(grants);
-        let settings = Settings { cross_namespace_sources, ..SETTINGS };
-        let swept = protection(&server, settings).sweep_once(&mut Seen::default()).await;
+        let settings = ProtectionSettings { cross_namespace_sources, ..SETTINGS };
+        let swept = protection(&server, settings).sweep_once(&mut Observed::default()).await;
         assert_eq!(swept.is_ok(), succeeds, "{swept:?}");
         assert_eq!(written(&server), expected);
     }
 }
 
-/// What is stored may break a rule that came later; then every write of it is refused.
+/// A stored object may violate a newer validation rule; then every write of it is rejected.
 #[tokio::test]
-async fn a_snapshot_that_cannot_be_written_keeps_no_other_and_is_told() {
+async fn a_snapshot_that_cannot_be_written_blocks_no_other_and_is_reported() {
     let snapshots = ["a", "b", "c", "d"].map(|name| snapshot(name, &[OURS]));
     let server = refusing_server(snapshots.into(), vec![], &["a", "c"]);
-    let error = protection(&server, SETTINGS).sweep_once(&mut Seen::default()).await.unwrap_err();
+    let error =
+        protection(&server, SETTINGS).sweep_once(&mut Observed::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "a is invalid", "the first one");
     assert_eq!(written(&server), ["a", "b", "c", "d"]);
 }
@@ -149,20 +150,24 @@ async fn a_snapshot_that_cannot_be_written_keeps_no_other_and_is_told() {
 #[tokio::test]
 async fn a_cluster_without_orphans_costs_one_list() {
     let server = server(vec![snapshot("s", &["other"])], vec![]);
-    protection(&server, SETTINGS).sweep_once(&mut Seen::default()).await.unwrap();
+    protection(&server, SETTINGS).sweep_once(&mut Observed::default()).await.unwrap();
     let urls: Vec<String> = server.seen().into_iter().map(|seen| seen.url).collect();
     assert_eq!(urls, ["/apis/snapshot.storage.k8s.io/v1/volumesnapshots?limit=500"]);
 }
 
-/// Snapshots may come to the cluster later, and rights may.
+/// The kind may be installed later, and permissions granted.
 #[tokio::test]
-async fn a_missing_kind_is_passed_over_and_a_missing_right_told_once() {
+async fn a_missing_kind_is_ignored_and_a_missing_right_logged_once() {
     for (code, reason, lines) in [(404, "NotFound", 0), (403, "Forbidden", 1)] {
         let (log, _guard) = logged();
         let server = Server::new(move |_, _| Answer::refusal(code, reason, "no"));
-        let (protection, told) = (protection(&server, SETTINGS), AtomicBool::new(false));
+        let protection = protection(&server, SETTINGS);
+        let reported = AtomicBool::new(false);
         for _ in 0..3 {
-            tell(&protection.sweep_once(&mut Seen::default()).await.unwrap_err(), &told);
+            log_list_error(
+                &protection.sweep_once(&mut Observed::default()).await.unwrap_err(),
+                &reported,
+            );
         }
         assert_eq!(log.text().lines().count(), lines, "{}", log.text());
     }

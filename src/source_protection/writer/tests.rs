@@ -41,8 +41,8 @@ fn finalizers(seen: &Seen) -> Value {
 const SNAPSHOT: SourceKind = SourceKind::Snapshot;
 const CLAIM: SourceKind = SourceKind::Claim;
 
-fn worn(origin: Origin) -> Worn {
-    Worn { uid: "u".into(), origin }
+fn finalized(origin: FinalizerOrigin) -> Finalized {
+    Finalized { uid: "u".into(), origin }
 }
 
 #[tokio::test]
@@ -50,7 +50,10 @@ async fn snapshots_are_patched_and_claims_updated() {
     for (kind, verb) in [(SNAPSHOT, "PATCH"), (CLAIM, "PUT")] {
         let server = server(object(&["a"], false), &[]);
         let writer = Writer::new(client(&server));
-        assert_eq!(writer.put_on(&source(kind), "u").await.unwrap(), Some(worn(Origin::Ours)));
+        assert_eq!(
+            writer.add_finalizer(&source(kind), "u").await.unwrap(),
+            Some(finalized(FinalizerOrigin::Added))
+        );
         assert_eq!(methods(&server), ["GET", verb]);
         let written = server.seen().pop().unwrap();
         assert_eq!(finalizers(&written), json!(["a", kind.finalizer()]));
@@ -59,26 +62,30 @@ async fn snapshots_are_patched_and_claims_updated() {
 }
 
 #[tokio::test]
-async fn only_our_finalizer_is_taken_off_and_only_while_that_holds() {
+async fn only_our_finalizer_is_removed_and_only_while_allowed() {
     for kind in [SNAPSHOT, CLAIM] {
         let server = server(object(&["a", kind.finalizer(), "b"], true), &[]);
         let writer = Writer::new(client(&server));
-        assert!(!writer.take_off(&source(kind), "u", || false).await.unwrap());
+        assert!(!writer.remove_finalizer(&source(kind), "u", || false).await.unwrap());
         assert_eq!(methods(&server), ["GET"], "somebody began to need it");
-        assert!(writer.take_off(&source(kind), "u", || true).await.unwrap());
+        assert!(writer.remove_finalizer(&source(kind), "u", || true).await.unwrap());
         assert_eq!(finalizers(&server.seen().pop().unwrap()), json!(["a", "b"]));
-        assert!(!writer.take_off(&source(kind), "other", || true).await.unwrap());
+        assert!(!writer.remove_finalizer(&source(kind), "other", || true).await.unwrap());
         assert_eq!(server.seen().len(), 4, "another object has the name: nothing is written");
     }
 }
 
-/// Upstream's role grants `update` on snapshots and not `patch`; that is found out once.
+/// external-provisioner's role grants `update` on snapshots and not `patch`; that is detected once.
 #[tokio::test]
 async fn where_snapshots_cannot_be_patched_they_are_updated() {
     let server = server(object(&[], false), &["PATCH"]);
-    let (writer, source) = (Writer::new(client(&server)), source(SNAPSHOT));
+    let writer = Writer::new(client(&server));
+    let source = source(SNAPSHOT);
     for _ in 0..2 {
-        assert_eq!(writer.put_on(&source, "u").await.unwrap(), Some(worn(Origin::Ours)));
+        assert_eq!(
+            writer.add_finalizer(&source, "u").await.unwrap(),
+            Some(finalized(FinalizerOrigin::Added))
+        );
     }
     assert_eq!(methods(&server), ["GET", "PATCH", "GET", "PUT", "GET", "PUT"]);
     let put = server.seen().pop().unwrap();
@@ -86,35 +93,39 @@ async fn where_snapshots_cannot_be_patched_they_are_updated() {
 }
 
 #[tokio::test]
-async fn snapshots_that_cannot_be_written_are_used_without_and_that_is_told_once() {
+async fn snapshots_that_cannot_be_written_are_used_unprotected_and_that_is_logged_once() {
     let (log, _guard) = logged();
     let server = server(object(&[], false), &["PATCH", "PUT"]);
-    let (writer, source) = (Writer::new(client(&server)), source(SNAPSHOT));
+    let writer = Writer::new(client(&server));
+    let source = source(SNAPSHOT);
     for _ in 0..3 {
-        assert_eq!(writer.put_on(&source, "u").await.unwrap(), None);
+        assert_eq!(writer.add_finalizer(&source, "u").await.unwrap(), None);
     }
     assert_eq!(log.text().matches("cannot be protected").count(), 1, "{}", log.text());
 }
 
-/// As in the original: who may not update claims makes no clones.
+/// As in external-provisioner: without the permission to update claims there are no clones.
 #[tokio::test]
 async fn a_claim_that_cannot_be_written_is_not_cloned() {
     let server = server(object(&[], false), &["PUT"]);
-    let refused = Writer::new(client(&server)).put_on(&source(CLAIM), "u").await;
+    let refused = Writer::new(client(&server)).add_finalizer(&source(CLAIM), "u").await;
     assert!(matches!(refused, Err(Unprotected::Refused(error)) if error.is_forbidden()));
 }
 
 #[tokio::test]
-async fn what_is_deleted_takes_no_new_finalizer_and_keeps_what_it_wears() {
+async fn a_terminating_object_gets_no_new_finalizer_and_keeps_its_own() {
     for kind in [SNAPSHOT, CLAIM] {
         let bare = server(object(&["a"], true), &[]);
         let writer = Writer::new(client(&bare));
-        let refused = writer.put_on(&source(kind), "u").await;
-        assert!(matches!(refused, Err(Unprotected::PvTerminating(_))), "{refused:?}");
+        let refused = writer.add_finalizer(&source(kind), "u").await;
+        assert!(matches!(refused, Err(Unprotected::Terminating(_))), "{refused:?}");
         assert_eq!(methods(&bare), ["GET"]);
         let wearing = server(object(&[kind.finalizer()], true), &[]);
         let writer = Writer::new(client(&wearing));
-        assert_eq!(writer.put_on(&source(kind), "u").await.unwrap(), Some(worn(Origin::Found)));
+        assert_eq!(
+            writer.add_finalizer(&source(kind), "u").await.unwrap(),
+            Some(finalized(FinalizerOrigin::Existing))
+        );
         assert_eq!(methods(&wearing), ["GET"]);
     }
 }
@@ -123,17 +134,17 @@ async fn what_is_deleted_takes_no_new_finalizer_and_keeps_what_it_wears() {
 async fn a_namesake_is_another_object() {
     let server = server(object(&[SNAPSHOT.finalizer()], false), &[]);
     let writer = Writer::new(client(&server));
-    let refused = writer.put_on(&source(SNAPSHOT), "earlier").await;
+    let refused = writer.add_finalizer(&source(SNAPSHOT), "earlier").await;
     assert_eq!(refused.unwrap_err().to_string(), "VolumeSnapshot ns/s is gone");
     assert_eq!(methods(&server), ["GET"]);
 }
 
-/// Nothing of a name reaches a URL unchecked.
+/// Names are validated before they are used in a URL.
 #[tokio::test]
 async fn an_odd_name_is_refused_before_anything_is_sent() {
     let server = server(object(&[], false), &[]);
     let odd = NamedSource { name: "../../other/volumesnapshots/s".into(), ..source(SNAPSHOT) };
-    let refused = Writer::new(client(&server)).put_on(&odd, "u").await;
+    let refused = Writer::new(client(&server)).add_finalizer(&odd, "u").await;
     assert!(matches!(refused, Err(Unprotected::Refused(ApiError::BadName(_)))), "{refused:?}");
     assert!(server.seen().is_empty());
 }

@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     controller::provisioner::ProvisionRequest,
     csi_provisioner::{
-        data_source::testing::{awaited, changed, cluster, find, find_for, gated},
-        testing::{DRIVER, order},
+        data_source::testing::{changed, cluster, dependencies, find, find_for, gated},
+        testing::{DRIVER, request},
     },
 };
 
@@ -39,7 +39,7 @@ fn objects(source: Value, volume: Value) -> Vec<(String, Value)> {
     vec![(SOURCE_URL.into(), source), ("/api/v1/persistentvolumes/pv".into(), volume)]
 }
 
-/// The source of a claim, where source, volume and claim differ so from good ones.
+/// The source of a claim, with these changes to valid objects.
 async fn found(source: &Value, volume: &Value, claim: &Value) -> Result<Source, Failure> {
     let objects = objects(changed(self::source(), source), changed(self::volume(), volume));
     find(&cluster(objects), &changed(spec(), claim)).await
@@ -47,10 +47,10 @@ async fn found(source: &Value, volume: &Value, claim: &Value) -> Result<Source, 
 
 async fn refusal(source: &Value, volume: &Value, claim: &Value) -> String {
     let failure = found(source, volume, claim).await.unwrap_err();
-    assert_eq!(awaited(&failure), ["persistentvolumeclaims shop/origin"]);
-    let told = failure.to_string();
+    assert_eq!(dependencies(&failure), ["persistentvolumeclaims shop/origin"]);
+    let reported = failure.to_string();
     let prefix = "error getting handle for DataSource Type PersistentVolumeClaim by Name origin: ";
-    told.strip_prefix(prefix).unwrap_or_else(|| panic!("{told}")).to_owned()
+    reported.strip_prefix(prefix).unwrap_or_else(|| panic!("{reported}")).to_owned()
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_good_claim_is_cloned_by_its_volumes_handle() {
 }
 
 #[tokio::test]
-async fn each_fault_has_its_words_and_the_first_in_the_originals_order_is_told() {
+async fn errors_have_external_provisioners_texts_and_order() {
     let nothing = || json!({});
     let pending = json!({"status": {"phase": "Pending"}});
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
@@ -159,16 +159,16 @@ async fn a_volume_that_is_not_the_sources_own_and_ours_is_refused_without_detail
         json!({"status": {"phase": "Released"}}),
         json!({"status": null}),
     ] {
-        let told = refusal(&json!({}), &volume, &json!({})).await;
-        assert_eq!(told, "claim in dataSource not bound or invalid", "{volume}");
+        let reported = refusal(&json!({}), &volume, &json!({})).await;
+        assert_eq!(reported, "claim in dataSource not bound or invalid", "{volume}");
     }
     let nowhere = json!({"spec": {"volumeName": "nowhere"}});
-    let told = refusal(&nowhere, &json!({}), &json!({})).await;
-    assert_eq!(told, "claim in dataSource not bound or invalid");
+    let reported = refusal(&nowhere, &json!({}), &json!({})).await;
+    assert_eq!(reported, "claim in dataSource not bound or invalid");
 }
 
 #[tokio::test]
-async fn what_is_not_looked_at_passes() {
+async fn fields_that_are_not_checked_may_differ() {
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     for (source, volume, claim) in [
         (
@@ -187,17 +187,17 @@ async fn what_is_not_looked_at_passes() {
     }
 }
 
-/// The words of the original's cache, which neither asks nor knows impossible names.
+/// external-provisioner reads a cache, which does not validate names.
 #[tokio::test]
-async fn a_claim_that_is_not_there_is_told_in_the_originals_words() {
+async fn a_missing_claim_is_reported_in_external_provisioners_words() {
     for (name, requests) in
         [("missing", 1), ("../../other/persistentvolumeclaims/x", 0), ("..", 0), ("a%2f", 0)]
     {
         let server = cluster(vec![]);
         let spec = changed(spec(), &json!({"dataSource": {"name": name}}));
-        let told = find(&server, &spec).await.unwrap_err().to_string();
+        let reported = find(&server, &spec).await.unwrap_err().to_string();
         assert_eq!(
-            told,
+            reported,
             format!(
                 "error getting handle for DataSource Type PersistentVolumeClaim by Name {name}: error getting PVC {name} (namespace \"shop\") from api server: persistentvolumeclaim \"{name}\" not found"
             )
@@ -205,27 +205,27 @@ async fn a_claim_that_is_not_there_is_told_in_the_originals_words() {
         assert_eq!(server.seen().len(), requests, "{name}");
     }
     let forbidden = cluster(vec![(SOURCE_URL.into(), json!("you may not"))]);
-    let told = find(&forbidden, &spec()).await.unwrap_err().to_string();
-    assert!(told.ends_with("from api server: you may not"), "{told}");
+    let reported = find(&forbidden, &spec()).await.unwrap_err().to_string();
+    assert!(reported.ends_with("from api server: you may not"), "{reported}");
 }
 
 #[tokio::test]
 async fn a_volume_name_from_the_source_reaches_no_other_object() {
     let odd = changed(source(), &json!({"spec": {"volumeName": "pv/status"}}));
     let server = cluster(objects(odd, volume()));
-    let told = find(&server, &spec()).await.unwrap_err().to_string();
-    assert!(told.ends_with("claim in dataSource not bound or invalid"), "{told}");
+    let reported = find(&server, &spec()).await.unwrap_err().to_string();
+    assert!(reported.ends_with("claim in dataSource not bound or invalid"), "{reported}");
     assert_eq!(server.seen().len(), 1);
 }
 
-/// A source that is being deleted stays for those that came before, and for nobody else:
-/// otherwise it would wait for its clone and the clone for it, or for one clone after another.
+/// A source that is being deleted serves only claims that are not newer. Otherwise it would wait
+/// for its clone and the clone for it, or for one clone after another.
 #[tokio::test]
-async fn a_source_that_is_being_deleted_serves_the_claims_it_is_held_for() {
+async fn a_terminating_source_serves_the_claims_it_is_held_for() {
     let deleted = "2026-01-01T00:00:10Z";
     let cases = [
         (PROTECTION, "2026-01-01T00:00:09Z", true),
-        // It may have come before the deletion or after: the times are whole seconds.
+        // It may have been created before or after the deletion: the times are whole seconds.
         (PROTECTION, "2026-01-01T00:00:10Z", true),
         (PROTECTION, "2026-01-01T00:00:11Z", false),
         ("kubernetes.io/pvc-protection", "2026-01-01T00:00:09Z", false),
@@ -234,11 +234,11 @@ async fn a_source_that_is_being_deleted_serves_the_claims_it_is_held_for() {
     for (finalizer, born, served) in cases {
         let going = json!({"metadata": {"deletionTimestamp": deleted, "finalizers": [finalizer]}});
         let server = cluster(objects(changed(source(), &going), volume()));
-        let order = order(&spec(), &json!({}));
-        let mut claim = (*order.claim).clone();
+        let request = request(&spec(), &json!({}));
+        let mut claim = (*request.claim).clone();
         claim.metadata.creation_timestamp = serde_json::from_value(json!(born)).unwrap();
-        let order = ProvisionRequest { claim: Arc::new(claim), ..order };
-        let found = find_for(&server, &gated(), &order).await;
+        let request = ProvisionRequest { claim: Arc::new(claim), ..request };
+        let found = find_for(&server, &gated(), &request).await;
         assert_eq!(found.is_ok(), served, "{finalizer} {born}");
     }
 }

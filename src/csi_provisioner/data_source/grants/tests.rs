@@ -2,8 +2,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::csi_provisioner::{
-    data_source::testing::{awaited, cluster, find},
-    testing::order,
+    data_source::testing::{cluster, dependencies, find},
+    testing::request,
 };
 
 const GRANTS: &str =
@@ -17,9 +17,9 @@ fn to(group: &str, kind: &str, name: Option<&str>) -> Value {
     json!({"group": group, "kind": kind, "name": name})
 }
 
-fn snapshot() -> Reference<'static> {
+fn snapshot() -> SourceReference<'static> {
     let group = "snapshot.storage.k8s.io";
-    Reference { group, kind: "VolumeSnapshot", namespace: "other", name: "snap" }
+    SourceReference { group, kind: "VolumeSnapshot", namespace: "other", name: "snap" }
 }
 
 /// A claim of namespace shop whose source is in `namespace`.
@@ -34,43 +34,46 @@ async fn the_grants_of_the_sources_namespace_are_read_and_no_others() {
         "to": [to("snapshot.storage.k8s.io", "VolumeSnapshot", None)],
     }});
     let server = cluster(vec![(GRANTS.into(), json!({"items": [{"spec": {}}, grant]}))]);
-    let told = find(&server, &spec("other")).await.unwrap_err().to_string();
-    assert!(told.contains("error getting snapshot snap"), "the grant was not enough: {told}");
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
+    assert!(
+        reported.contains("error getting snapshot snap"),
+        "the grant was not enough: {reported}"
+    );
     assert_eq!(server.seen()[0].url, GRANTS);
 }
 
 #[tokio::test]
-async fn without_a_grant_the_refusal_is_told_and_the_source_is_not_read() {
+async fn without_a_grant_the_source_is_refused_and_not_read() {
     let server = cluster(vec![(GRANTS.into(), json!({"items": []}))]);
     let failure = find(&server, &spec("other")).await.unwrap_err();
     assert_eq!(
         failure.to_string(),
         "accessing other/snap of VolumeSnapshot dataSource from shop/data isn't allowed"
     );
-    assert_eq!(awaited(&failure), ["referencegrants other/*"]);
+    assert_eq!(dependencies(&failure), ["referencegrants other/*"]);
     assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]
-async fn grants_that_cannot_be_read_are_none() {
+async fn unreadable_grants_do_not_count() {
     let server = cluster(vec![(GRANTS.into(), json!("you may not"))]);
-    let told = find(&server, &spec("other")).await.unwrap_err().to_string();
+    let reported = find(&server, &spec("other")).await.unwrap_err().to_string();
     assert_eq!(
-        told,
+        reported,
         "error getting ReferenceGrants in other namespace from api server: you may not"
     );
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_none_is_not_asked_for() {
+async fn an_invalid_namespace_is_not_read() {
     let server = cluster(vec![]);
-    let order = order(&json!({}), &json!({}));
-    let odd = Reference { namespace: "../kube-system", ..snapshot() };
+    let request = request(&json!({}), &json!({}));
+    let odd = SourceReference { namespace: "../kube-system", ..snapshot() };
     let client = crate::kube::testing::client(&server);
-    let Grant::Lacks(refusal) = check(&client, &order.claim, &odd).await.unwrap() else {
+    let Grant::Denied(refusal) = check(&client, &request.claim, &odd).await.unwrap() else {
         panic!("nothing of such a namespace is granted");
     };
-    let told = refusal.to_string();
-    assert!(told.starts_with("accessing ../kube-system/snap"), "{told}");
+    let reported = refusal.to_string();
+    assert!(reported.starts_with("accessing ../kube-system/snap"), "{reported}");
     assert_eq!(server.seen().len(), 0);
 }

@@ -2,9 +2,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::csi_provisioner::{
-    Settings,
-    data_source::testing::{awaited, changed, cluster, find, find_for, gated},
-    testing::{DRIVER, order},
+    ProvisionerSettings,
+    data_source::testing::{changed, cluster, dependencies, find, find_for, gated},
+    testing::{DRIVER, request},
 };
 
 const MODE_KEY: &str = "snapshot.storage.kubernetes.io/allow-volume-mode-change";
@@ -37,16 +37,16 @@ fn objects(snapshot: Value, content: Value) -> Vec<(String, Value)> {
     ]
 }
 
-/// The source of a claim, where snapshot, content and claim differ so from good ones.
+/// The source of a claim, with these changes to valid objects.
 async fn found(snapshot: &Value, content: &Value, claim: &Value) -> Result<Source, Failure> {
     let objects = objects(changed(self::snapshot(), snapshot), changed(self::content(), content));
     find(&cluster(objects), &changed(spec(), claim)).await
 }
 
 async fn refusal(snapshot: &Value, content: &Value, claim: &Value) -> String {
-    let told = found(snapshot, content, claim).await.unwrap_err().to_string();
+    let reported = found(snapshot, content, claim).await.unwrap_err().to_string();
     let prefix = "error getting handle for DataSource Type VolumeSnapshot by Name snap: ";
-    told.strip_prefix(prefix).unwrap_or_else(|| panic!("{told}")).to_owned()
+    reported.strip_prefix(prefix).unwrap_or_else(|| panic!("{reported}")).to_owned()
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_good_snapshot_is_restored_by_its_handle() {
 }
 
 #[tokio::test]
-async fn each_fault_has_its_words_and_the_first_in_the_originals_order_is_told() {
+async fn errors_have_external_provisioners_texts_and_order() {
     let nothing = json!({});
     let gone =
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["other"]}});
@@ -98,15 +98,15 @@ async fn each_fault_has_its_words_and_the_first_in_the_originals_order_is_told()
          "the size \"much\" of snapshot snap is no quantity: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".into()),
     ];
     for (snapshot, content, claim, expected) in table {
-        let told = refusal(&snapshot, &content, &claim).await;
-        assert_eq!(told, expected, "{snapshot} {content} {claim}");
+        let reported = refusal(&snapshot, &content, &claim).await;
+        assert_eq!(reported, expected, "{snapshot} {content} {claim}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_looked_at_and_what_just_fits_passes() {
+async fn unchecked_fields_and_equal_sizes_pass() {
     let table = [
-        // Under our finalizer a deleted snapshot serves on.
+        // A deleted snapshot with our finalizer can still be restored.
         (
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [PROTECTION]}}),
             json!({}),
@@ -133,7 +133,7 @@ async fn what_is_not_looked_at_and_what_just_fits_passes() {
 }
 
 #[tokio::test]
-async fn a_snapshot_or_content_that_cannot_be_read_is_told_in_the_originals_words() {
+async fn an_unreadable_snapshot_or_content_is_reported_in_external_provisioners_words() {
     let of = |objects: Vec<(String, Value)>| async move {
         find(&cluster(objects), &spec()).await.unwrap_err()
     };
@@ -142,7 +142,7 @@ async fn a_snapshot_or_content_that_cannot_be_read_is_told_in_the_originals_word
         missing.to_string(),
         "error getting handle for DataSource Type VolumeSnapshot by Name snap: error getting snapshot snap from api server: \"snap\" not found"
     );
-    assert_eq!(awaited(&missing), ["volumesnapshots shop/snap"]);
+    assert_eq!(dependencies(&missing), ["volumesnapshots shop/snap"]);
     let mut without_content = objects(snapshot(), json!("you may not"));
     for _ in 0..2 {
         let unread = of(without_content.clone()).await;
@@ -153,21 +153,21 @@ async fn a_snapshot_or_content_that_cannot_be_read_is_told_in_the_originals_word
             "{unread}"
         );
         let expected = ["volumesnapshots shop/snap", "volumesnapshotcontents content"];
-        assert_eq!(awaited(&unread), expected);
+        assert_eq!(dependencies(&unread), expected);
         without_content.truncate(1);
     }
 }
 
-/// The content is waited for only where it is what is wrong.
+/// The content is a dependency only if it causes the failure.
 #[tokio::test]
-async fn a_failure_waits_for_what_may_end_it() {
+async fn a_failure_depends_on_objects_that_may_resolve_it() {
     let both = ["volumesnapshots shop/snap", "volumesnapshotcontents content"];
     let unready = json!({"status": {"readyToUse": false}});
     let failure = found(&unready, &json!({}), &json!({})).await.unwrap_err();
-    assert_eq!(awaited(&failure), both[..1]);
+    assert_eq!(dependencies(&failure), both[..1]);
     for content in [json!({"status": null}), json!({"spec": {"volumeSnapshotRef": {"uid": "x"}}})] {
         let failure = found(&json!({}), &content, &json!({})).await.unwrap_err();
-        assert_eq!(awaited(&failure), both);
+        assert_eq!(dependencies(&failure), both);
     }
 }
 
@@ -176,9 +176,9 @@ async fn a_name_from_the_snapshot_reaches_no_other_object() {
     for content in ["../volumesnapshots/snap", "content/status", "", ".."] {
         let change = json!({"status": {"boundVolumeSnapshotContentName": content}});
         let server = cluster(objects(changed(snapshot(), &change), self::content()));
-        let told = find(&server, &spec()).await.unwrap_err().to_string();
+        let reported = find(&server, &spec()).await.unwrap_err().to_string();
         let expected = format!("error getting snapshotcontent {content} for snapshot snap");
-        assert!(told.ends_with(&expected), "{told}");
+        assert!(reported.ends_with(&expected), "{reported}");
         assert_eq!(server.seen().len(), 1, "{content:?} was asked for");
     }
 }
@@ -211,18 +211,18 @@ async fn the_volume_mode_changes_only_with_permission() {
     for (source, wanted, metadata, expected) in table {
         let content = json!({"metadata": metadata, "spec": {"sourceVolumeMode": source}});
         let claim = json!({"volumeMode": wanted});
-        let told = found(&json!({}), &content, &claim).await.err().map(|why| why.to_string());
-        let told = told.map(|told| told.split_once(prefix).unwrap().1.to_owned());
-        assert_eq!(told, expected, "{source:?} {wanted:?} {metadata}");
+        let reported = found(&json!({}), &content, &claim).await.err().map(|why| why.to_string());
+        let reported = reported.map(|reported| reported.split_once(prefix).unwrap().1.to_owned());
+        assert_eq!(reported, expected, "{source:?} {wanted:?} {metadata}");
     }
 }
 
 #[tokio::test]
-async fn without_the_flag_the_volume_mode_is_not_looked_at() {
+async fn without_the_flag_the_volume_mode_is_not_checked() {
     let content = changed(content(), &json!({"spec": {"sourceVolumeMode": "Block"}}));
-    let order = order(&changed(spec(), &json!({"volumeMode": "Filesystem"})), &json!({}));
+    let request = request(&changed(spec(), &json!({"volumeMode": "Filesystem"})), &json!({}));
     let server = cluster(objects(snapshot(), content));
-    assert!(find_for(&server, &gated(), &order).await.is_err());
-    let lenient = Settings { prevent_volume_mode_conversion: false, ..gated() };
-    assert!(find_for(&server, &lenient, &order).await.is_ok());
+    assert!(find_for(&server, &gated(), &request).await.is_err());
+    let lenient = ProvisionerSettings { prevent_volume_mode_conversion: false, ..gated() };
+    assert!(find_for(&server, &lenient, &request).await.is_ok());
 }

@@ -2,12 +2,12 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::nodes::testing::{Known, nodes};
+use crate::nodes::testing::{TestNode, nodes};
 
 const DRIVER: &str = "disk.example.com";
 
-/// A zone each, but for the last two: one without the driver, and one like the first.
-const ZONES: [Known<'static>; 4] = [
+/// A zone each, but for the last two: one without the driver, and one in the zone of the first.
+const ZONES: [TestNode<'static>; 4] = [
     ("n1", Some(&["zone"]), Some(&[("zone", "a"), ("rack", "7")])),
     ("n2", Some(&["zone"]), Some(&[("zone", "c")])),
     ("n3", None, Some(&[("zone", "b")])),
@@ -15,7 +15,7 @@ const ZONES: [Known<'static>; 4] = [
 ];
 
 /// Nodes with two keys.
-const RACKS: [Known<'static>; 2] = [
+const RACKS: [TestNode<'static>; 2] = [
     ("n1", Some(&["zone", "rack"]), Some(&[("zone", "b"), ("rack", "r7")])),
     ("n2", Some(&["zone", "rack"]), Some(&[("zone", "a"), ("rack", "r1")])),
 ];
@@ -30,9 +30,9 @@ fn allowed(alternatives: &Value) -> Vec<TopologySelectorTerm> {
     alternatives.collect()
 }
 
-/// A claim that asks for nothing in particular, with the default flags.
-fn ask<'a>() -> Ask<'a> {
-    Ask {
+/// A claim without special requirements, with the default flags.
+fn constraints<'a>() -> Constraints<'a> {
+    Constraints {
         claim: "data-web-1",
         allowed: &[],
         node: None,
@@ -42,9 +42,9 @@ fn ask<'a>() -> Ask<'a> {
     }
 }
 
-/// What is required and what is preferred, or why it can't be said.
-fn decided(ask: &Ask<'_>, known: &[Known<'_>]) -> String {
-    match decide(ask, &nodes(DRIVER, known)) {
+/// The requisite and preferred topologies, or the error.
+fn decided(constraints: &Constraints<'_>, known: &[TestNode<'_>]) -> String {
+    match decide(constraints, &nodes(DRIVER, known)) {
         Ok(None) => "nothing".to_owned(),
         Ok(Some(requirement)) => {
             let show = |terms: Vec<Segments>| terms::show_all(&terms);
@@ -56,53 +56,60 @@ fn decided(ask: &Ask<'_>, known: &[Known<'_>]) -> String {
 }
 
 #[test]
-fn without_a_selected_node_all_places_are_asked_for_and_the_name_says_which_is_best() {
+fn without_a_selected_node_the_claims_name_selects_the_preferred_topology() {
     let all = "[[{zone a}] [{zone b}] [{zone c}]] best";
     for (claim, best) in
         [("data-web-0", "a"), ("data-web-1", "b"), ("logs-web-1", "b"), ("mypvc", "c")]
     {
         let expected = format!("{all} [{{zone {best}}}]");
         for strict in [false, true] {
-            assert_eq!(decided(&Ask { claim, strict, ..ask() }, &ZONES), expected, "{claim}");
+            assert_eq!(
+                decided(&Constraints { claim, strict, ..constraints() }, &ZONES),
+                expected,
+                "{claim}"
+            );
         }
     }
-    assert_eq!(decided(&Ask { immediate: false, ..ask() }, &ZONES), "nothing");
+    assert_eq!(decided(&Constraints { immediate: false, ..constraints() }, &ZONES), "nothing");
 }
 
 #[test]
-fn with_a_selected_node_its_place_is_best_and_with_strict_topology_the_only_one() {
-    let node = |strict| Ask { node: Some("n2"), strict, immediate: false, ..ask() };
+fn a_selected_nodes_topology_is_preferred_and_with_strict_topology_the_only_one() {
+    let node = |strict| Constraints { node: Some("n2"), strict, immediate: false, ..constraints() };
     assert_eq!(decided(&node(false), &ZONES), "[[{zone a}] [{zone b}] [{zone c}]] best [{zone c}]");
     assert_eq!(decided(&node(true), &ZONES), "[[{zone c}]] best [{zone c}]");
     let racks = "[[{rack r1} {zone a}] [{rack r7} {zone b}]] best [{rack r7} {zone b}]";
-    assert_eq!(decided(&Ask { node: Some("n1"), ..ask() }, &RACKS), racks);
+    assert_eq!(decided(&Constraints { node: Some("n1"), ..constraints() }, &RACKS), racks);
 }
 
 #[test]
-fn what_the_class_allows_takes_the_place_of_what_there_is() {
+fn allowed_topologies_replace_those_of_the_nodes() {
     let zones = allowed(&json!([{"zone": ["b"]}]));
-    let with = |node, strict| Ask { allowed: &zones, node, strict, ..ask() };
+    let with = |node, strict| Constraints { allowed: &zones, node, strict, ..constraints() };
     let b = "[[{zone b}]] best [{zone b}]";
     assert_eq!(decided(&with(None, false), &ZONES), b, "without a look at the nodes");
     assert_eq!(decided(&with(None, false), &[]), b);
-    assert_eq!(decided(&Ask { immediate: false, ..with(None, true) }, &[]), b);
-    // The allowed term is less than the node's place.
+    assert_eq!(decided(&Constraints { immediate: false, ..with(None, true) }, &[]), b);
+    // The allowed term is less specific than the node's topology.
     assert_eq!(decided(&with(Some("n1"), false), &RACKS), b);
     let whole = "[[{rack r7} {zone b}]] best [{rack r7} {zone b}]";
     assert_eq!(decided(&with(Some("n1"), true), &RACKS), whole);
-    // The first that fits leads, and a shorter one comes first.
+    // The first that matches leads, and shorter ones come first.
     let two = allowed(&json!([{"zone": ["b"], "rack": ["r7"]}, {"zone": ["a", "b"]}]));
-    let fits = Ask { allowed: &two, node: Some("n1"), ..ask() };
+    let fits = Constraints { allowed: &two, node: Some("n1"), ..constraints() };
     let expected = "[[{zone a}] [{zone b}] [{rack r7} {zone b}]] best [{zone b}]";
     assert_eq!(decided(&fits, &RACKS), expected);
     let empty = allowed(&json!([{}]));
-    assert_eq!(decided(&Ask { allowed: &empty, node: Some("n1"), ..ask() }, &RACKS), "nothing");
+    assert_eq!(
+        decided(&Constraints { allowed: &empty, node: Some("n1"), ..constraints() }, &RACKS),
+        "nothing"
+    );
 }
 
 #[test]
-fn a_node_outside_of_what_the_class_allows_is_refused_in_the_originals_words() {
+fn a_node_outside_the_allowed_topologies_is_refused() {
     let zones = allowed(&json!([{"zone": ["z1", "z2"]}]));
-    let with = |strict| Ask { allowed: &zones, node: Some("n1"), strict, ..ask() };
+    let with = |strict| Constraints { allowed: &zones, node: Some("n1"), strict, ..constraints() };
     assert_eq!(
         decided(&with(false), &RACKS),
         r#"topology [{rack r7} {zone b}] from selected node "n1" is not in requisite: [[{zone z1}] [{zone z2}]]"#
@@ -114,8 +121,8 @@ fn a_node_outside_of_what_the_class_allows_is_refused_in_the_originals_words() {
 }
 
 #[test]
-fn what_is_missing_is_named_in_the_originals_words() {
-    let known: [Known<'_>; 6] = [
+fn missing_keys_and_labels_are_reported_in_external_provisioners_words() {
+    let known: [TestNode<'_>; 6] = [
         ("bare", Some(&["zone"]), Some(&[])),
         ("half", Some(&["zone", "rack"]), Some(&[("zone", "a"), ("arch", "arm")])),
         ("objectless", Some(&["zone"]), None),
@@ -141,18 +148,25 @@ fn what_is_missing_is_named_in_the_originals_words() {
         ),
     ] {
         for strict in [false, true] {
-            assert_eq!(decided(&Ask { node: Some(node), strict, ..ask() }, &known), expected);
+            assert_eq!(
+                decided(&Constraints { node: Some(node), strict, ..constraints() }, &known),
+                expected
+            );
         }
     }
-    assert_eq!(decided(&ask(), &known[3..5]), "no available topology found");
-    let two: [Known<'_>; 1] = [("n", Some(&["zone", "rack"]), Some(&[("zone", "a")]))];
-    assert_eq!(decided(&ask(), &two), "topologyKeys [zone rack] were not found on any nodes");
+    assert_eq!(decided(&constraints(), &known[3..5]), "no available topology found");
+    let two: [TestNode<'_>; 1] = [("n", Some(&["zone", "rack"]), Some(&[("zone", "a")]))];
+    assert_eq!(
+        decided(&constraints(), &two),
+        "topologyKeys [zone rack] were not found on any nodes"
+    );
 }
 
 #[test]
 fn labels_that_were_read_live_count_for_the_selected_node() {
     let live = [("zone".to_owned(), "c".to_owned()), ("arch".to_owned(), "arm".to_owned())].into();
-    let with = |node| Ask { node: Some(node), live: Some(&live), strict: true, ..ask() };
+    let with =
+        |node| Constraints { node: Some(node), live: Some(&live), strict: true, ..constraints() };
     assert_eq!(decided(&with("n1"), &ZONES), "[[{zone c}]] best [{zone c}]");
     assert_eq!(
         decided(&with("n1"), &RACKS),
@@ -161,15 +175,15 @@ fn labels_that_were_read_live_count_for_the_selected_node() {
 }
 
 #[test]
-fn of_several_lists_of_keys_the_usual_one_counts_for_claims_without_a_node() {
-    let known: [Known<'_>; 3] = [
+fn without_a_selected_node_the_most_common_keys_count() {
+    let known: [TestNode<'_>; 3] = [
         ("n1", Some(&["rack"]), Some(&[("zone", "a"), ("rack", "r1")])),
         ("n2", Some(&["zone"]), Some(&[("zone", "b"), ("rack", "r2")])),
         ("n3", Some(&["zone"]), Some(&[("zone", "c")])),
     ];
     let expected = "[[{zone a}] [{zone b}] [{zone c}]] best [{zone b}]";
-    assert_eq!(decided(&ask(), &known), expected);
-    let chosen = decided(&Ask { node: Some("n1"), ..ask() }, &known);
+    assert_eq!(decided(&constraints(), &known), expected);
+    let chosen = decided(&Constraints { node: Some("n1"), ..constraints() }, &known);
     assert_eq!(chosen, "[[{rack r1}] [{rack r2}]] best [{rack r1}]");
 }
 
@@ -198,7 +212,7 @@ fn with_nodes<T>(cluster: &Cluster, reversed: bool, then: impl FnOnce(&Nodes) ->
         labels.iter().map(|node| node.iter().map(|(k, v)| (&**k, &**v)).collect()).collect();
     let names: Vec<String> = (0..cluster.len()).map(|n| format!("n{n}")).collect();
     let nodes_of = cluster.iter().zip(&labels).zip(&names);
-    let mut known: Vec<Known<'_>> = nodes_of
+    let mut known: Vec<TestNode<'_>> = nodes_of
         .map(|((node, labels), name)| {
             (name.as_str(), KEYS[usize::from(node.0)], Some(labels.as_slice()))
         })
@@ -221,20 +235,20 @@ fn allows() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever cluster, class and flags: the same is decided however the nodes were learned of;
-    /// the places are in order, each once; what is preferred are the same places, gone round; and
-    /// the best one is one that the selected node is in.
+    /// For any cluster, class and flags: the result does not depend on the order in which nodes
+    /// were learned; the requisite topologies are sorted and unique; the preferred ones are the
+    /// same, rotated; and the first one contains the selected node.
     #[test]
-    fn what_is_decided_is_in_order_and_stable(
+    fn requirements_are_sorted_and_stable(
         cluster in cluster(), allows in allows(), claim in "[a-z]{1,4}(-[a-z]{1,3})?-[0-9]{1,3}",
         chosen in proptest::option::of(0..8_usize), strict: bool, immediate: bool,
     ) {
         let allowed = allowed(&allows);
         let chosen = chosen.map(|node| node % cluster.len());
         let name = chosen.map(|node| format!("n{node}"));
-        let ask = Ask { claim: &claim, allowed: &allowed, node: name.as_deref(), live: None, strict, immediate };
-        let decision = with_nodes(&cluster, false, |nodes| decide(&ask, nodes));
-        prop_assert_eq!(&with_nodes(&cluster, true, |nodes| decide(&ask, nodes)), &decision);
+        let constraints = Constraints { claim: &claim, allowed: &allowed, node: name.as_deref(), live: None, strict, immediate };
+        let decision = with_nodes(&cluster, false, |nodes| decide(&constraints, nodes));
+        prop_assert_eq!(&with_nodes(&cluster, true, |nodes| decide(&constraints, nodes)), &decision);
         let Ok(Some(requirement)) = decision else { return Ok(()) };
         let requisite: Vec<Segments> = requirement.requisite().cloned().collect();
         let preferred: Vec<Segments> = requirement.preferred().cloned().collect();
@@ -252,12 +266,12 @@ proptest! {
         prop_assert!(chosen.is_some() && strict || requisite.iter().all(|place| is_allowed(&allowed, place)));
     }
 
-    /// The replicas of a StatefulSet go round all places.
+    /// The replicas of a StatefulSet use all topologies in turn.
     #[test]
-    fn the_replicas_of_a_set_take_each_place_in_turn(cluster in cluster(), set in "[a-z]{1,8}", from in 0..1000_usize) {
+    fn the_replicas_of_a_set_use_each_topology_in_turn(cluster in cluster(), set in "[a-z]{1,8}", from in 0..1000_usize) {
         let best = |replica: usize| {
             let claim = format!("data-{set}-{replica}");
-            with_nodes(&cluster, false, |nodes| decide(&Ask { claim: &claim, ..ask() }, nodes))
+            with_nodes(&cluster, false, |nodes| decide(&Constraints { claim: &claim, ..constraints() }, nodes))
         };
         let Ok(Some(first)) = best(from) else { return Ok(()) };
         let in_turn: Vec<Segments> = (from..from + first.requisite().count())

@@ -1,7 +1,7 @@
-//! What is kept of all nodes, and what a sighting of one changes.
+//! The known nodes, and the effect of events on them.
 //!
-//! Owns the decision when a registration takes effect: once the labels that its keys name are
-//! kept of every node. Pure. Leaves listing the nodes anew for that to the room.
+//! Decides when a registration takes effect: once the labels that its keys name are kept for every
+//! node. Pure.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -17,10 +17,10 @@ use crate::kube::{
     objects::{CsiNode, Node, View},
 };
 
-/// Label keys.
-pub(super) type Vocabulary = BTreeSet<Arc<str>>;
+/// A set of label keys.
+pub(super) type KeySet = BTreeSet<Arc<str>>;
 
-/// What a sighting has changed that matters, by name.
+/// The names of objects with relevant changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) csi_nodes: Vec<Box<str>>,
@@ -29,25 +29,25 @@ pub(super) struct Changed {
 
 /// All nodes, by name.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct NodeIndex {
     driver: Box<str>,
     csi_nodes: Cache<Registered>,
     nodes: Cache<Labels>,
     keys: Interned<Keys>,
     labels: Interned<Labels>,
-    /// The keys whose labels are kept of every node.
-    known: Vocabulary,
-    /// The keys for which nodes are listed or watched now.
-    vocabulary: Vocabulary,
+    /// The keys whose labels are kept for every node.
+    kept_keys: KeySet,
+    /// The keys for which nodes are being listed or watched.
+    watched_keys: KeySet,
 }
 
-/// What the driver has registered on a node.
+/// The driver's registration on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Registered {
-    /// Its keys, as far as they are in effect; none where it is not registered.
+    /// Its keys in effect; `None` if it is not registered.
     current: Option<Keys>,
-    /// What comes into effect once the labels are known.
-    next: Option<Keys>,
+    /// The keys that take effect once the labels are known.
+    pending: Option<Keys>,
 }
 
 /// Whether the driver is on a node.
@@ -57,11 +57,11 @@ pub enum Registration {
     NoCsiNode,
     /// The driver is not registered in the CSINode.
     NoDriver,
-    /// The driver is registered with these topology keys, which may be none.
+    /// The driver is registered with these topology keys, possibly none.
     Driver(Keys),
 }
 
-impl Book {
+impl NodeIndex {
     pub(super) fn new(driver: &str) -> Self {
         Self {
             driver: driver.into(),
@@ -69,12 +69,12 @@ impl Book {
             nodes: Cache::default(),
             keys: Interned::default(),
             labels: Interned::default(),
-            known: Vocabulary::new(),
-            vocabulary: Vocabulary::new(),
+            kept_keys: KeySet::new(),
+            watched_keys: KeySet::new(),
         }
     }
 
-    // === what is asked ===
+    // === queries ===
 
     pub(super) fn registration(&self, node: &str) -> Registration {
         match self.csi_nodes.get(node) {
@@ -97,24 +97,25 @@ impl Book {
         self.labels.iter().map(|(labels, _)| labels)
     }
 
-    pub(super) fn usual_keys(&self) -> Option<&Keys> {
-        let usable = self.keys.iter().filter(|(keys, _)| !keys.is_empty() && self.knows(keys));
+    pub(super) fn most_common_keys(&self) -> Option<&Keys> {
+        let usable =
+            self.keys.iter().filter(|(keys, _)| !keys.is_empty() && self.keeps_labels_for(keys));
         // The first of those that most nodes have.
         usable.rev().max_by_key(|(_, nodes)| *nodes).map(|(keys, _)| keys)
     }
 
-    fn knows(&self, keys: &Keys) -> bool {
-        keys.are_in(&self.known)
+    fn keeps_labels_for(&self, keys: &Keys) -> bool {
+        keys.are_in(&self.kept_keys)
     }
 
     // === CSINodes ===
 
-    pub(super) fn observe_csi_node(&mut self, event: InformerEvent<CsiNode>) -> Changed {
+    pub(super) fn on_csi_node_event(&mut self, event: InformerEvent<CsiNode>) -> Changed {
         let csi_nodes = match event {
             InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => {
-                self.csi_node_seen(&seen)
+                self.upsert_csi_node(&seen)
             }
-            InformerEvent::Delete(gone) => self.csi_node_gone(gone.name()),
+            InformerEvent::Delete(gone) => self.remove_csi_node(gone.name()),
             InformerEvent::InitDone => {
                 let vanished = self.csi_nodes.complete_by_key();
                 for (_, registered) in &vanished {
@@ -134,66 +135,68 @@ impl Book {
         Changed { csi_nodes, ..Changed::default() }
     }
 
-    fn csi_node_seen(&mut self, seen: &CsiNode) -> Vec<Box<str>> {
+    fn upsert_csi_node(&mut self, seen: &CsiNode) -> Vec<Box<str>> {
         let driver = seen.spec.drivers.iter().find(|driver| *driver.name == *self.driver);
-        let said = driver.map(|driver| driver.topology_keys.iter().map(String::as_str).collect());
+        let keys = driver.map(|driver| driver.topology_keys.iter().map(String::as_str).collect());
         let before = self.csi_nodes.get(seen.name()).cloned();
         let current = || before.as_ref().and_then(|before| before.current.clone());
-        let now = match said {
-            Some(keys) if !self.knows(&keys) => Registered { current: current(), next: Some(keys) },
-            said => Registered { current: said, next: None },
+        let now = match keys {
+            Some(keys) if !self.keeps_labels_for(&keys) => {
+                Registered { current: current(), pending: Some(keys) }
+            }
+            keys => Registered { current: keys, pending: None },
         };
         let changed = before.as_ref().is_none_or(|before| before.current != now.current);
         self.register(seen.name(), now);
         changed.then(|| seen.name().into()).into_iter().collect()
     }
 
-    fn csi_node_gone(&mut self, name: &str) -> Vec<Box<str>> {
+    fn remove_csi_node(&mut self, name: &str) -> Vec<Box<str>> {
         let Change::Gone(registered) = self.csi_nodes.deleted(name) else { return Vec::new() };
         self.release(&registered);
         vec![name.into()]
     }
 
     fn register(&mut self, node: &str, now: Registered) {
-        let mut hold = |keys: Option<Keys>| keys.map(|keys| self.keys.hold(keys));
-        let now = Registered { current: hold(now.current), next: hold(now.next) };
+        let mut acquire = |keys: Option<Keys>| keys.map(|keys| self.keys.acquire(keys));
+        let now = Registered { current: acquire(now.current), pending: acquire(now.pending) };
         if let Change::Updated { old, .. } = self.csi_nodes.seen(node, Some(now)) {
             self.release(&old);
         }
     }
 
     fn release(&mut self, registered: &Registered) {
-        for keys in [&registered.current, &registered.next].into_iter().flatten() {
+        for keys in [&registered.current, &registered.pending].into_iter().flatten() {
             self.keys.release(keys);
         }
     }
 
     // === Nodes ===
 
-    /// Nodes are about to be listed anew: for the labels of all keys that are registered anywhere,
-    /// in effect or not yet, and for no others. Gives these keys.
-    pub(super) fn relist(&mut self) -> Vocabulary {
-        self.vocabulary = self.keys.iter().flat_map(|(keys, _)| keys.shared()).collect();
-        self.known.retain(|key| self.vocabulary.contains(key));
-        self.vocabulary.clone()
+    /// Begins to list nodes again, for the labels of all registered keys, in effect or not yet, and
+    /// no others. Returns these keys.
+    pub(super) fn relist(&mut self) -> KeySet {
+        self.watched_keys = self.keys.iter().flat_map(|(keys, _)| keys.shared()).collect();
+        self.kept_keys.retain(|key| self.watched_keys.contains(key));
+        self.watched_keys.clone()
     }
 
-    /// Whether there are keys that nodes are not listed and watched for.
-    pub(super) fn is_outgrown(&self) -> bool {
-        !self.keys.iter().all(|(keys, _)| keys.are_in(&self.vocabulary))
+    /// Whether there are keys for which nodes are not listed and watched.
+    pub(super) fn needs_relist(&self) -> bool {
+        !self.keys.iter().all(|(keys, _)| keys.are_in(&self.watched_keys))
     }
 
-    pub(super) fn observe_node(&mut self, event: InformerEvent<Node>) -> Changed {
+    pub(super) fn on_node_event(&mut self, event: InformerEvent<Node>) -> Changed {
         let nodes = match event {
-            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.node_seen(&seen),
-            InformerEvent::Delete(gone) => self.node_gone(gone.name()),
+            InformerEvent::InitApply(seen) | InformerEvent::Apply(seen) => self.upsert_node(&seen),
+            InformerEvent::Delete(gone) => self.remove_node(gone.name()),
             InformerEvent::InitDone => {
                 let vanished = self.nodes.complete_by_key();
                 for (_, labels) in &vanished {
                     self.labels.release(labels);
                 }
                 let nodes = vanished.into_iter().map(|(name, _)| name).collect();
-                return Changed { nodes, csi_nodes: self.take_effect() };
+                return Changed { nodes, csi_nodes: self.apply_pending() };
             }
             InformerEvent::Init => {
                 self.nodes.restarted();
@@ -207,10 +210,10 @@ impl Book {
         Changed { nodes, ..Changed::default() }
     }
 
-    fn node_seen(&mut self, seen: &Node) -> Vec<Box<str>> {
+    fn upsert_node(&mut self, seen: &Node) -> Vec<Box<str>> {
         let all = seen.metadata.labels.as_ref();
         let label = |key: &str| all.and_then(|all| all.get(key)).map(String::as_str);
-        let labels = self.labels.hold(Labels::named(&self.vocabulary, label));
+        let labels = self.labels.acquire(Labels::named(&self.watched_keys, label));
         let changed = self.nodes.get(seen.name()) != Some(&labels);
         if let Change::Updated { old, .. } = self.nodes.seen(seen.name(), Some(labels)) {
             self.labels.release(&old);
@@ -218,22 +221,24 @@ impl Book {
         changed.then(|| seen.name().into()).into_iter().collect()
     }
 
-    fn node_gone(&mut self, name: &str) -> Vec<Box<str>> {
+    fn remove_node(&mut self, name: &str) -> Vec<Box<str>> {
         let Change::Gone(labels) = self.nodes.deleted(name) else { return Vec::new() };
         self.labels.release(&labels);
         vec![name.into()]
     }
 
-    /// All nodes were listed: registrations that waited for that take effect.
-    fn take_effect(&mut self) -> Vec<Box<str>> {
-        self.known.clone_from(&self.vocabulary);
-        let waiting = self.csi_nodes.iter().filter_map(|(node, at)| Some((node, at.next.clone()?)));
+    /// All nodes were listed: applies the registrations that waited for it; returns the names of
+    /// their CSINodes.
+    fn apply_pending(&mut self) -> Vec<Box<str>> {
+        self.kept_keys.clone_from(&self.watched_keys);
+        let waiting =
+            self.csi_nodes.iter().filter_map(|(node, at)| Some((node, at.pending.clone()?)));
         let due: Vec<(Box<str>, Keys)> = waiting
-            .filter(|(_, keys)| self.knows(keys))
+            .filter(|(_, keys)| self.keeps_labels_for(keys))
             .map(|(node, keys)| (node.into(), keys))
             .collect();
         for (node, keys) in &due {
-            self.register(node, Registered { current: Some(keys.clone()), next: None });
+            self.register(node, Registered { current: Some(keys.clone()), pending: None });
         }
         due.into_iter().map(|(node, _)| node).collect()
     }

@@ -1,0 +1,387 @@
+use proptest::{collection::vec, prelude::*};
+use serde_json::json;
+
+use super::*;
+use crate::{
+    capacity::{names::Names, object::AnyVersion},
+    kube::objects::StorageCapacity,
+};
+
+/// An object of ours, created at that second, for a class in a zone.
+fn object(name: &str, second: u8, class: &str, zone: &str) -> Object {
+    let seen = json!({
+        "metadata": {"name": name, "uid": format!("{name}-{second}"), "resourceVersion": "1",
+                     "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
+        "storageClassName": class, "nodeTopology": {"matchLabels": {"zone": zone}}, "capacity": "1Gi",
+    });
+    AnyVersion::from(serde_json::from_value::<StorageCapacity>(seen).unwrap()).into_object()
+}
+
+fn segment(zone: &str) -> Segment {
+    [("zone", zone)].into_iter().collect()
+}
+
+fn pair(class: &str, zone: &str) -> Pair {
+    Pair { class: class.into(), segment: segment(zone) }
+}
+
+fn ask(class: &str, zone: &str) -> Key {
+    Key::Query(pair(class, zone))
+}
+
+fn sweep(name: &str) -> Key {
+    Key::Sweep(name.to_owned())
+}
+
+fn zones(zones: &[&str]) -> BTreeSet<Segment> {
+    zones.iter().map(|zone| segment(zone)).collect()
+}
+
+fn upsert_class(index: &mut CapacityIndex, name: &str) -> Vec<Key> {
+    index.upsert_class(Arc::default(), name)
+}
+
+/// The classes `fast` and `slow` in the zones `a` and `b`.
+fn index() -> CapacityIndex {
+    let mut index = CapacityIndex::default();
+    index.set_segments(zones(&["a", "b"]));
+    upsert_class(&mut index, "fast");
+    upsert_class(&mut index, "slow");
+    index
+}
+
+fn object_counts(wanted: usize, published: usize, obsolete: usize) -> ObjectCounts {
+    ObjectCounts { wanted, published, obsolete }
+}
+
+/// The name of the object that is published for the pair.
+fn stands(index: &CapacityIndex, class: &str, zone: &str) -> Option<String> {
+    match index.state(&pair(class, zone)) {
+        PairState::Published(_, object) => Some(object.name),
+        PairState::Absent(_) | PairState::Unwanted => None,
+    }
+}
+
+#[test]
+fn new_pairs_are_queried_and_removed_ones_swept() {
+    let mut index = CapacityIndex::default();
+    assert_eq!(index.set_segments(zones(&["a"])), []);
+    assert_eq!(upsert_class(&mut index, "fast"), [ask("fast", "a")]);
+    assert_eq!(index.set_segments(zones(&["a", "b"])), [ask("fast", "b")]);
+    assert_eq!(upsert_class(&mut index, "fast"), [ask("fast", "a"), ask("fast", "b")], "changed");
+    assert_eq!(index.upsert_object(object("1", 0, "fast", "a")), []);
+    assert_eq!(index.upsert_object(object("2", 0, "fast", "b")), []);
+    assert_eq!(index.set_segments(zones(&["a", "b"])), [], "nothing new");
+    assert_eq!(index.set_segments(zones(&["b", "c"])), [ask("fast", "c"), sweep("1")]);
+    assert_eq!(index.remove_class("fast"), [sweep("1"), sweep("2")]);
+    assert_eq!(index.remove_class("fast"), [], "not known");
+    assert_eq!(index.object_counts(), object_counts(0, 0, 2));
+}
+
+#[test]
+fn an_object_that_is_wanted_again_is_not_swept() {
+    let mut index = index();
+    index.upsert_object(object("1", 0, "fast", "a"));
+    assert_eq!(index.remove_class("fast"), [sweep("1")]);
+    assert!(index.obsolete("1").is_some());
+    upsert_class(&mut index, "fast");
+    assert_eq!(index.obsolete("1"), None);
+    assert_eq!(stands(&index, "fast", "a").as_deref(), Some("1"));
+}
+
+#[test]
+fn of_several_objects_the_oldest_is_kept_in_any_order() {
+    for order in [["old", "new"], ["new", "old"]] {
+        let mut index = index();
+        let mut keys = Vec::new();
+        for name in order {
+            keys.extend(index.upsert_object(object(name, u8::from(name == "new"), "fast", "a")));
+        }
+        assert_eq!(keys, [sweep("new")], "{order:?}");
+        assert_eq!(stands(&index, "fast", "a").as_deref(), Some("old"));
+        assert_eq!(index.object_counts(), object_counts(4, 1, 1));
+        assert_eq!(index.remove_object("new"), [], "the other one stands");
+        assert_eq!(index.remove_object("old"), [ask("fast", "a")]);
+    }
+    // With equal timestamps, the name decides, as in every process.
+    let mut index = index();
+    index.upsert_object(object("y", 0, "fast", "a"));
+    assert_eq!(index.upsert_object(object("x", 0, "fast", "a")), [sweep("y")]);
+}
+
+#[test]
+fn objects_for_unwanted_pairs_are_swept() {
+    let mut index = index();
+    assert_eq!(index.upsert_object(object("class", 0, "gone", "a")), [sweep("class")]);
+    assert_eq!(index.upsert_object(object("zone", 0, "fast", "z")), [sweep("zone")]);
+    let odd = Object { pair: None, ..object("odd", 0, "fast", "a") };
+    assert_eq!(index.upsert_object(odd), [sweep("odd")]);
+    let stopping = Object { terminating: true, ..object("ending", 0, "gone", "b") };
+    assert_eq!(index.upsert_object(stopping), [], "somebody has deleted it");
+    assert_eq!(index.object_counts(), object_counts(4, 0, 4));
+    let sweeps: Vec<Key> =
+        index.poll().into_iter().filter(|key| matches!(key, Key::Sweep(_))).collect();
+    assert_eq!(sweeps, [sweep("class"), sweep("odd"), sweep("zone")]);
+}
+
+#[test]
+fn an_object_deleted_between_lists_is_created_again() {
+    let mut index = index();
+    index.upsert_object(object("1", 0, "fast", "a"));
+    index.upsert_object(object("2", 0, "fast", "b"));
+    index.begin_list();
+    index.upsert_object(object("2", 0, "fast", "b"));
+    index.keep_unreadable("1");
+    assert_eq!(index.finish_list(), []);
+    index.begin_list();
+    index.upsert_object(object("2", 0, "fast", "b"));
+    assert_eq!(index.finish_list(), [ask("fast", "a")]);
+}
+
+#[test]
+fn an_object_replaced_under_its_name_leaves_its_pair() {
+    let mut index = index();
+    index.upsert_object(object("1", 0, "fast", "a"));
+    assert_eq!(index.upsert_object(object("1", 1, "fast", "b")), [ask("fast", "a")]);
+    assert_eq!(stands(&index, "fast", "b").as_deref(), Some("1"));
+    assert_eq!(index.remove_object("1"), [ask("fast", "b")]);
+    assert_eq!(index.object_counts(), object_counts(4, 0, 0));
+}
+
+#[test]
+fn a_write_counts_until_the_watch_delivers_it_or_two_polls_pass() {
+    let mut index = index();
+    let written = object("1", 0, "fast", "a");
+    index.record_write(&pair("fast", "a"), written.clone());
+    assert_eq!(stands(&index, "fast", "a").as_deref(), Some("1"));
+    assert_eq!(index.object_counts(), object_counts(4, 0, 0), "no watch has shown it");
+    // Delivered by the watch and deleted.
+    index.upsert_object(written.clone());
+    assert_eq!(index.remove_object("1"), [ask("fast", "a")]);
+    assert_eq!(stands(&index, "fast", "a"), None);
+    // Never delivered: deleted before the watch had shown it.
+    index.record_write(&pair("fast", "a"), written.clone());
+    index.poll();
+    assert!(stands(&index, "fast", "a").is_some(), "the watch may be late");
+    index.poll();
+    assert_eq!(stands(&index, "fast", "a"), None);
+    // The server reports 404.
+    index.record_write(&pair("fast", "a"), written.clone());
+    assert_eq!(index.confirm_missing("1"), []);
+    assert_eq!(stands(&index, "fast", "a"), None);
+    // The pair is not wanted any more.
+    index.record_write(&pair("gone", "a"), written);
+    assert!(matches!(index.state(&pair("gone", "a")), PairState::Unwanted));
+}
+
+#[test]
+fn a_correction_counts_before_the_watch_delivers_it() {
+    let mut index = index();
+    let shown = object("1", 0, "fast", "a");
+    let corrected = Object { version: "2".to_owned(), ..shown.clone() };
+    let version = |index: &CapacityIndex| match index.state(&pair("fast", "a")) {
+        PairState::Published(_, object) => object.version,
+        _ => panic!("it stands"),
+    };
+    index.upsert_object(shown);
+    index.record_write(&pair("fast", "a"), corrected.clone());
+    assert_eq!(version(&index), "2");
+    index.upsert_object(corrected.clone());
+    index.record_write(&pair("fast", "a"), corrected);
+    index.upsert_object(Object { version: "3".to_owned(), ..object("1", 0, "fast", "a") });
+    assert_eq!(version(&index), "3", "somebody's change is not hidden by ours");
+    // Another object is published for the pair by now.
+    index.record_write(
+        &pair("fast", "a"),
+        Object { version: "4".to_owned(), ..object("0", 9, "fast", "a") },
+    );
+    assert_eq!(version(&index), "3");
+    assert_eq!(index.confirm_missing("1"), [ask("fast", "a")], "the watch is late");
+}
+
+#[test]
+fn a_new_pair_is_queried_twice() {
+    let mut index = index();
+    index.upsert_object(object("1", 0, "fast", "a"));
+    index.finish_list();
+    assert!(!index.mark_queried(&pair("fast", "a")), "it was published before");
+    assert!(index.mark_queried(&pair("fast", "b")) && !index.mark_queried(&pair("fast", "b")));
+    index.set_segments(zones(&["a", "b", "c"]));
+    assert!(index.mark_queried(&pair("slow", "c")));
+    index.set_segments(zones(&["a"]));
+    assert!(!index.mark_queried(&pair("fast", "c")), "gone again");
+}
+
+#[test]
+fn a_volume_refreshes_its_class_or_its_segments() {
+    let index = index();
+    assert_eq!(index.refresh_class("fast"), [ask("fast", "a"), ask("fast", "b")]);
+    assert_eq!(index.refresh_class("gone"), []);
+    assert_eq!(
+        index.refresh_segments([segment("b"), segment("z")]),
+        [ask("fast", "b"), ask("slow", "b")]
+    );
+}
+
+// === random histories ===
+
+/// An event in the cluster.
+#[derive(Debug, Clone)]
+enum Step {
+    Class(u8, bool),
+    Zones(Vec<u8>),
+    /// Somebody creates an object.
+    Make {
+        name: u8,
+        second: u8,
+        class: u8,
+        zone: u8,
+    },
+    Delete(u8),
+    /// The watch is interrupted meanwhile.
+    Gap(Vec<Step>),
+    /// This many keys are processed.
+    Work(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let make = (0..6_u8, 0..3_u8, 0..3_u8, 0..3_u8)
+        .prop_map(|(name, second, class, zone)| Step::Make { name, second, class, zone });
+    let simple = prop_oneof![
+        (0..3_u8, any::<bool>()).prop_map(|(class, there)| Step::Class(class, there)),
+        vec(0..3_u8, 0..3).prop_map(Step::Zones),
+        make,
+        (0..6_u8).prop_map(Step::Delete),
+    ];
+    let gap = vec(simple.clone(), 0..5).prop_map(Step::Gap);
+    prop_oneof![6 => simple, 1 => gap, 3 => (0..4_usize).prop_map(Step::Work)]
+}
+
+/// A server, a publisher's index and queue, and a driver that always answers.
+struct Cluster {
+    server: BTreeMap<String, Object>,
+    index: CapacityIndex,
+    queue: BTreeSet<Key>,
+    watching: bool,
+    made: u32,
+}
+
+impl Cluster {
+    fn show(&mut self, update_index: impl FnOnce(&mut CapacityIndex) -> Vec<Key>) {
+        if self.watching {
+            self.queue.extend(update_index(&mut self.index));
+        }
+    }
+
+    fn put(&mut self, object: Object) {
+        self.server.insert(object.name.clone(), object.clone());
+        self.show(|index| index.upsert_object(object));
+    }
+
+    fn remove(&mut self, name: &str) {
+        if self.server.remove(name).is_some() {
+            self.show(|index| index.remove_object(name));
+        }
+    }
+
+    fn happen(&mut self, step: Step) {
+        match step {
+            Step::Class(class, true) => {
+                let keys = upsert_class(&mut self.index, &class.to_string());
+                self.queue.extend(keys);
+            }
+            Step::Class(class, false) => {
+                self.queue.extend(self.index.remove_class(&class.to_string()));
+            }
+            Step::Zones(all) => {
+                let all = all.iter().map(|zone| segment(&zone.to_string())).collect();
+                self.queue.extend(self.index.set_segments(all));
+            }
+            Step::Make { name, second, class, zone } => {
+                let name = format!("stray-{name}");
+                if !self.server.contains_key(&name) {
+                    self.put(object(&name, second, &class.to_string(), &zone.to_string()));
+                }
+            }
+            Step::Delete(name) => self.remove(&format!("stray-{name}")),
+            Step::Gap(unseen) => {
+                self.watching = false;
+                for step in unseen {
+                    self.happen(step);
+                }
+                self.relist();
+            }
+            Step::Work(turns) => std::iter::repeat_n((), turns).for_each(|()| self.work()),
+        }
+    }
+
+    fn relist(&mut self) {
+        self.watching = true;
+        self.index.begin_list();
+        for object in self.server.values().cloned().collect::<Vec<_>>() {
+            self.show(|index| index.upsert_object(object));
+        }
+        self.show(CapacityIndex::finish_list);
+    }
+
+    /// Processes one key as the publisher does; the object's name follows from the pair, as in
+    /// [`Names`].
+    fn work(&mut self) {
+        match self.queue.pop_first() {
+            None => {}
+            Some(Key::Sweep(name)) => {
+                if let Some(object) = self.index.obsolete(&name).cloned()
+                    && self.server.get(&name).is_some_and(|there| there.uid == object.uid)
+                {
+                    self.remove(&name);
+                }
+            }
+            Some(Key::Query(pair)) => {
+                if let PairState::Absent(_) = self.index.state(&pair) {
+                    let name = Names::new("d", None).object(&pair, 0);
+                    self.made += u32::from(!self.server.contains_key(&name));
+                    let zone = pair.segment.labels()["zone"].clone();
+                    let object = object(&name, 30, &pair.class, &zone);
+                    if !self.server.contains_key(&name) {
+                        self.put(object.clone());
+                    }
+                    self.index.record_write(&pair, object);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        while !self.queue.is_empty() {
+            self.work();
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happens, delivered or not: once the queue is empty there is one object for each
+    /// pair, no other object, and nothing left to do.
+    #[test]
+    fn every_pair_ends_with_one_object(steps in vec(step(), 0..60)) {
+        let mut cluster = Cluster {
+            server: BTreeMap::new(), index: CapacityIndex::default(), queue: BTreeSet::new(), watching: true, made: 0,
+        };
+        for step in steps {
+            cluster.happen(step);
+        }
+        cluster.settle();
+        let index = &cluster.index;
+        let wanted = index.classes.keys().flat_map(|class| index.pairs_of_class(class));
+        let wanted: Vec<Option<Pair>> = wanted.map(Some).collect();
+        let mut there: Vec<Option<Pair>> = cluster.server.values().map(|object| object.pair.clone()).collect();
+        there.sort();
+        prop_assert_eq!(&there, &wanted);
+        prop_assert_eq!(index.object_counts(), object_counts(wanted.len(), wanted.len(), 0));
+        let made = cluster.made;
+        cluster.queue = cluster.index.poll().into_iter().collect();
+        cluster.settle();
+        prop_assert_eq!(cluster.made, made, "a poll finds nothing to make");
+        // Nothing is kept of deleted objects.
+        prop_assert!(cluster.index.objects_by_pair.len() == wanted.len() && cluster.index.new.len() <= wanted.len());
+    }
+}
