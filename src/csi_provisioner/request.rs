@@ -103,7 +103,7 @@ pub(super) async fn prepare(
     if let Some(attributes) = settings.attributes_class(&order.claim) {
         let class = attributes_class(reads, settings, attributes).await?;
         let awaited = Dependency::object::<VolumeAttributesClass>(None, attributes);
-        prepared.read.push(awaited.as_seen(&class.metadata));
+        prepared.read.push(awaited.observed_as(&class.metadata));
         prepared.request.mutable_parameters.clone_from(&class.parameters);
     }
     Ok(prepared)
@@ -222,7 +222,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver_name
     ));
-    Err(foreign.finished().lasting().awaiting([awaited.as_seen(&class.metadata)]))
+    Err(foreign.finished().lasting().awaiting([awaited.observed_as(&class.metadata)]))
 }
 
 #[cfg(test)]

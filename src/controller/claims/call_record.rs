@@ -29,7 +29,7 @@ use crate::{
     controller::{
         events::{ClaimEvents, claim_key},
         model::record::Recorder,
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
     kube::{
@@ -151,7 +151,7 @@ pub struct CallRecords {
     /// Tells for how long a deleted claim was kept.
     pub clock: Arc<dyn Clock>,
     /// Whose calls these are.
-    pub identity: Identity,
+    pub identity: ProvisionerIdentity,
     /// Tells requests apart.
     pub digest: Digest,
     /// How calls are recorded.

@@ -19,7 +19,7 @@ use crate::{
             record::MAX_BYTES,
             topology::{Pinned, Recorded, Requirement, Segments},
         },
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
     fuzzing::{is_dns_name, text},
@@ -42,7 +42,7 @@ pub fn record(data: &[u8]) {
         check_shown(&record);
     }
     for node in [None, Some("n1".to_owned())] {
-        let identity = Identity { driver: DRIVER.to_owned(), in_tree: None, node };
+        let identity = ProvisionerIdentity { driver: DRIVER.to_owned(), in_tree: None, node };
         for bound in [false, true] {
             check_claim(&identity, &Arc::new(claim(&text, bound)));
         }
@@ -96,7 +96,7 @@ fn class(provisioner: &str, uid: &str) -> Arc<StorageClass> {
 }
 
 /// A record counts only where it fits the claim, and then leads to the usual order of its class.
-fn check_claim(identity: &Identity, claim: &Arc<Claim>) {
+fn check_claim(identity: &ProvisionerIdentity, claim: &Arc<Claim>) {
     let standpoint = Standpoint { identity, adopted: None };
     let Some(RecordStatus::Open(record)) = judge(claim, standpoint, Some(VOLUME)) else { return };
     assert!(claim.is_unbound(), "a record counts on a bound claim");
@@ -110,7 +110,7 @@ fn check_claim(identity: &Identity, claim: &Arc<Claim>) {
 }
 
 fn check_order(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     record: &Record,
     class: &Arc<StorageClass>,

@@ -30,7 +30,8 @@ use super::{
 };
 use crate::{
     controller::{
-        model::unusable_volume::UnusableVolume, ownership::Identity, provisioner::ProvisionRequest,
+        model::unusable_volume::UnusableVolume, ownership::ProvisionerIdentity,
+        provisioner::ProvisionRequest,
     },
     kube::{
         informer::{InformerEvent, cache::Cache},
@@ -51,7 +52,7 @@ type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 type Closed = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Shared {
-    identity: Identity,
+    identity: ProvisionerIdentity,
     /// The name of a claim's PersistentVolume, from its UID.
     volume_name: Naming,
     inner: Mutex<Inner>,
@@ -197,7 +198,7 @@ impl ClaimIndex {
     /// `closed` is told, at least once, of each claim that needs nothing any more of what its
     /// volume is made from; it must not call back.
     pub fn new(
-        identity: Identity,
+        identity: ProvisionerIdentity,
         volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         closed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        ownership::{Identity, SELECTED_NODE},
+        ownership::{ProvisionerIdentity, SELECTED_NODE},
         provisioner::{Failure, ProvisionRequest},
     },
     call_record::Record,
@@ -67,7 +67,7 @@ impl Ask {
     /// was made on a node.
     pub(super) fn order(
         self,
-        identity: &Identity,
+        identity: &ProvisionerIdentity,
         claim: &Arc<Claim>,
         withdrawn: bool,
         volume_name: impl FnOnce() -> Result<String, Failure>,
@@ -98,7 +98,7 @@ impl Ask {
 /// Decides what to do about a claim, whose class is `class` where that exists. `fits`: whether that is
 /// the class that the record was made with.
 pub(crate) fn plan(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     snapshot: &ClaimSnapshot,
     class: Option<Arc<StorageClass>>,
     fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
@@ -135,7 +135,7 @@ pub(crate) fn plan(
 /// What this process has open is asked for again, whatever has become of claim and class; only after
 /// enough refusals the claim's new node and a changed class count (safety rule 3).
 fn again(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     snapshot: &ClaimSnapshot,
     order: &ProvisionRequest,
     class: Option<Arc<StorageClass>>,
@@ -163,7 +163,7 @@ fn blocked(why: String) -> Plan {
 
 /// What an earlier process has recorded is asked for as the claim and its class are now.
 fn recorded(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     claim: &Claim,
     record: &Record,
     class: Option<Arc<StorageClass>>,
@@ -176,7 +176,9 @@ fn recorded(
         ))
     };
     let Some(class) = class else { return gone("is gone") };
-    if !identity.knows(&class.provisioner) && !mutations::is_on(Mutation::ForeignClassAccepted) {
+    if !identity.is_own_name(&class.provisioner)
+        && !mutations::is_on(Mutation::ForeignClassAccepted)
+    {
         return Plan::Void;
     }
     if !fits(record, &class) {
@@ -196,7 +198,7 @@ fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
 }
 
 /// A claim for which nothing is open.
-fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
+fn new(identity: &ProvisionerIdentity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
     let Some(class) = class else {
         let why = match ownership::class_of_claim(claim) {
             "" => "the claim names no storage class".to_owned(),
@@ -207,7 +209,7 @@ fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> 
     if waits_for_a_node(claim, &class) {
         return Plan::Drop;
     }
-    if !identity.knows(&class.provisioner) {
+    if !identity.is_own_name(&class.provisioner) {
         return blocked(format!(
             "storage class {:?} is for the provisioner {:?}, but the claim is annotated for {:?}",
             class.name(),

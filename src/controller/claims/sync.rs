@@ -30,7 +30,7 @@ use crate::{
         limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
         ownership,
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
         provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::{
@@ -50,7 +50,7 @@ pub struct ClaimWorker<P> {
     /// Makes the volumes.
     pub provisioner: Arc<P>,
     /// Whose claims these are.
-    pub identity: Identity,
+    pub identity: ProvisionerIdentity,
     /// What is known of the claims.
     pub book: ClaimIndex,
     /// Their classes.
@@ -105,7 +105,7 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Brings one claim a step further.
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Action {
         let [create, delete] =
-            [&self.creates, &self.deletes].map(|limiter| limiter.look(Item::claim(uid)));
+            [&self.creates, &self.deletes].map(|limiter| limiter.attempt(Item::claim(uid)));
         let Some(key) = self.book.key(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(&key).await;
         let resynced = self.book.take_resynced(uid);

@@ -70,7 +70,7 @@ pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failu
     let found = find_volume(client, ask, &source).await;
     found.map_err(|unusable| {
         let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([awaited.as_seen(&source.metadata)]);
+        let failure = Failure::new(unusable).awaiting([awaited.observed_as(&source.metadata)]);
         if is_lasting { failure.lasting() } else { failure }
     })
 }

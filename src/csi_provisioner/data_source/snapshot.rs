@@ -72,7 +72,7 @@ pub(super) async fn find(client: &Client, ask: &Ask<'_>) -> Result<Source, Failu
     let snapshot = read_snapshot(client, namespace, name)
         .await
         .map_err(|unread| Failure::new(&unread).unread(awaited.clone(), unread.is_missing()))?;
-    let awaited = awaited.as_seen(&snapshot.metadata);
+    let awaited = awaited.observed_as(&snapshot.metadata);
     let content = bound_content(&snapshot)
         .map_err(|unusable| Failure::new(&unusable).awaiting([awaited.clone()]).lasting())?;
     let usable = find_content(client, ask, &snapshot, content).await;

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    controller::{model::record::Record, ownership::Identity},
+    controller::{model::record::Record, ownership::ProvisionerIdentity},
     kube::{
         Edit,
         client::finalizers,
@@ -41,7 +41,7 @@ pub enum RecordStatus {
 #[derive(Debug, Clone, Copy)]
 pub struct Standpoint<'a> {
     /// Whose process this is.
-    pub identity: &'a Identity,
+    pub identity: &'a ProvisionerIdentity,
     /// The node that is gone and whose call for the claim this process follows instead.
     pub adopted: Option<&'a str>,
 }
@@ -257,11 +257,11 @@ mod tests {
         serde_json::from_value(object.clone()).unwrap()
     }
 
-    fn identity(node: Option<&str>) -> Identity {
-        Identity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
+    fn identity(node: Option<&str>) -> ProvisionerIdentity {
+        ProvisionerIdentity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
     }
 
-    fn here(identity: &Identity) -> Standpoint<'_> {
+    fn here(identity: &ProvisionerIdentity) -> Standpoint<'_> {
         Standpoint { identity, adopted: None }
     }
 

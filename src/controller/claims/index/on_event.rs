@@ -15,7 +15,7 @@ use super::{
 use crate::{
     controller::{
         claims::call_record::{RecordStatus, status},
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
     },
     kube::{
         informer::{InformerEvent, cache::Change},
@@ -192,7 +192,11 @@ impl Inner {
 }
 
 /// Whether a claim is kept, and why (safety rule 12: a pure function, asked at every event).
-fn interest(identity: &Identity, claim: &Claim, mark: Option<&RecordStatus>) -> Interest {
+fn interest(
+    identity: &ProvisionerIdentity,
+    claim: &Claim,
+    mark: Option<&RecordStatus>,
+) -> Interest {
     match mark {
         _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
         // Its node's process follows it, as long as somebody wants its volume.

@@ -23,7 +23,7 @@ fn book() -> ClaimIndex {
 
 fn book_of(node: Option<&str>) -> ClaimIndex {
     let node = node.map(str::to_owned);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node };
     ClaimIndex::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
 }
 
@@ -237,7 +237,7 @@ fn a_volume_that_passes_after_its_claim_was_listed_ends_it_whatever_its_name() {
 
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let book = works(book);
     book.observe(InformerEvent::Apply(claim("0a1b")));
@@ -246,7 +246,7 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
 
 #[tokio::test]
 async fn a_name_without_the_whole_uid_is_looked_up_before_each_attempt_but_of_an_open_call() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let book = works(book);
     book.observe(InformerEvent::Apply(claim("0a1b")));
@@ -420,7 +420,7 @@ fn claims_are_found_by_their_class() {
 
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let book = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     book.observe(InformerEvent::Apply(claim("first")));
     book.observe(InformerEvent::Apply(claim("second")));
@@ -544,7 +544,7 @@ async fn a_volume_made_by_hand_closes_no_open_call() {
 fn with_closings() -> (ClaimIndex, Arc<Mutex<Vec<String>>>) {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&closed);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let book = works(ClaimIndex::new(identity, name, move |uid| told.lock().push(uid.to_owned())));
     book.observe(InformerEvent::Apply(claim("u")));
@@ -612,7 +612,7 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
 fn a_marked_claim_needs_its_source_from_the_start_until_the_mark_is_taken_off() {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&closed);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let book = ClaimIndex::new(identity, name, move |uid| told.lock().push(uid.to_owned()));
     let mut deleted = marked("u", DRIVER);
