@@ -1,11 +1,10 @@
-//! The program: what is started in which order, who is wired to whom, and how it all ends.
+//! The program: creates all parts, starts them, and shuts them down.
 //!
-//! Owns the order of start (driver, HTTP, watches, election, work) and of the end (no new work,
-//! running calls, Lease, events, HTTP). Takes the API server's transport, the driver's connector,
-//! clock, random source and spawner from outside ([`Env`]), so that a simulation starts this
-//! very program. Promises that work is done only while the Lease is held, and that whatever ends
-//! unexpectedly ends the process with a message that says what. Leaves parsing flags, signals and
-//! the exit code to `main`.
+//! Starts in the order driver, HTTP server, watches, leader election, work. Shuts down in the order new
+//! work, running calls, Lease, events, HTTP server. The transport to the API server, the connector to the
+//! driver, clock, random numbers and task spawner are passed in ([`Env`]), so that a simulation runs the
+//! same program. It works only while it holds the Lease. A part that ends unexpectedly ends the process
+//! with an error that names it. `main` parses the flags, handles signals and sets the exit code.
 
 mod capacity;
 mod election;
@@ -56,109 +55,109 @@ use crate::{
     source_protection::Protection,
 };
 
-/// How long the last events may take to get out where nobody asked for the end.
-const LAST_EVENTS: Duration = Duration::from_secs(2);
+/// The time for sending the remaining events when the program ends by itself.
+const EVENT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long open requests to the HTTP server may take at the end.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// The time for open requests to the HTTP server at shutdown.
+const HTTP_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the program takes from outside.
+/// The program's environment.
 pub struct Env {
-    /// The way to the API server.
+    /// The transport to the API server.
     pub transport: Transport,
-    /// The way to the driver.
+    /// Connects to the driver.
     pub connector: Connector,
-    /// Time that is written down, and time that counts a suspended machine.
+    /// The wall clock, and the time since boot.
     pub clock: Arc<dyn Clock>,
-    /// Chance.
+    /// Random numbers.
     pub random: Arc<dyn Random>,
-    /// Runs tasks.
+    /// Spawns tasks.
     pub spawner: Arc<dyn Spawner>,
-    /// Where this process runs.
+    /// The host and pod of this process.
     pub host: Host,
 }
 
-/// Where this process runs.
+/// The host and pod of this process.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
     /// The machine's or pod's host name.
     pub name: String,
-    /// The pod's UID, where it could be found out.
+    /// The pod's UID, if known.
     pub pod_uid: Option<String>,
-    /// The namespace in the environment (`POD_NAMESPACE`).
+    /// The environment variable `POD_NAMESPACE`.
     pub pod_namespace: Option<String>,
-    /// The namespace that the service account's files name.
+    /// The namespace in the service account's files.
     pub service_account_namespace: Option<String>,
 }
 
-/// Runs the program until `stop`, or until something ends it.
+/// Runs the program until `stop` is cancelled or it fails.
 ///
 /// # Errors
-/// What ended it, when that was not `stop`.
-pub async fn run(flags: Flags, world: Env, stop: CancellationToken) -> Result<(), Error> {
-    run_counted(flags, world, Metrics::new()?, stop).await
+/// The reason, if it ended for another reason than `stop`.
+pub async fn run(flags: Flags, env: Env, stop: CancellationToken) -> Result<(), Error> {
+    run_with_metrics(flags, env, Metrics::new()?, stop).await
 }
 
-/// The same, with metrics that can be read from outside without a request.
+/// Runs the program as [`run`] does, with metrics that the caller can read.
 ///
 /// # Errors
-/// As of [`run`].
-pub async fn run_counted(
+/// As for [`run`].
+pub async fn run_with_metrics(
     flags: Flags,
-    world: Env,
+    env: Env,
     metrics: Metrics,
     stop: CancellationToken,
 ) -> Result<(), Error> {
-    let (tasks, mut ended) = Tasks::new(Arc::clone(&world.spawner));
+    let (tasks, mut ended) = Tasks::new(Arc::clone(&env.spawner));
     tokio::select! {
         biased;
-        outcome = Box::pin(Program::run(&flags, &world, metrics, &tasks, &stop)) => outcome,
-        // The sender lives in `tasks`: a task's end is all that can be received.
+        outcome = Box::pin(Program::run(&flags, &env, metrics, &tasks, &stop)) => outcome,
+        // The channel stays open, as `tasks` owns a sender.
         Some(ended) = ended.recv() => Err(ended.into()),
     }
 }
 
-/// Everything that runs, wired up.
+/// All parts of the program.
 struct Program<'a> {
     flags: &'a Flags,
-    world: &'a Env,
+    env: &'a Env,
     metrics: Metrics,
     gate: Gate,
     lanes: Lanes,
     driver: Driver,
     recorder: Recorder,
     controller: Controller<CsiProvisioner>,
-    /// Guards what volumes are made from.
+    /// Protects the sources of volumes.
     protection: Protection,
     classes: Classes,
-    /// For a driver that attaches volumes: which ones are.
+    /// The attached volumes, if the driver attaches volumes.
     attachments: Option<Attachments>,
-    /// Where it matters where nodes are: what is known of them by watching.
+    /// The watched nodes, if topology matters and there is no node deployment.
     nodes: Option<Nodes>,
-    /// With `--enable-capacity`: publishes how much room there is.
+    /// Publishes storage capacity, with `--enable-capacity`.
     publisher: Option<Publisher>,
-    /// Whether classes of volume attributes are looked at.
+    /// Whether VolumeAttributesClasses are supported.
     attributes_classes: bool,
-    /// Whether this process leads; always without election.
-    leads: watch::Sender<bool>,
-    /// Cancelled once another process was found to lead.
-    stands_by: CancellationToken,
+    /// Whether this process is the leader; always true without leader election.
+    is_leader: watch::Sender<bool>,
+    /// Cancelled when another process turned out to be the leader.
+    standby: CancellationToken,
     health: leader::Health,
 }
 
 impl<'a> Program<'a> {
-    /// From the driver's socket to the end.
+    /// Starts, runs and shuts down the program.
     async fn run(
         flags: &'a Flags,
-        world: &'a Env,
+        env: &'a Env,
         metrics: Metrics,
         tasks: &Tasks,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let program = tokio::select! {
             biased;
-            program = Self::start(flags, world, metrics, tasks) => program?,
-            // Nothing is in hand yet.
+            program = Self::start(flags, env, metrics, tasks) => program?,
+            // Nothing is in progress yet.
             () = stop.cancelled() => return Ok(()),
         };
         let server = program.serve(tasks).await?;
@@ -169,106 +168,72 @@ impl<'a> Program<'a> {
             outcome = program.work(stop) => outcome,
             ended = program.driver.clone().watch() => Err(ended.into()),
         };
-        // Whatever ended it: nothing more is begun, and what was told gets out.
+        // Starts nothing new, whatever the outcome.
         program.gate.retire();
-        let ended = program.last_words(outcome).await;
+        let outcome = program.drain_events(outcome).await;
         if let Some(server) = server {
-            server.end().await;
+            server.shut_down().await;
         }
-        ended
+        outcome
     }
 
-    /// DependencyIndex until the last events are out; in an end that was asked for, until the time it names.
-    async fn last_words(&self, outcome: Result<Instant, Error>) -> Result<(), Error> {
-        let patience = if let Ok(end) = &outcome {
+    /// Sends the remaining events: after a requested shutdown until the time in `outcome`, after an error
+    /// for [`EVENT_DRAIN_TIMEOUT`].
+    async fn drain_events(&self, outcome: Result<Instant, Error>) -> Result<(), Error> {
+        let timeout = if let Ok(end) = &outcome {
             end.saturating_duration_since(Instant::now())
         } else {
-            self.controller.tell_unsaved();
-            LAST_EVENTS
+            self.controller.log_unsaved();
+            EVENT_DRAIN_TIMEOUT
         };
-        self.recorder.drain(patience).await;
+        self.recorder.drain(timeout).await;
         outcome.map(drop)
     }
 
-    /// Connects to the driver and wires everything up. Nothing is watched or written yet.
+    /// Connects to the driver and creates all parts. Nothing is watched or written yet.
     async fn start(
         flags: &'a Flags,
-        world: &'a Env,
+        env: &'a Env,
         metrics: Metrics,
         tasks: &Tasks,
     ) -> Result<Self, Error> {
-        let clock = || Arc::clone(&world.clock);
-        let elects = flags.leader_election.is_some();
-        let gate = if elects { Gate::shut(clock()) } else { Gate::open(clock()) };
-        let random = || Arc::clone(&world.random);
-        let lanes = Lanes::new(
-            world.transport.clone(),
-            lane_settings(flags),
-            gate.clone(),
-            random(),
-            &metrics,
-        );
-        let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
-        let driver = connect(flags, world, tasks, &gate, &metrics).await?;
-        let nodes = nodes(flags, &driver);
-        let publisher =
-            capacity::publisher(flags, world, tasks, &driver, &lanes, &nodes, &metrics).await?;
-        let recorder = Recorder::start(lanes.events.clone(), tasks, clock(), random(), &metrics);
+        let base = Base::new(flags, env, metrics, tasks).await?;
+        let nodes = nodes(flags, &base.driver);
+        let publisher = capacity::publisher(&base, &nodes).await?;
+        let recorder = base.recorder();
         let classes = Classes::default();
         let refresher = publisher.as_ref().map(|publisher| {
-            capacity::follow(&classes, publisher);
+            capacity::report_class_changes(&classes, publisher);
             publisher.refresher()
         });
-        let settings = provisioner_settings(flags, &driver, world, attributes_classes);
-        let attaches = driver.capabilities().controller.contains(&Rpc::PublishUnpublishVolume);
-        let attachments = attaches.then(Attachments::default);
-        let protection = Protection::new(source_protection::ProtectionDeps {
-            client: lanes.objects.clone(),
-            metrics: metrics.clone(),
-            random: random(),
-            clock: clock(),
-            events: recorder.from(EVENT_COMPONENT),
-            driver: driver.name().to_owned(),
-            tasks: tasks.clone(),
-            settings: protection_settings(flags, &driver),
-        });
-        let topology = has_topology(flags, &driver)
-            .then(|| Topology::new(nodes.clone(), lanes.objects.clone(), topology_settings(flags)));
-        let nodes = (topology.is_some() || publisher.is_some()).then_some(nodes);
+        let settings = provisioner_settings(flags, &base.driver, env, base.attributes_classes);
+        let attachments = base.attachments();
+        let protection = base.protection(&recorder);
+        let topology = base.topology(&nodes);
+        let uses_nodes = topology.is_some() || publisher.is_some();
+        let nodes = (uses_nodes && flags.node_deployment.is_none()).then_some(nodes);
         let provisioner = CsiProvisioner::new(csi_provisioner::CsiProvisionerDeps {
-            driver: driver.clone(),
-            client: lanes.objects.clone(),
-            reads: Reads::new(lanes.objects.clone(), tasks),
+            driver: base.driver.clone(),
+            client: base.lanes.objects.clone(),
+            reads: Reads::new(base.lanes.objects.clone(), tasks),
             classes: classes.clone(),
             attachments: attachments.clone(),
             topology,
             refresher: refresher.unwrap_or_default(),
-            node: node_deployment(flags, &driver, random(), &metrics),
+            node: node_deployment(flags, &base.driver, base.random(), &base.metrics),
             protection: protection.clone(),
             events: ClaimEvents::new(recorder.from(EVENT_COMPONENT)),
             settings,
         });
-        let component = format!("{}_{}_{}", driver.name(), world.host.name, world.random.uuid());
-        let mut controller = Controller::new(controller::Deps {
-            provisioner: Arc::new(provisioner),
-            client: lanes.objects.clone(),
-            classes: classes.clone(),
-            events: recorder.from(&component),
-            metrics: metrics.clone(),
-            clock: clock(),
-            random: random(),
-            tasks: tasks.clone(),
-            settings: controller_settings(flags),
-        });
-        if nodes.is_some() && flags.node_deployment.is_none() {
-            controller.shows::<CsiNode>();
-            controller.shows::<Node>();
+        let mut controller = base.controller(provisioner, &classes, &recorder);
+        if nodes.is_some() {
+            controller.add_watched_kind::<CsiNode>();
+            controller.add_watched_kind::<Node>();
         }
-        let health = leader::Health::new(clock());
-        let leads = watch::Sender::new(!elects);
+        let Base { metrics, gate, lanes, attributes_classes, driver, .. } = base;
         Ok(Self {
             flags,
-            world,
+            env,
             metrics,
             gate,
             lanes,
@@ -278,23 +243,23 @@ impl<'a> Program<'a> {
             protection,
             classes,
             attachments,
-            nodes: nodes.filter(|_| flags.node_deployment.is_none()),
+            nodes,
             publisher,
             attributes_classes,
-            leads,
-            stands_by: CancellationToken::new(),
-            health,
+            is_leader: watch::Sender::new(flags.leader_election.is_none()),
+            standby: CancellationToken::new(),
+            health: leader::Health::new(Arc::clone(&env.clock)),
         })
     }
 
-    /// Starts watching.
+    /// Starts the watches.
     fn watch(&self, tasks: &Tasks) {
         let protection = self.protection.clone();
         self.controller.watch(move |event| protection.on_event(event));
         if let Some(attachments) = &self.attachments {
-            let observer = attachments.event_handler(self.controller.volume_waker());
-            let reflector = self.reflector().anew_when(attachments.list_requests());
-            tasks.spawn_critical("watch of VolumeAttachments", reflector.run(observer));
+            let handler = attachments.event_handler(self.controller.volume_waker());
+            let informer = self.informer().anew_when(attachments.list_requests());
+            tasks.spawn_critical("watch of VolumeAttachments", informer.run(handler));
         }
         if let Some(publisher) = &self.publisher {
             publisher.watch();
@@ -312,45 +277,48 @@ impl<'a> Program<'a> {
                 NodeChange::Node(name) => Dependency::object::<Node>(None, name),
             });
         };
-        let observer = nodes.csi_node_handler(wake.clone());
-        tasks.spawn_critical("watch of CSINodes", self.reflector().run(observer));
-        let reflectors = self.reflectors();
+        let handler = nodes.csi_node_handler(wake.clone());
+        tasks.spawn_critical("watch of CSINodes", self.informer().run(handler));
+        let informers = self.informers();
         tasks.spawn_critical(
             "watch of Nodes",
-            async move { nodes.watch_nodes(reflectors, wake).await },
+            async move { nodes.watch_nodes(informers, wake).await },
         );
     }
 
-    /// A reflector of a whole kind.
-    fn reflector<V: View>(&self) -> Informer<V> {
-        self.reflectors()()
+    /// Creates an informer of all objects of a kind.
+    fn informer<V: View>(&self) -> Informer<V> {
+        self.informers()()
     }
 
-    /// Makes reflectors of a whole kind.
-    fn reflectors<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
-        let (client, metrics) = (self.lanes.objects.clone(), self.metrics.clone());
-        let random = Arc::clone(&self.world.random);
+    /// Returns a function that creates informers of all objects of a kind.
+    fn informers<V: View>(&self) -> impl Fn() -> Informer<V> + Send + Sync + use<V> {
+        let client = self.lanes.objects.clone();
+        let metrics = self.metrics.clone();
+        let random = Arc::clone(&self.env.random);
         move || {
             let settings = informer::Settings::default();
             Informer::new(&client, Scope::all(), settings, Arc::clone(&random), &metrics)
         }
     }
 
-    /// A check of whether everything that is watched has been listed once; an error names what
-    /// has not.
+    /// Returns a check that everything that is watched has been listed once. Its error names what has
+    /// not.
     fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
-        let (controller, nodes) = (self.controller.readiness(), self.nodes.clone());
+        let controller = self.controller.readiness();
+        let nodes = self.nodes.clone();
         move || {
             controller()?;
             nodes.as_ref().map_or(Ok(()), Nodes::readiness)
         }
     }
 
-    /// Starts the HTTP server, where there is to be one. It serves to the very end, so that the end
-    /// can be watched.
-    async fn serve(&self, tasks: &Tasks) -> Result<Option<Serving>, Error> {
+    /// Starts the HTTP server, if the flags ask for one. It runs until the end, so that a shutdown can be
+    /// observed.
+    async fn serve(&self, tasks: &Tasks) -> Result<Option<RunningServer>, Error> {
         let Some(http) = &self.flags.http else { return Ok(None) };
-        let (metrics, health) = (self.metrics.clone(), self.health.clone());
+        let metrics = self.metrics.clone();
+        let health = self.health.clone();
         let scrapes = metrics.serve()?;
         let mut routes = Routes::new(&http.metrics_path, move || scrapes.count(|| metrics.text()))
             .check("/healthz", || Ok(()))
@@ -363,24 +331,114 @@ impl<'a> Program<'a> {
             routes = routes.profiles(tasks.clone());
         }
         let server = http::Server::bind(&http.address, routes).await?;
-        Ok(Some(Serving::start(server, tasks)))
+        Ok(Some(RunningServer::start(server, tasks)))
     }
 }
 
-/// The HTTP server while it runs.
-struct Serving {
+/// What the parts of the program are created from.
+struct Base<'a> {
+    flags: &'a Flags,
+    env: &'a Env,
+    tasks: &'a Tasks,
+    metrics: Metrics,
+    gate: Gate,
+    lanes: Lanes,
+    attributes_classes: bool,
+    driver: Driver,
+}
+
+impl<'a> Base<'a> {
+    /// Creates the clients of the API server, and connects to the driver.
+    async fn new(
+        flags: &'a Flags,
+        env: &'a Env,
+        metrics: Metrics,
+        tasks: &'a Tasks,
+    ) -> Result<Self, Error> {
+        let clock = || Arc::clone(&env.clock);
+        let has_election = flags.leader_election.is_some();
+        let gate = if has_election { Gate::shut(clock()) } else { Gate::open(clock()) };
+        let transport = env.transport.clone();
+        let random = Arc::clone(&env.random);
+        let lanes = Lanes::new(transport, lane_settings(flags), gate.clone(), random, &metrics);
+        let attributes_classes = serves_attributes_classes(flags, &lanes.objects).await;
+        let driver = connect(flags, env, tasks, &gate, &metrics).await?;
+        Ok(Self { flags, env, tasks, metrics, gate, lanes, attributes_classes, driver })
+    }
+
+    fn recorder(&self) -> Recorder {
+        let clock = Arc::clone(&self.env.clock);
+        let events = self.lanes.events.clone();
+        Recorder::start(events, self.tasks, clock, self.random(), &self.metrics)
+    }
+
+    fn random(&self) -> Arc<dyn Random> {
+        Arc::clone(&self.env.random)
+    }
+
+    fn topology(&self, nodes: &Nodes) -> Option<Topology> {
+        let settings = topology_settings(self.flags);
+        has_topology(self.flags, &self.driver)
+            .then(|| Topology::new(nodes.clone(), self.lanes.objects.clone(), settings))
+    }
+
+    fn attachments(&self) -> Option<Attachments> {
+        let capabilities = &self.driver.capabilities().controller;
+        capabilities.contains(&Rpc::PublishUnpublishVolume).then(Attachments::default)
+    }
+
+    fn protection(&self, recorder: &Recorder) -> Protection {
+        Protection::new(source_protection::ProtectionDeps {
+            client: self.lanes.objects.clone(),
+            metrics: self.metrics.clone(),
+            random: self.random(),
+            clock: Arc::clone(&self.env.clock),
+            events: recorder.from(EVENT_COMPONENT),
+            driver: self.driver.name().to_owned(),
+            tasks: self.tasks.clone(),
+            settings: protection_settings(self.flags, &self.driver),
+        })
+    }
+
+    fn controller(
+        &self,
+        provisioner: CsiProvisioner,
+        classes: &Classes,
+        recorder: &Recorder,
+    ) -> Controller<CsiProvisioner> {
+        let driver = self.driver.name();
+        let host = &self.env.host.name;
+        let component = format!("{driver}_{host}_{}", self.env.random.uuid());
+        Controller::new(controller::Deps {
+            provisioner: Arc::new(provisioner),
+            client: self.lanes.objects.clone(),
+            classes: classes.clone(),
+            events: recorder.from(&component),
+            metrics: self.metrics.clone(),
+            clock: Arc::clone(&self.env.clock),
+            random: self.random(),
+            tasks: self.tasks.clone(),
+            settings: controller_settings(self.flags),
+        })
+    }
+}
+
+/// The running HTTP server.
+struct RunningServer {
     stop: CancellationToken,
     ended: oneshot::Receiver<()>,
 }
 
-impl Serving {
+impl RunningServer {
     fn start(server: http::Server, tasks: &Tasks) -> Self {
-        let (stop, (end, ended)) = (CancellationToken::new(), oneshot::channel());
-        let (running, asked) = (server.run(tasks.clone(), stop.clone()), stop.clone());
+        let stop = CancellationToken::new();
+        let (end, ended) = oneshot::channel();
+        let running = server.run(tasks.clone(), stop.clone());
+        let stopped = stop.clone();
         tasks.spawn_critical("HTTP server", async move {
             running.await;
-            // An end that was asked for is none of the kind that ends the process.
-            if asked.is_cancelled() {
+            // If this returned after a requested stop, it would count as an unexpected end.
+            if stopped.is_cancelled() {
                 drop(end);
                 std::future::pending::<()>().await;
             }
@@ -388,9 +446,9 @@ impl Serving {
         Self { stop, ended }
     }
 
-    /// Ends it, once open requests are answered or have had their time.
-    async fn end(self) {
+    /// Stops the server and waits for open requests, up to [`HTTP_SHUTDOWN_TIMEOUT`].
+    async fn shut_down(self) {
         self.stop.cancel();
-        let _ = timeout(LAST_ANSWERS, self.ended).await;
+        let _ = timeout(HTTP_SHUTDOWN_TIMEOUT, self.ended).await;
     }
 }

@@ -1,16 +1,36 @@
-//! The provision controller: which claim gets a volume, which volume is deleted, and when.
+//! The provision controller: decides which claim gets a volume, which volume is deleted, and when.
 //!
-//! Knows nothing of any driver: it asks a [`provisioner::Provisioner`]. A claim walks
-//! `claim_book` (what is known, fed by the watches) → the queue `claims` → `claims` (what to do
-//! now) → the provisioner → `claim_state` (what follows) → `pv_store` (the PersistentVolume). A
-//! volume walks `volume_book` → the queue `volumes` → `volumes`, which asks `finalizers` what is
-//! due. `ownership` says whose either is, `pace` keeps to as many calls at once as the driver bears.
+//! The controller knows no CSI. It calls a [`provisioner::Provisioner`].
 //!
-//! Owns starting and stopping all of that ([`Controller`], put together by `assembly`; `watches`
-//! feeds the books, `workers` empties the queues, `upkeep` does what no change asks for). Promises
-//! that no work starts before what it needs is listed: claims, then PersistentVolumes, and what the
-//! provisioner needs (safety rule 6); for a deletion also what a standby has seen, anew; and that [`Controller::work`] ends only when nothing is in hand any more and
-//! all that was made is saved.
+//! | module | content |
+//! |---|---|
+//! | `assembly` | creates the workers with the state that they share |
+//! | `watches` | starts the informers, keeps the order of the first lists, feeds indexes and queues |
+//! | `queues`, [`item`] | the three work queues and their keys |
+//! | `workers` | runs the workers of the three queues |
+//! | `resync` | the periodic resync, and adding the protection finalizer to existing volumes |
+//! | [`claims`] | index, worker, states and records of claims; saves PersistentVolumes |
+//! | [`volumes`] | index and worker of PersistentVolumes; deletion and protection finalizer |
+//! | [`dependencies`] | objects that claims and volumes wait for, such as Secrets |
+//! | [`limiter`] | the adaptive limit of concurrent calls to the driver |
+//! | [`ownership`] | whether a claim or a volume belongs to this provisioner |
+//! | [`classes`] | the cache of StorageClasses |
+//! | [`events`] | the events about claims and volumes |
+//! | `live` | the maximum age of a live read |
+//! | [`model`] | data types and pure functions, without locks |
+//! | [`provisioner`] | the `Provisioner` trait, its requests and outcomes |
+//! | `packed_set` | a compact sorted set |
+//!
+//! A claim passes `watches` → [`claims::index`] → queue `claims` → [`claims::sync`] → the provisioner
+//! → [`claims::state`] → [`claims::save`]. A volume passes `watches` → [`volumes::index`] → queue
+//! `volumes` → [`volumes::sync`] → the provisioner.
+//!
+//! [`Controller`] starts and stops all of this. It guarantees that:
+//!
+//! - no call is made before claims, then PersistentVolumes, and what the provisioner needs are listed
+//!   (safety rule 6);
+//! - no volume is deleted before all of that is listed since this process became the leader;
+//! - [`Controller::work`] returns only when no work is in progress and all created volumes are saved.
 
 mod assembly;
 pub mod claims;
@@ -52,39 +72,39 @@ use crate::{
     runtime::{Clock, Random, Tasks},
 };
 
-/// How the controller works.
+/// The controller's settings.
 #[derive(Debug, Clone, Copy)]
-pub struct Settings {
-    /// `--worker-threads`: claims, and volumes, worked on at once.
+pub struct ControllerSettings {
+    /// `--worker-threads`: the number of concurrent workers for claims, and for volumes.
     pub workers: usize,
     /// `--retry-interval-start`.
     pub retry_start: Duration,
     /// `--retry-interval-max`.
     pub retry_max: Duration,
-    /// How open calls are recorded.
+    /// How open calls are recorded on claims.
     pub open_calls: claims::call_record::Settings,
 }
 
-/// What the controller stands on.
+/// The controller's dependencies.
 pub struct Deps<P> {
-    /// Makes and deletes volumes.
+    /// Creates and deletes volumes.
     pub provisioner: Arc<P>,
-    /// The lane for objects.
+    /// The client on the lane for objects.
     pub client: Client,
-    /// The classes, which the provisioner reads as well.
+    /// The cache of StorageClasses, shared with the provisioner.
     pub classes: Classes,
-    /// Tells users.
+    /// The source of events about claims and volumes.
     pub events: Source,
-    /// Counts.
+    /// All metrics.
     pub metrics: Metrics,
-    /// Tells for how long a deleted claim was kept.
+    /// The clock for the age of live reads and for how long a deleted claim is kept.
     pub clock: Arc<dyn Clock>,
-    /// Jitter.
+    /// For jitter.
     pub random: Arc<dyn Random>,
-    /// Runs the work.
+    /// Runs the background tasks.
     pub tasks: Tasks,
-    /// How to work.
-    pub settings: Settings,
+    /// The settings.
+    pub settings: ControllerSettings,
 }
 
 /// The provision controller.
@@ -97,21 +117,22 @@ pub struct Controller<P> {
     metrics: Metrics,
     random: Arc<dyn Random>,
     tasks: Tasks,
-    settings: Settings,
+    settings: ControllerSettings,
     lists: Lists,
-    /// Kinds whose changes open watches show, so that nobody else need look.
-    shown: Vec<Kind>,
+    /// Kinds that are watched as a whole, so that the `DependencyWatcher` need not watch their objects.
+    watched_kinds: Vec<Kind>,
 }
 
 impl<P: Provisioner> Controller<P> {
-    /// A controller that does nothing yet.
-    pub fn new(parts: Deps<P>) -> Self {
-        let assembly = Assembly::new(parts);
-        assembly.count_at_scrapes();
+    /// Creates a controller. Nothing is watched or written yet.
+    pub fn new(deps: Deps<P>) -> Self {
+        let assembly = Assembly::new(deps);
+        assembly.register_gauges();
         let store = assembly.store();
-        let (volumes, claims) = (assembly.volumes(store.clone()), assembly.claims(store));
-        let Assembly { parts, queues, .. } = assembly;
-        let Deps { client, classes, metrics, random, tasks, settings, .. } = parts;
+        let volumes = assembly.volumes(store.clone());
+        let claims = assembly.claims(store);
+        let Assembly { deps, queues, .. } = assembly;
+        let Deps { client, classes, metrics, random, tasks, settings, .. } = deps;
         Self {
             claims: Arc::new(claims),
             volumes: Arc::new(volumes),
@@ -123,47 +144,53 @@ impl<P: Provisioner> Controller<P> {
             tasks,
             settings,
             lists: Lists::default(),
-            shown: vec![Kind::of::<StorageClass>(), Kind::of::<Claim>(), Kind::of::<Volume>()],
+            watched_kinds: vec![
+                Kind::of::<StorageClass>(),
+                Kind::of::<Claim>(),
+                Kind::of::<Volume>(),
+            ],
         }
     }
 
-    /// Whoever calls this watches all objects of the kind that `V` reads, and tells
-    /// [`Controller::claim_waker`] of their changes: they are not watched by name.
-    pub fn shows<V: View>(&mut self) {
-        self.shown.push(Kind::of::<V>());
+    /// Declares that the caller watches all objects of the kind that `V` reads and reports their changes
+    /// to [`Controller::claim_waker`]. The controller then does not watch such objects by name.
+    pub fn add_watched_kind<V: View>(&mut self) {
+        self.watched_kinds.push(Kind::of::<V>());
     }
 
-    /// Wakes a volume by name: what kept it from being deleted may be over.
+    /// Returns a function that queues the volume of a given name, for when it was detached.
     pub fn volume_waker(&self) -> impl Fn(String) + Send + use<P> {
         let queues = self.queues.clone();
         move |name| queues.wake_volumes(vec![name])
     }
 
-    /// Brings back what waits for an object, which was just seen to change.
+    /// Returns a function that queues the items that wait for a given object, for when it has changed.
     pub fn claim_waker(&self) -> impl Fn(&Dependency) + Send + Sync + use<P> {
-        let (queues, waits) = (self.queues.clone(), self.claims.dependencies.clone());
-        move |object| queues.wake_items(waits.of(object))
+        let queues = self.queues.clone();
+        let dependencies = self.claims.dependencies.clone();
+        move |object| queues.wake_items(dependencies.waiting_for(object))
     }
 
-    /// The process is about to end: names the volumes that are made and have no PersistentVolume.
-    pub fn tell_unsaved(&self) {
+    /// Logs the volumes that were created and have no PersistentVolume, before the process ends.
+    pub fn log_unsaved(&self) {
         self.claims.store.log_unsaved();
     }
 
-    /// The calls that still run are about to be cut: each is recorded on its claim, by whoever
-    /// makes it and so holds the volume's key.
+    /// Makes the workers record the calls that still run on their claims, because the calls are about to
+    /// be cancelled. Each worker does it for its own call, as it holds the volume's key.
     pub fn record_running_calls(&self) {
         self.claims.ending.cancel();
     }
 
-    /// Works until `stop`; then takes nothing new and ends when what is in hand has ended and
-    /// every volume made is saved, or refused by the API server and recorded on its claim.
+    /// Works until `stop` is cancelled. Then starts nothing new, and returns when all work in progress
+    /// has ended and every created volume is saved, or its PersistentVolume was refused by the API
+    /// server and the call is recorded on its claim.
     pub async fn work(&self, stop: CancellationToken) {
         self.begin_term();
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.may_create() => {}
+            () = self.ready_to_create() => {}
             () = self.report_missing_lists() => {}
         }
         self.queues.working.store(true, Ordering::Relaxed);
@@ -176,12 +203,12 @@ impl<P: Provisioner> Controller<P> {
             _ = futures::future::join(&mut calls, &mut saving) => return,
             () = stop.cancelled() => {}
             () = self.resync() => {}
-            () = self.adopt() => {}
+            () = self.protect_volumes() => {}
             () = self.report_missing_lists() => {}
         }
         self.queues.claims.shut_down();
         self.queues.volumes.shut_down();
-        // What the last calls made is still saved, for as long as our caller waits.
+        // The volumes of the last calls are still saved, as long as the caller polls this.
         let last_calls = async {
             calls.await;
             self.claims.store.drain().await;

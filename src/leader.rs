@@ -1,14 +1,16 @@
-//! Leader election by a Lease (`coordination.k8s.io/v1`), with client-go's rules.
+//! Leader election with a Lease (`coordination.k8s.io/v1`), by client-go's rules.
 //!
-//! Owns the Lease: who may write it when (`decide`), under which name and identity, and the
-//! [`Gate`](crate::runtime::Gate) that everyone who acts asks first. Promises that the gate is
-//! open only while a renewal sent less than the renew deadline ago succeeded, by a clock that
-//! counts suspended time; that it shuts at once when the Lease shows another holder, nobody, or
-//! is gone; and that the Lease is taken from a silent holder only after its record stood still
-//! for its whole duration by this process's own clock, also where it was deleted meanwhile. A
-//! candidate watches the Lease, and where that is not granted or breaks, looks at it as often as
-//! client-go's do. Leaves to others what a leader does, when nothing is in flight any more, and
-//! where events are written.
+//! `decide` is a pure function that says what a candidate does next; `elector` is the loop that reads,
+//! watches and writes the Lease, and opens and shuts the [`Gate`](crate::runtime::Gate). It guarantees, by a
+//! clock that includes suspension, that:
+//!
+//! - the gate is open only until one renew deadline after the last successful renewal was sent;
+//! - the gate shuts at once when the Lease shows another holder or none, or is gone;
+//! - a Lease is taken from another holder only after its record has not changed for the whole lease
+//!   duration as observed by this process, even if the Lease was deleted meanwhile.
+//!
+//! A candidate watches the Lease. If it may not, or the watch breaks, it reads the Lease as often as
+//! client-go's candidates do.
 
 mod decide;
 mod elector;
@@ -23,10 +25,10 @@ pub use self::{
     elector::{Change, ElectionDeps, Ended, lead},
     health::{Health, Unhealthy},
     identity::{
-        Identity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
+        CandidateIdentity, event_component, lease_name, namespace, pod_uid_from_mountinfo,
         pod_uid_from_token,
     },
-    leases::{LeaseError, Leases, Sight, read_lease},
+    leases::{LeaseError, LeaseEvent, Leases, read_lease},
     record::Lease,
     settings::{ElectionSettings, SettingsError},
 };

@@ -1,47 +1,64 @@
-//! Kubernetes' CSI provisioner: turns PersistentVolumeClaims into volumes of a CSI driver, and
-//! deletes the volumes again. A drop-in for the Go original (external-provisioner v6.3.0).
+//! The CSI provisioner of Kubernetes: creates volumes of a CSI driver for PersistentVolumeClaims, and
+//! deletes them again. A drop-in replacement for the Go sidecar external-provisioner v6.3.0.
 //!
-//! # Where everything lives
+//! # Modules
 //!
-//! Arrows point down only: a room uses those below it, never those above.
+//! Listed from top to bottom: a module uses modules further down, not further up.
 //!
-//! | room | what lives there |
+//! | module | content |
 //! |---|---|
-//! | `main.rs` | parse, build the runtime, run, exit code |
-//! | [`app`] | the order of start and end, who is wired to whom; takes the outside world as a value |
-//! | [`flags`] | every flag, its default, its check, in the original's spelling |
-//! | [`csi_provisioner`] | provisioning for CSI: claim and class → `CreateVolumeRequest` → PersistentVolume; deletion |
-//! | [`controller`] | the driver-agnostic controller: which claim, which volume, when; claim states, saving, finalizers; the `Provisioner` trait |
-//! | [`source_protection`] | finalizers on what volumes are made from: who needs which snapshot or claim, and the sweep |
-//! | [`capacity`] | CSIStorageCapacity objects: how much room there is for each class in each segment of the cluster |
-//! | [`migration`] | in-tree plugins' classes and volumes, and what they are to the CSI drivers that took over |
-//! | [`nodes`] | where nodes are and whether the driver is on them: CSINodes and Nodes, as far as topology keys name them |
-//! | [`preflight`] | which rights are needed, and which are missing |
+//! | `main.rs` | parses flags, starts the async runtime, handles signals, sets the exit code |
+//! | [`app`] | wires everything together; order of start and shutdown; its environment is passed in |
+//! | [`flags`] | all flags, their defaults and checks, spelled as in external-provisioner |
+//! | [`csi_provisioner`] | provisioning by CSI: from claim and class to `CreateVolumeRequest` and PersistentVolume; deletion |
+//! | [`controller`] | the controller, without CSI: queues, workers, claim states, saving, finalizers; the `Provisioner` trait |
+//! | [`source_protection`] | finalizers on the snapshots and claims from which volumes are created |
+//! | [`capacity`] | publishes CSIStorageCapacity objects per class and topology segment |
+//! | [`migration`] | translates classes and volumes of in-tree plugins |
+//! | [`nodes`] | caches topology keys and labels from CSINodes and Nodes |
+//! | [`preflight`] | checks which RBAC permissions are missing |
 //! | [`release_claims`] | the subcommand that lists and releases claims with open calls |
-//! | [`leader`] | leader election by a Lease |
-//! | [`csi`] | the driver's client: connection, identity, calls with deadlines, whose word an error is |
-//! | [`kube`] | the API server's client: lanes and limits, slim views, watches, caches, edits, events, quantities |
-//! | [`workqueue`] | client-go's rate-limited work queue |
-//! | [`http`], [`logging`] | metrics, health checks and profiles; klog-shaped logs |
-//! | `go_fmt`, [`plain_text`] | quoting as users know it from Go; others' texts, cut and escaped |
-//! | `table` | a map for what comes in bursts |
-//! | [`metrics`] | every metric's name, labels and buckets |
-//! | [`mutations`] | defects on purpose, which the simulation must find; none in a shipped build |
-//! | `fuzzing` | what the bodies of the fuzz targets share; each stands beside what it checks, in a file `fuzz.rs`; none in a shipped build |
-//! | [`runtime`] | time, chance, tasks, and the gate that says whether work may start: what a simulation replaces |
+//! | [`leader`] | leader election with a Lease |
+//! | [`csi`] | the CSI client: connection, driver identity, calls with timeouts, meaning of status codes |
+//! | [`kube`] | the API server's client: lanes with rate limits, informers, caches, edits, events, quantities |
+//! | [`workqueue`] | client-go's rate-limiting work queue, and the mutex per key |
+//! | [`http`], [`logging`] | metrics, health checks and profiles over HTTP; logs in klog's format |
+//! | `go_fmt`, [`plain_text`] | Go's quoting; untrusted texts, truncated and escaped |
+//! | `table` | a hash map with a deterministic order that frees its memory |
+//! | [`metrics`] | all metrics: names, labels, buckets |
+//! | [`mutations`] | deliberate defects that the simulation must find; compiled out of shipped builds |
+//! | `fuzzing` | helpers of the fuzz targets, whose bodies are in the files `fuzz.rs`; compiled out of shipped builds |
+//! | [`runtime`] | clock, random numbers, tasks, and the gate that is open while this process is the leader; a simulation replaces them |
 //!
-//! Beside the crate: `proto/csi.proto` is the wire contract with the driver; `testkit/` (never
-//! shipped) holds the in-memory API server, the test drivers and the scenario player; `tests/`
-//! holds what is tested from outside, `docs/` what is decided and why.
+//! Outside this crate: `proto/csi.proto` is the CSI specification. `testkit/` (never shipped) contains an
+//! in-memory API server, test drivers and the scenario player. `tests/` contains integration tests and
+//! simulations. `docs/` describes behaviour and decisions, above all `docs/safety.md`.
 //!
-//! # The way of a claim
+//! # How a claim is provisioned
 //!
-//! A watch shows it → [`controller::claims::index`] keeps it if it is ours → the queue `claims` →
-//! [`controller::claims`] decides what to do now → [`csi_provisioner`] asks the driver → its
-//! [`Outcome`](controller::provisioner::Outcome) moves the claim's
-//! [`ClaimState`](controller::claims::state::ClaimState) → [`controller::claims::save`] saves the
-//! PersistentVolume. A volume's way is the mirror of it, through [`controller::volumes::index`] and
-//! [`controller::volumes`].
+//! 1. The informer of claims, started in `controller::watches`, passes each event to
+//!    [`controller::claims::index`], which keeps the claims of this provisioner that need work and says
+//!    which ones to queue.
+//! 2. The claim's UID enters the queue `claims` (`controller::queues`, [`workqueue`]), and one of its
+//!    workers (`controller::workers`) calls [`controller::claims::sync`].
+//! 3. `controller::claims::plan`, a pure function, decides what to do. What must be read live before the
+//!    first call is in `controller::claims::verification`.
+//! 4. [`controller::limiter`] grants a permit for a call, or the claim waits for one.
+//! 5. [`controller::claims::call_record`] records the call on the claim, where the flags ask for it.
+//! 6. [`csi_provisioner`], through the trait [`Provisioner`](controller::provisioner::Provisioner), checks
+//!    the request, reads what it needs, and calls the driver.
+//! 7. The [`Outcome`](controller::provisioner::Outcome) moves the claim's
+//!    [`ClaimState`](controller::claims::state::ClaimState). What failed for want of an object is
+//!    registered in [`controller::dependencies`], which queues the claim when that object changes.
+//! 8. [`controller::claims::save`] creates the PersistentVolume; its retries use the queue `unsavedpvs`. A
+//!    volume that cannot be used is deleted by `controller::claims::discard`.
+//! 9. `controller::claims::reporting` emits events and counts.
+//!
+//! # How a volume is deleted
+//!
+//! The informer of PersistentVolumes feeds [`controller::volumes::index`]. The queue `volumes` leads to
+//! [`controller::volumes::sync`], which asks [`controller::volumes::finalizer`] what is due, reads the
+//! PersistentVolume live, calls the driver and then deletes the PersistentVolume.
 
 pub mod app;
 pub mod capacity;

@@ -1,4 +1,4 @@
-//! Parses, builds the runtime, runs, and says how it ended.
+//! The binary: parses the flags, starts the async runtime, runs the program, and sets the exit code.
 
 use std::{env, fs, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
@@ -24,20 +24,20 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Where Kubernetes puts a pod's credentials.
+/// The directory of the service account's files.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Where Kubernetes looks for a container's last words.
+/// The file from which Kubernetes reads a container's termination message.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
-/// How often memory that is free goes back to the system: what a burst has left there is gone within
-/// a minute, and a steady load hardly notices.
-const TRIM: Duration = Duration::from_secs(15);
+/// The interval at which free memory is returned to the system: short enough that memory is free soon after
+/// a burst, long enough that it costs little under steady load.
+const TRIM_INTERVAL: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
     logging::escape_panics();
     if env::args_os().nth(1).is_some_and(|first| first == release_claims::NAME) {
-        return release();
+        return release_claims();
     }
     let parsed = match Flags::parse(env::args_os(), |name| env::var_os(name)) {
         Ok(parsed) => parsed,
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let code = runtime.block_on(run(parsed.flags));
-    // Whatever still runs is over: nothing of it may keep the process.
+    // Blocking tasks that still run must not delay the exit.
     runtime.shutdown_background();
     code
 }
@@ -64,8 +64,8 @@ fn runtime() -> Result<Runtime, ExitCode> {
     runtime.map_err(|error| end(255, &format!("cannot start the async runtime: {error}")))
 }
 
-/// `csi-provisioner release-claims`: the table goes to stdout, what failed to stderr.
-fn release() -> ExitCode {
+/// Runs `csi-provisioner release-claims`: prints the table to stdout and failures to stderr.
+fn release_claims() -> ExitCode {
     let request = match Request::parse(env::args_os().skip(2)) {
         Ok(request) => request,
         Err((text, 0)) => {
@@ -106,24 +106,24 @@ async fn report(request: &Request) -> Result<Report, String> {
     Ok(release_claims::run(&lanes.objects, &*clock, request, namespace).await)
 }
 
-/// Where the Leases are: as the flag says, else in the pod's own namespace. Empty where neither
-/// tells, as on a workstation: a replica takes `default` then, but its pod may know what is not
-/// known here.
+/// The namespace of the Leases: the flag's value, else the pod's own namespace. Empty if neither is known,
+/// as on a workstation. A replica uses `default` in that case, but here that would be a guess.
 fn lease_namespace<'a>(request: &'a Request, host: &'a Host) -> &'a str {
-    let told = [
+    let candidates = [
         request.lease_namespace.as_deref(),
         host.pod_namespace.as_deref(),
         host.service_account_namespace.as_deref(),
     ];
-    let mut told = told.into_iter().flatten().map(str::trim);
-    told.find(|name| !name.is_empty()).unwrap_or_default()
+    let mut candidates = candidates.into_iter().flatten().map(str::trim);
+    candidates.find(|name| !name.is_empty()).unwrap_or_default()
 }
 
+/// Prints why the flags were refused, or the text that they asked for, such as `--help`.
 fn refuse(refusal: &Refusal) -> ExitCode {
     if refusal.to_stderr {
         eprintln!("{}", refusal.text);
         if refusal.exit_code != 0 {
-            leave(refusal.text.lines().last().unwrap_or_default());
+            write_termination_message(refusal.text.lines().last().unwrap_or_default());
         }
     } else {
         println!("{}", refusal.text);
@@ -131,43 +131,44 @@ fn refuse(refusal: &Refusal) -> ExitCode {
     ExitCode::from(refusal.exit_code)
 }
 
-/// Logs why the process ends, and leaves the text where Kubernetes looks for it.
+/// Logs why the process ends, and writes the termination message.
 fn end(code: u8, why: &str) -> ExitCode {
     tracing::error!("{why}");
-    leave(why);
+    write_termination_message(why);
     ExitCode::from(code)
 }
 
-/// Writes the last words, as a terminal may show them. Outside a pod there is no such file, and nobody to read it.
-fn leave(words: &str) {
+/// Writes the termination message, escaped for terminals. Outside a pod the file does not exist.
+fn write_termination_message(message: &str) {
     if Path::new(TERMINATION_LOG).exists() {
-        let _ = fs::write(TERMINATION_LOG, escaped(words).to_string());
+        let _ = fs::write(TERMINATION_LOG, escaped(message).to_string());
     }
 }
 
-/// Signals are listened to from the first moment on: as a container's first process, this one would
-/// not even be ended by one that it does not listen to.
+/// Runs the program, and handles signals from the start: the kernel ignores signals without a handler for
+/// the first process of a container.
 async fn run(flags: Flags) -> ExitCode {
     let stop = CancellationToken::new();
     tokio::select! {
         biased;
-        code = signals(stop.clone()) => code,
-        code = program(flags, stop.clone()) => code,
-        code = trims() => code,
+        code = handle_signals(stop.clone()) => code,
+        code = run_program(flags, stop.clone()) => code,
+        code = trim_memory() => code,
     }
 }
 
-/// Gives memory back from time to time, for ever.
-async fn trims() -> ExitCode {
+/// Returns free memory to the system periodically. Never returns.
+async fn trim_memory() -> ExitCode {
     loop {
-        sleep(TRIM).await;
+        sleep(TRIM_INTERVAL).await;
         trim::trim();
     }
 }
 
-async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
+async fn run_program(flags: Flags, stop: CancellationToken) -> ExitCode {
     let kubernetes = &flags.kubernetes;
-    let (master, kubeconfig) = (kubernetes.master.as_deref(), kubernetes.kubeconfig.as_deref());
+    let master = kubernetes.master.as_deref();
+    let kubeconfig = kubernetes.kubeconfig.as_deref();
     let transport = tokio::select! {
         biased;
         transport = transport(master, kubeconfig) => transport,
@@ -177,7 +178,7 @@ async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
         Ok(transport) => transport,
         Err(error) => return end(255, &format!("Failed to create config: {error}")),
     };
-    let world = Env {
+    let env = Env {
         transport,
         connector: unix_connector(),
         clock: Arc::new(SystemClock),
@@ -185,7 +186,7 @@ async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
         spawner: Arc::new(TokioSpawner),
         host: host(),
     };
-    match app::run(flags, world, stop).await {
+    match app::run(flags, env, stop).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => end(error.exit_code(), &error.to_string()),
     }
@@ -194,13 +195,13 @@ async fn program(flags: Flags, stop: CancellationToken) -> ExitCode {
 async fn transport(master: Option<&str>, kubeconfig: Option<&Path>) -> Result<Transport, String> {
     let source = ConfigSource::resolve(master, kubeconfig, |name| env::var_os(name));
     let config = kube::config::load(&source).await.map_err(|error| error.to_string())?;
-    // A credential plugin runs for as long as it likes; signals are heard meanwhile.
+    // A credential plugin may take long; signals must be handled meanwhile.
     let transport = spawn_blocking(move || kube::transport(&config)).await?;
     transport.map_err(|error| error.to_string())
 }
 
-/// The first signal stops in order, the second at once.
-async fn signals(stop: CancellationToken) -> ExitCode {
+/// Shuts down gracefully at the first signal, and returns at the second.
+async fn handle_signals(stop: CancellationToken) -> ExitCode {
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {

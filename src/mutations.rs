@@ -1,53 +1,53 @@
-//! Defects on purpose, of which each must be found by the simulation (`tests/seeds.rs`).
+//! Deliberate defects, each of which the simulation (`tests/seeds.rs`) must find.
 //!
-//! Owns their list and the choice of one. Without the feature `mutations`, which no shipped build
-//! has, [`is_on`] is the constant `false`, and what asks it compiles to the program as it is.
+//! Without the feature `mutations`, which no shipped build has, [`is_on`] is the constant `false`, and the
+//! compiler removes the defects.
 
 /// The driver's name in the simulation, for a defect that needs one.
 pub const SIMULATED_DRIVER: &str = "disk.example.com";
 
-/// A defect of the program, each a rule of its own that is broken.
+/// A deliberate defect: one rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mutation {
-    /// A claim is marked only once its first call has ended.
+    /// A call is recorded on its claim only after it has ended.
     MarkedLate,
-    /// A status made on this side of the connection counts as the driver's word.
+    /// A status that the client made up counts as the driver's answer.
     LocalStatusIsFinal,
-    /// A final answer closes a call that was open before it.
+    /// A final answer closes a call that was open before.
     FinalClosesOpenCall,
-    /// A PersistentVolume whose name is taken counts as saved.
+    /// A PersistentVolume counts as saved if its name is taken.
     ConflictIsSuccess,
-    /// A volume whose PersistentVolume's name is taken is removed.
+    /// A volume is deleted if its PersistentVolume's name is taken.
     ConflictIsDelete,
-    /// A volume that cannot be used is removed without looking whose it is.
+    /// An unusable volume is deleted without checking whether it belongs to a PersistentVolume.
     DiscardUnseen,
-    /// Creating and deleting one volume exclude each other no longer.
+    /// The same volume can be created and deleted at once.
     SeparateKeys,
-    /// With its PersistentVolume it is forgotten that the claim had one.
+    /// That a claim had a PersistentVolume is forgotten together with the PersistentVolume.
     DoneForgotten,
-    /// That the claim had a PersistentVolume is never forgotten.
+    /// That a claim had a PersistentVolume is never forgotten.
     DoneForEver,
     /// PersistentVolumes are listed before the claims, and not compared with them.
     VolumesListedFirst,
-    /// A claim's PersistentVolume is known by its name alone.
+    /// A claim's PersistentVolume is recognised by its name alone.
     KnownByName,
-    /// What the driver has deleted it is asked to delete again.
+    /// The driver is called again for a volume that it has deleted.
     DeleteTwice,
-    /// A volume is deleted on an old view.
+    /// A volume is deleted without a live read.
     DeleteUnseen,
-    /// A PersistentVolume is deleted by its name alone.
+    /// A PersistentVolume is deleted by name, without its UID as precondition.
     DeleteWithoutUid,
-    /// A selected node is given back though an earlier call is open.
+    /// The selected node is removed although an earlier call is open.
     NodeGivenBackOpen,
-    /// What another attacher has attached may be deleted.
+    /// A volume that another attacher has attached may be deleted.
     AttachmentsByAttacher,
-    /// Pending claims of other drivers hold no source.
+    /// Pending claims of other drivers do not protect their sources.
     OthersHoldNothing,
     /// The Lease is released while calls are in flight.
     ReleaseInFlight,
-    /// The source that a record names is asked for.
+    /// A request uses the source in a record.
     RecordedSourceBelieved,
-    /// The volume's name that a record holds is asked for.
+    /// A request uses the volume name in a record.
     RecordedNameBelieved,
     /// A record is followed with a class that names another provisioner.
     ForeignClassAccepted,
@@ -55,12 +55,12 @@ pub enum Mutation {
     RecordOnBoundClaim,
     /// A call of which nothing was sent counts as open.
     UnsentIsOpen,
-    /// A new leader deletes by the attachments that it saw as a standby.
+    /// A new leader deletes volumes by the attachments that it listed as a standby.
     StandbysAttachments,
 }
 
 impl Mutation {
-    /// All of them.
+    /// All mutations.
     pub const ALL: [Self; 24] = [
         Self::MarkedLate,
         Self::LocalStatusIsFinal,
@@ -96,16 +96,16 @@ mod chosen {
     use super::Mutation;
 
     thread_local! {
-        /// One a thread: a simulation runs on one, and several run at once.
+        /// Per thread, as several simulations run at once, each on one thread.
         static CHOSEN: Cell<Option<Mutation>> = const { Cell::new(None) };
     }
 
-    /// Chooses what is broken on this thread.
+    /// Sets the mutation of this thread.
     pub fn choose(mutation: Option<Mutation>) {
         CHOSEN.set(mutation);
     }
 
-    /// Whether this is broken now.
+    /// Whether this mutation is on.
     pub fn is_on(mutation: Mutation) -> bool {
         CHOSEN.get() == Some(mutation)
     }
@@ -114,7 +114,7 @@ mod chosen {
 #[cfg(feature = "mutations")]
 pub use chosen::{choose, is_on};
 
-/// Whether this is broken now: nothing is.
+/// Whether this mutation is on: never in this build.
 #[cfg(not(feature = "mutations"))]
 pub const fn is_on(_: Mutation) -> bool {
     false

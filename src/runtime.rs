@@ -1,10 +1,10 @@
-//! What the program takes from its surroundings: time, chance and tasks.
+//! Clock, random numbers, tasks, and the gate.
 //!
-//! Owns the three traits that a simulation replaces ([`Clock`], [`Random`], [`Spawner`]), the
-//! supervision of background tasks ([`Tasks`]) and the [`Gate`] that says whether work may start.
-//! Promises that nothing else in the crate reads a clock, draws a number or spawns a task: with
-//! the same seed and the same answers from outside, a run repeats itself. Sleeping and time-outs
-//! are tokio's own (`tokio::time`), which tests pause. Leaves to others what the tasks do.
+//! [`Clock`], [`Random`] and [`Spawner`] are traits, which a simulation implements. Nothing else in the
+//! crate reads a clock, draws random numbers or spawns tasks, so that a run with the same seed and the same
+//! answers from outside repeats itself. Sleeps and timeouts use `tokio::time`, which tests pause.
+//! [`Tasks`] supervises background tasks. The [`Gate`] is open while this process may write and call the
+//! driver.
 
 use std::{
     collections::BTreeMap, fmt, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration,
@@ -20,17 +20,17 @@ pub use self::gate::{Gate, GateShut};
 
 // === Clock ===
 
-/// Time that is not for sleeping: what is written down, and what must count a suspended machine.
+/// The wall clock, and the time since boot.
 pub trait Clock: Send + Sync {
-    /// Wall-clock time, for what people and other programs read: events, Leases, the identity.
+    /// The wall-clock time, for what others read: events, Leases, the driver identity.
     fn wall(&self) -> jiff::Timestamp;
 
-    /// Time since boot, which goes on while the machine is suspended. A Lease runs out by this
-    /// clock; the ordinary monotonic clock would stand still with the machine.
+    /// The time since boot, including suspension. Leases expire by this clock, as the monotonic clock
+    /// stops while the machine is suspended.
     fn boot(&self) -> Duration;
 }
 
-/// The machine's own clocks.
+/// The machine's clocks.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SystemClock;
 
@@ -48,46 +48,45 @@ impl Clock for SystemClock {
     }
 }
 
-/// How often whoever waits for a boot time looks at the clock: the sleep in between stands still
-/// while the machine is suspended.
-const GLANCE: Duration = Duration::from_secs(1);
+/// The maximum sleep while waiting for a boot time: a sleep does not include suspension.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// DependencyIndex until `until` on [`Clock::boot`], or at most a second longer where the machine was
-/// suspended meanwhile.
-pub async fn until_boot(clock: &dyn Clock, until: Duration) {
+/// Sleeps until the [`Clock::boot`] time `until`, or up to a second longer if the machine was suspended.
+pub async fn sleep_until_boot(clock: &dyn Clock, until: Duration) {
     loop {
         let left = until.saturating_sub(clock.boot());
         if left.is_zero() {
             return;
         }
-        sleep(left.min(GLANCE)).await;
+        sleep(left.min(CLOCK_CHECK_INTERVAL)).await;
     }
 }
 
 // === Random ===
 
-/// Chance: jitter, generated names, identities. Never used for secrets.
+/// Random numbers for jitter, generated names and identities. Not for secrets.
 pub trait Random: Send + Sync {
-    /// Sixty-four evenly distributed bits.
+    /// Returns 64 evenly distributed bits.
     fn bits(&self) -> u64;
 
-    /// A number from `0.0` up to, but not including, `1.0`.
+    /// Returns a number from `0.0` up to, but not including, `1.0`.
     fn unit(&self) -> f64 {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 represents integers of 53 bits exactly.
         #[allow(clippy::cast_precision_loss)]
         let numerator = (self.bits() >> 11) as f64;
         numerator / 9_007_199_254_740_992.0
     }
 
-    /// A number from `0` up to, but not including, `bound`; `0` when `bound` is `0`.
+    /// Returns a number from `0` up to, but not including, `bound`; `0` if `bound` is `0`.
     fn below(&self, bound: u64) -> u64 {
-        // The bias of a remainder is far below what jitter or a name could show.
+        // The bias of the remainder is negligible for jitter and names.
         self.bits().checked_rem(bound).unwrap_or(0)
     }
 
-    /// A random (version 4) UUID in its usual spelling.
+    /// Returns a random (version 4) UUID.
     fn uuid(&self) -> String {
-        let (high, low) = (self.bits(), self.bits());
+        let high = self.bits();
+        let low = self.bits();
         format!(
             "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
             high >> 32,
@@ -99,16 +98,16 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// A small generator: seeded by the machine in production, by the seed's number in a simulation.
+/// A fast random number generator.
 pub struct Generator(Mutex<fastrand::Rng>);
 
 impl Generator {
-    /// A generator whose numbers nobody can foretell.
+    /// Creates a generator with a seed from the system.
     pub fn from_entropy() -> Self {
         Self(Mutex::new(fastrand::Rng::new()))
     }
 
-    /// A generator that always gives the same numbers for the same seed.
+    /// Creates a generator that yields the same numbers for the same seed.
     pub fn from_seed(seed: u64) -> Self {
         Self(Mutex::new(fastrand::Rng::with_seed(seed)))
     }
@@ -128,14 +127,13 @@ impl Random for Generator {
 
 // === Tasks ===
 
-/// Starts tasks. Dropping all clones of a simulated one kills its process: every task ends at
-/// the await it stands at.
+/// Spawns tasks. Dropping all clones of a simulated spawner kills its process: its tasks are dropped.
 pub trait Spawner: Send + Sync {
-    /// Starts `task`; it runs until it ends or the spawner's owner goes away.
+    /// Spawns `task`, which runs until it ends or the spawner is dropped.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 
-/// Starts tasks on tokio's current runtime.
+/// Spawns tasks on tokio's current runtime.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct TokioSpawner;
 
@@ -146,17 +144,17 @@ impl Spawner for TokioSpawner {
     }
 }
 
-/// A task that should have run as long as the process, and did not.
+/// A critical task has ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("background task {name:?} ended unexpectedly{}", .panic.as_ref().map(|p| format!(": it panicked: {p}")).unwrap_or_default())]
 pub struct TaskEnded {
-    /// The name it was started with.
+    /// The task's name.
     pub name: &'static str,
-    /// What it panicked with, where it did.
+    /// The panic's message, if it panicked.
     pub panic: Option<String>,
 }
 
-/// Starts background tasks and watches over them.
+/// Spawns and supervises background tasks.
 #[derive(Clone)]
 pub struct Tasks {
     spawner: Arc<dyn Spawner>,
@@ -164,10 +162,10 @@ pub struct Tasks {
     alive: Alive,
 }
 
-/// How many tasks of each name there are.
+/// The number of running tasks by name.
 type Alive = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
-/// Counts a task until it is dropped, at its end or with its spawner.
+/// Counts a task until this is dropped: at the task's end or with the spawner.
 struct Counted(Alive, &'static str);
 
 impl Counted {
@@ -194,43 +192,44 @@ impl fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// Tasks that run on `spawner`, and the receiver on which the end of a vital one is told.
+    /// Creates the supervisor of tasks on `spawner`. The receiver yields the critical tasks that end.
     pub fn new(spawner: Arc<dyn Spawner>) -> (Self, mpsc::UnboundedReceiver<TaskEnded>) {
-        let (ended, watch) = mpsc::unbounded_channel();
-        (Self { spawner, ended, alive: Alive::default() }, watch)
+        let (ended, receiver) = mpsc::unbounded_channel();
+        (Self { spawner, ended, alive: Alive::default() }, receiver)
     }
 
-    /// How many tasks of each name are running.
+    /// Returns the number of running tasks by name.
     pub fn alive(&self) -> BTreeMap<&'static str, u64> {
         self.alive.lock().clone()
     }
 
-    /// Starts a task that must run as long as the process; its end, by return or by panic, is
-    /// told to the receiver that [`Tasks::new`] gave, which ends the process.
+    /// Spawns a task that must run as long as the process. If it returns or panics, the receiver of
+    /// [`Tasks::new`] yields that, which ends the process.
     pub fn spawn_critical(
         &self,
         name: &'static str,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        let (ended, counted) = (self.ended.clone(), Counted::new(&self.alive, name));
+        let ended = self.ended.clone();
+        let counted = Counted::new(&self.alive, name);
         self.spawner.spawn(
             async move {
                 let _counted = counted;
-                let panic = caught(task).await.err();
-                // Nobody listens any more once the process is on its way out.
+                let panic = catch_panic(task).await.err();
+                // During shutdown the receiver is dropped.
                 let _ = ended.send(TaskEnded { name, panic });
             }
             .boxed(),
         );
     }
 
-    /// Starts a task that ends by itself. A panic in it is logged and costs nothing else.
+    /// Spawns a task that ends by itself. A panic in it is logged.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let counted = Counted::new(&self.alive, name);
         self.spawner.spawn(
             async move {
                 let _counted = counted;
-                if let Err(panic) = caught(task).await {
+                if let Err(panic) = catch_panic(task).await {
                     tracing::error!(task = name, panic, "a task panicked; this is a bug");
                 }
             }
@@ -239,11 +238,11 @@ impl Tasks {
     }
 }
 
-/// Runs `task` to its end; a panic in it becomes an error with the panic's message.
+/// Runs `task` and catches its panic.
 ///
 /// # Errors
-/// The message the task panicked with.
-pub async fn caught<T>(task: impl Future<Output = T>) -> Result<T, String> {
+/// The panic's message.
+pub async fn catch_panic<T>(task: impl Future<Output = T>) -> Result<T, String> {
     AssertUnwindSafe(task).catch_unwind().await.map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         text.or_else(|| panic.downcast_ref::<String>().cloned())
@@ -251,10 +250,10 @@ pub async fn caught<T>(task: impl Future<Output = T>) -> Result<T, String> {
     })
 }
 
-/// Runs `work`, which takes long without waiting, on a thread of its own.
+/// Runs blocking `work` on a thread of its own.
 ///
 /// # Errors
-/// A sentence, when the work panicked or the runtime ends.
+/// The work panicked, or the runtime is shut down.
 pub async fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, String> {

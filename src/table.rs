@@ -1,9 +1,8 @@
-//! A map for many things that come and go in bursts: claims, volumes, pieces of work.
+//! A hash map for many entries that come and go in bursts: claims, volumes, queue keys.
 //!
-//! Promises that finding one costs the same among ten thousand as among ten (a sorted map of texts
-//! compares a dozen of them, each somewhere else in memory), that what a burst has needed is given
-//! back with it, in one piece, and that the order is the same in every run with the same history, which
-//! a simulation needs. That order means nothing otherwise.
+//! Lookups take constant time, unlike in a sorted map, which compares a dozen strings scattered in memory.
+//! The memory that a burst needed is freed after it. The iteration order is the same in every run with the
+//! same history, which a simulation needs, and otherwise arbitrary.
 
 use std::{
     borrow::Borrow,
@@ -12,10 +11,10 @@ use std::{
 
 use indexmap::{Equivalent, IndexMap};
 
-/// So much room is kept whatever is in it: there are many tables, and most are empty most of the time.
+/// The capacity that is always kept. Small, as there are many tables, most of them usually empty.
 const KEPT: usize = 8;
 
-/// A map without an order of its own.
+/// A hash map with a deterministic iteration order.
 #[derive(Debug, Clone)]
 pub(crate) struct Table<K, V>(IndexMap<K, V, BuildHasherDefault<DefaultHasher>>);
 
@@ -26,27 +25,27 @@ impl<K, V> Default for Table<K, V> {
 }
 
 impl<K: Hash + Eq, V> Table<K, V> {
-    /// What is kept under the key.
+    /// Returns the value of the key.
     pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         self.0.get(key)
     }
 
-    /// The same, to change it.
+    /// Returns the value of the key, mutably.
     pub(crate) fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         self.0.get_mut(key)
     }
 
-    /// Whether anything is kept under the key.
+    /// Whether the key has a value.
     pub(crate) fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
         self.0.contains_key(key)
     }
 
-    /// Keeps this under the key; what was kept there before.
+    /// Sets the value of the key. Returns the previous value.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.0.insert(key, value)
     }
 
-    /// What is kept under the key, which is a `V` as it is made where there is nothing yet.
+    /// Returns the value of the key, after inserting the default if there is none.
     pub(crate) fn get_or_default<Q>(&mut self, key: &Q) -> &mut V
     where
         Q: Hash + Equivalent<K> + ToOwned<Owned = K> + ?Sized,
@@ -56,7 +55,7 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.0.entry(key.to_owned()).or_default()
     }
 
-    /// Lets go of what is kept under the key, and gives it.
+    /// Removes the key, and returns its value.
     pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
         let removed = self.0.swap_remove(key)?;
         let left = self.0.len();
@@ -66,42 +65,42 @@ impl<K: Hash + Eq, V> Table<K, V> {
         Some(removed)
     }
 
-    /// Lets go of everything.
+    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// All that is kept, by key.
+    /// Returns all entries.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.0.iter()
     }
 
-    /// The same, to change it.
+    /// Returns all entries, with mutable values.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&K, &mut V)> {
         self.0.iter_mut()
     }
 
-    /// All keys.
+    /// Returns all keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &K> {
         self.0.keys()
     }
 
-    /// All that is kept.
+    /// Returns all values.
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.0.values()
     }
 
-    /// The same, to change it.
+    /// Returns all values, mutably.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.0.values_mut()
     }
 
-    /// How many keys there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -117,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_keeps_what_a_sorted_map_keeps(steps in prop::collection::vec((0_u8..3, 0_u8..200), 0..600)) {
+        fn it_behaves_as_a_btree_map(steps in prop::collection::vec((0_u8..3, 0_u8..200), 0..600)) {
             let (mut table, mut model) = (Table::default(), BTreeMap::new());
             for (number, (step, key)) in steps.into_iter().enumerate() {
                 let (kept, expected) = match step {
@@ -134,20 +133,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_burst_needed_is_given_back_with_it() {
+    fn removing_entries_frees_their_memory() {
         let mut table = Table::default();
         for key in 0..20_000 {
             table.insert(key, ());
         }
         for key in 0..20_000 {
             table.remove(&key);
-            let (left, room) = (table.len(), table.0.capacity());
-            assert!(room <= KEPT.max(4 * left), "room for {room} of {left}");
+            let left = table.len();
+            let capacity = table.0.capacity();
+            assert!(capacity <= KEPT.max(4 * left), "capacity {capacity} for {left}");
         }
     }
 
     #[test]
-    fn its_order_is_that_of_its_history() {
+    fn the_order_depends_only_on_the_history() {
         let history = || {
             let mut table = Table::default();
             for key in 0..100 {

@@ -1,13 +1,12 @@
-//! client-go's rate-limited work queue.
+//! client-go's rate-limiting work queue.
 //!
-//! Owns keys between "something happened" and "somebody works on it", their back-off, and the
-//! loop that works on them ([`work()`]). Promises what `core` says, and that no wake-up is lost:
-//! every key added comes out once more. Owns as well the keys by which different workers keep out of
-//! each other's way ([`KeyedMutex`]). Leaves what a key means to its users.
+//! [`Queue`] contains keys that need work, with their back-off; [`work()`] is the loop that processes them.
+//! The semantics are in `core`. No wake-up is lost: every key that is added is handed out once more.
+//! [`KeyedMutex`] keeps workers of different queues from working on the same key.
 //!
-//! Two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more (client-go
-//! still drains what is ready), and the gauges of unfinished work are refreshed by [`work()`] every
-//! 500 ms while a piece is under way (client-go: for ever).
+//! There are two deliberate differences to client-go: [`Queue::shut_down`] hands out nothing more, while
+//! client-go drains what is ready; and the gauges of unfinished work are updated every 500 ms only while a
+//! key is being processed.
 
 mod core;
 mod keyed_mutex;
@@ -28,15 +27,15 @@ pub use self::{
 use crate::metrics::QueueMetrics;
 
 /// A work queue. Clones are the same queue.
-pub struct Queue<K: Eq + Hash + Clone>(Arc<Shared<K>>);
+pub struct Queue<K: Eq + Hash + Clone>(Arc<SharedQueue<K>>);
 
-struct Shared<K> {
+struct SharedQueue<K> {
     core: Mutex<Core<K>>,
-    /// Told whenever a getter might find something else than before: a ready key, an earlier time
-    /// to wait for, the end. All getters are told each time, so that none depends on another.
+    /// Notified when [`Queue::get`] may have a new result: a ready key, an earlier time, or shutdown.
+    /// Notifies all waiting getters, so that none depends on another.
     changed: Notify,
     metrics: QueueMetrics,
-    made: Instant,
+    created: Instant,
 }
 
 impl<K: Eq + Hash + Clone> Clone for Queue<K> {
@@ -52,20 +51,21 @@ impl<K: Eq + Hash + Clone> fmt::Debug for Queue<K> {
 }
 
 impl<K: Eq + Hash + Clone> Queue<K> {
-    /// An empty queue whose failed keys wait as `limiter` says.
+    /// Creates an empty queue. `limiter` determines the back-off of failed keys.
     pub fn new(limiter: Limiter, metrics: QueueMetrics) -> Self {
         let core = Mutex::new(Core::new(limiter));
-        Self(Arc::new(Shared { core, changed: Notify::new(), metrics, made: Instant::now() }))
+        let created = Instant::now();
+        Self(Arc::new(SharedQueue { core, changed: Notify::new(), metrics, created }))
     }
 
-    /// The key needs work. Does nothing when it waits for work already; a key being worked on
-    /// comes again afterwards.
+    /// Adds a key. Does nothing if the key is ready already. A key that is being processed is handed out
+    /// again afterwards.
     pub fn add(&self, key: K) {
         let now = self.now();
         self.change(|core| u64::from(core.add(key, now)));
     }
 
-    /// The key needs work after `delay`, or earlier where it waits for an earlier time already.
+    /// Adds a key after `delay`, or earlier if it is already due to be added earlier.
     pub fn add_after(&self, key: K, delay: Duration) {
         let now = self.now();
         self.change(|core| {
@@ -80,39 +80,39 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         });
     }
 
-    /// The work on the key has failed: it comes again when its back-off allows.
+    /// Counts a failure of the key, and adds the key after its back-off.
     pub fn add_rate_limited(&self, key: K) {
         let delay = self.0.core.lock().failed(&key, self.now());
         self.add_after(key, delay);
     }
 
-    /// The key's failures no longer count. Where it waits for its time, it goes on waiting.
+    /// Resets the key's failures. A delay that has begun is not shortened.
     pub fn forget(&self, key: &K) {
         self.0.core.lock().forget(key);
     }
 
-    /// How often the key has failed since it was last forgotten.
+    /// The number of the key's failures since the last [`Queue::forget`].
     pub(crate) fn failures(&self, key: &K) -> u32 {
         self.0.core.lock().failures(key)
     }
 
-    /// How many keys are ready to be worked on.
+    /// The number of ready keys.
     pub fn len(&self) -> usize {
         self.0.core.lock().ready()
     }
 
-    /// Whether the key is ready, waits for its time, or is being worked on.
+    /// Whether the key is ready, delayed, or being processed.
     pub fn holds(&self, key: &K) -> bool {
         self.0.core.lock().holds(key)
     }
 
-    /// Whether no key is ready to be worked on.
+    /// Whether no key is ready.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// From now on nothing is taken in, and [`Queue::get`] gives `None`. Work under way is not
-    /// touched.
+    /// Shuts the queue down: it accepts nothing more, and [`Queue::get`] returns `None`. Does not affect
+    /// keys that are being processed.
     pub fn shut_down(&self) {
         self.change(|core| {
             core.shut_down();
@@ -120,43 +120,43 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         });
     }
 
-    /// DependencyIndex for a key to work on; `None` once the queue is shut down. Cancel safe: a key is
-    /// handed out only together with the answer.
+    /// Waits for a ready key, and hands it out; `None` once the queue is shut down. Cancel safe: no key is
+    /// lost if the future is dropped.
     pub async fn get(&self) -> Option<Item<K>> {
         loop {
-            // Made before looking, so that a change between looking and waiting is not missed.
+            // Created before the check, so that no change in between is missed.
             let changed = self.0.changed.notified();
             match self.next() {
                 Next::Key(key, _) => return Some(Item { key, queue: self.clone() }),
                 Next::Shut => return None,
                 Next::Wait(None) => changed.await,
                 Next::Wait(Some(at)) => {
-                    // Times out at the key's time, or is told of something sooner.
+                    // A time-out means that a delayed key is due.
                     let _ = tokio::time::timeout(at.saturating_sub(self.now()), changed).await;
                 }
             }
         }
     }
 
-    /// Refreshes the gauges of the work under way; whether there is any.
-    fn observe(&self) -> bool {
+    /// Updates the gauges of unfinished work. Returns whether there is any.
+    fn update_unfinished(&self) -> bool {
         let core = self.0.core.lock();
-        let (sum, longest) = core.under_way(self.now());
+        let (sum, longest) = core.processing_times(self.now());
         self.0.metrics.unfinished_seconds.set(sum.as_secs_f64());
         self.0.metrics.longest_running_seconds.set(longest.as_secs_f64());
         core.is_busy()
     }
 
     fn now(&self) -> Duration {
-        self.0.made.elapsed()
+        self.0.created.elapsed()
     }
 
     fn next(&self) -> Next<K> {
         let now = self.now();
         let mut core = self.0.core.lock();
-        let news = core.advance(now);
+        let added = core.advance(now);
         let next = core.next(now);
-        self.count(&core, news);
+        self.count(&core, added);
         drop(core);
         if let Next::Key(_, waited) = &next {
             self.0.metrics.queue_seconds.observe(waited.as_secs_f64());
@@ -174,22 +174,23 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         });
     }
 
-    /// Changes the state, counts what was added, and tells all getters.
+    /// Applies `edit`, which returns the number of added keys, and notifies all getters.
     fn change(&self, edit: impl FnOnce(&mut Core<K>) -> u64) {
         let mut core = self.0.core.lock();
-        let news = edit(&mut core);
-        self.count(&core, news);
+        let added = edit(&mut core);
+        self.count(&core, added);
         drop(core);
         self.0.changed.notify_waiters();
     }
 
-    fn count(&self, core: &Core<K>, news: u64) {
-        self.0.metrics.adds.inc_by(news);
+    fn count(&self, core: &Core<K>, added: u64) {
+        self.0.metrics.adds.inc_by(added);
         self.0.metrics.depth.set(i64::try_from(core.depth()).unwrap_or(i64::MAX));
     }
 }
 
-/// A key being worked on. Dropping it ends the work, and a key added meanwhile becomes ready.
+/// A key that is being processed. Dropping this ends the processing; if the key was added meanwhile, it
+/// becomes ready.
 pub struct Item<K: Eq + Hash + Clone> {
     key: K,
     queue: Queue<K>,

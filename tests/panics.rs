@@ -15,7 +15,7 @@ use std::{
 
 use csi_provisioner::{
     controller::{
-        Controller, Deps, Settings,
+        Controller, ControllerSettings, Deps,
         claims::call_record,
         classes::Classes,
         model::unusable_volume::UnusableVolume,
@@ -142,7 +142,7 @@ fn start(api: &ApiServer, provisioner: Arc<Panicking>) -> Metrics {
         clock,
         random,
         tasks: tasks.clone(),
-        settings: Settings {
+        settings: ControllerSettings {
             workers: 2,
             retry_start: Duration::from_secs(1),
             retry_max: Duration::from_secs(300),

@@ -1,29 +1,18 @@
-//! Storage capacity: whether it is published, and who is wired to the publisher.
+//! Creates the publisher of storage capacity.
 
 use std::sync::Arc;
 
-use super::{Env, Error};
+use super::{Base, Error};
 use crate::{
     capacity::{Destination, DestinationConfig, Publisher, PublisherDeps, PublisherSettings},
     controller::classes::Classes,
-    csi::Driver,
-    flags::Flags,
-    kube::Lanes,
-    metrics::Metrics,
     nodes::Nodes,
-    runtime::Tasks,
 };
 
-/// Who publishes storage capacity, where the flags ask for it and the API server knows it.
-pub(super) async fn publisher(
-    flags: &Flags,
-    world: &Env,
-    tasks: &Tasks,
-    driver: &Driver,
-    lanes: &Lanes,
-    nodes: &Nodes,
-    metrics: &Metrics,
-) -> Result<Option<Publisher>, Error> {
+/// Creates the publisher of storage capacity, if the flags ask for it and the API server serves
+/// CSIStorageCapacity.
+pub(super) async fn publisher(base: &Base<'_>, nodes: &Nodes) -> Result<Option<Publisher>, Error> {
+    let Base { flags, env, tasks, driver, lanes, metrics, .. } = base;
     let Some(capacity) = &flags.capacity else { return Ok(None) };
     let place = DestinationConfig {
         namespace: &capacity.namespace,
@@ -41,21 +30,21 @@ pub(super) async fn publisher(
         retry_start: flags.provisioning.retry_start,
         retry_max: flags.provisioning.retry_max,
     };
-    let parts = PublisherDeps {
+    let deps = PublisherDeps {
         driver: driver.clone(),
         client: lanes.capacity.clone(),
         nodes: nodes.clone(),
         metrics: metrics.clone(),
         counts: metrics.capacity()?,
-        random: Arc::clone(&world.random),
-        tasks: tasks.clone(),
+        random: Arc::clone(&env.random),
+        tasks: (*tasks).clone(),
         settings,
     };
-    Ok(Some(Publisher::new(parts)))
+    Ok(Some(Publisher::new(deps)))
 }
 
-/// Tells the publisher of classes.
-pub(super) fn follow(classes: &Classes, publisher: &Publisher) {
+/// Reports changes of classes to the publisher.
+pub(super) fn report_class_changes(classes: &Classes, publisher: &Publisher) {
     let publisher = publisher.clone();
-    classes.follow(move |name, class| publisher.class_changed(name, class));
+    classes.on_change(move |name, class| publisher.class_changed(name, class));
 }

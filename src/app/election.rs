@@ -1,50 +1,48 @@
-//! Who works when: the election, the work of the one that leads, and the end of it.
-//!
-//! Promises that the Lease is given back only when nothing is in flight (safety rule 1), and that
-//! the gate is shut for good before it is.
+//! Leader election, the leader's work, and its shutdown. The Lease is released only when nothing is in
+//! flight, and after the gate is shut for good (safety rule 1).
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Program};
 use crate::{
     kube::events::{Severity, Subject},
     leader,
-    leader::{ElectionSettings, Ended, Identity},
+    leader::{CandidateIdentity, ElectionSettings, Ended},
     mutations,
     mutations::Mutation,
 };
 
-/// How long before its end calls that still run are recorded on their claims.
-const RECORDING: Duration = Duration::from_secs(2);
+/// How long before the end of `--shutdown-timeout` running calls are recorded on their claims.
+const RECORDING_TIME: Duration = Duration::from_secs(2);
 
-/// How long calls that were cut at the end may take to notice.
-const CUT: Duration = Duration::from_secs(1);
+/// The time for cancelled calls to end.
+const CANCEL_TIME: Duration = Duration::from_secs(1);
 
-/// How long what comes after the work may take in all: calls that are cut, the Lease, the last events.
-/// With `--shutdown-timeout` and the last answers that makes 25 s of a pod's usual grace of 30 s.
-const LAST_WORDS: Duration = Duration::from_secs(4);
+/// The time for everything after `--shutdown-timeout`: cancelled calls, the Lease, the remaining events.
+/// With the HTTP server's time that makes 25 s of a pod's default grace period of 30 s.
+const CLEANUP_TIME: Duration = Duration::from_secs(4);
 
-/// The work has ended, because it was to.
+/// The work was stopped.
 struct Stopped {
-    /// How many calls and writes were cut.
+    /// The number of cancelled calls and writes.
     in_flight: usize,
-    /// When the rest must have ended, too.
+    /// When the cleanup must end.
     end: Instant,
 }
 
 impl Program<'_> {
-    /// Works while this process leads, until `stop`. Gives until when the last events may take.
+    /// Works while this process is the leader, until `stop` is cancelled. Returns when the cleanup must end.
     pub(super) async fn work(&self, stop: &CancellationToken) -> Result<Instant, Error> {
-        match self.election()? {
+        match self.election_settings()? {
             None => Ok(self.lead_and_stop(stop).await.end),
             Some(settings) => self.elect(settings, stop).await,
         }
     }
 
-    /// Takes part in the election, works once it is won, and gives the Lease back at the end.
+    /// Takes part in the election, works as the leader, and releases the Lease at the end.
     async fn elect(
         &self,
         settings: ElectionSettings,
@@ -58,7 +56,7 @@ impl Program<'_> {
             ended = &mut election => return lost(&ended),
             stopped = self.lead_and_stop(stop) => stopped,
         };
-        // A Lease whose holder has calls in flight runs out instead (safety rule 1).
+        // With calls in flight the Lease expires instead (safety rule 1).
         if in_flight == 0 || mutations::is_on(Mutation::ReleaseInFlight) {
             release.cancel();
             if let Ok(ended) = timeout_at(end, election).await {
@@ -70,14 +68,14 @@ impl Program<'_> {
         Ok(end)
     }
 
-    /// Works once this process leads; after `stop` ends what is in hand. Then the gate is shut for
-    /// good.
+    /// Works as the leader. After `stop` waits for work in progress, up to `--shutdown-timeout`, and shuts
+    /// the gate for good.
     async fn lead_and_stop(&self, stop: &CancellationToken) -> Stopped {
-        let patience = self.flags.safety.shutdown_timeout;
-        let recording = RECORDING.min(patience / 2);
+        let timeout = self.flags.safety.shutdown_timeout;
+        let recording = RECORDING_TIME.min(timeout / 2);
         let overdue = async {
             stop.cancelled().await;
-            sleep(patience.saturating_sub(recording)).await;
+            sleep(timeout.saturating_sub(recording)).await;
             self.controller.record_running_calls();
             sleep(recording).await;
         };
@@ -90,26 +88,26 @@ impl Program<'_> {
         }
         let stopped = self.stopped();
         if stopped.in_flight > 0 {
-            self.tell_cut(stopped.in_flight);
-            // What is cut becomes an open call of its claim, as after any unclear end.
-            let _ = timeout(CUT, work).await;
+            self.log_cancelled(stopped.in_flight);
+            // A cancelled call becomes an open call of its claim, as after any unknown result.
+            let _ = tokio::time::timeout(CANCEL_TIME, work).await;
         }
         stopped
     }
 
-    /// Shuts the gate for good, and says what is left undone.
+    /// Shuts the gate for good, and logs what is unfinished.
     fn stopped(&self) -> Stopped {
         let in_flight = self.gate.retire();
-        self.controller.tell_unsaved();
-        Stopped { in_flight, end: Instant::now() + LAST_WORDS }
+        self.controller.log_unsaved();
+        Stopped { in_flight, end: Instant::now() + CLEANUP_TIME }
     }
 
-    /// Works from the moment this process leads until `stop`, and on until nothing is in hand.
+    /// Works from the moment this process is the leader until `stop`, and until no work is in progress.
     async fn lead(&self, stop: &CancellationToken) {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.led() => {}
+            () = self.wait_until_leading() => {}
         }
         let publish = async {
             if let Some(publisher) = &self.publisher {
@@ -121,25 +119,25 @@ impl Program<'_> {
             self.controller.work(stop.clone()).await;
             ended.cancel();
         };
-        // What the last calls were made from is given back, too.
+        // Ends after the controller, to release the sources of the last calls.
         let protect = self.protection.work(ended.clone());
-        // Boxed: all of the program's work is in there.
+        // Boxed, as this future contains all of the program's work.
         Box::pin(futures::future::join3(work, protect, publish)).await;
     }
 
-    /// DependencyIndex until this process leads. While another does, what it needs then is watched.
-    async fn led(&self) {
-        let mut leads = self.leads.subscribe();
+    /// Waits until this process is the leader. While another one is, starts the watches.
+    async fn wait_until_leading(&self) {
+        let mut is_leader = self.is_leader.subscribe();
         tokio::select! {
             biased;
             // The sender lives as long as `self`.
-            _ = leads.wait_for(|leads| *leads) => return,
-            () = self.stands_by.cancelled() => self.controller.stand_by(),
+            _ = is_leader.wait_for(|is_leader| *is_leader) => return,
+            () = self.standby.cancelled() => self.controller.stand_by(),
         }
-        let _ = leads.wait_for(|leads| *leads).await;
+        let _ = is_leader.wait_for(|is_leader| *is_leader).await;
     }
 
-    fn tell_cut(&self, in_flight: usize) {
+    fn log_cancelled(&self, in_flight: usize) {
         let patience = self.flags.safety.shutdown_timeout;
         tracing::warn!(
             in_flight,
@@ -150,10 +148,10 @@ impl Program<'_> {
 
     async fn election_loop(&self, settings: ElectionSettings, release: CancellationToken) -> Ended {
         let source =
-            self.recorder.from(&leader::event_component(self.driver.name(), &self.world.host.name));
-        let leads = self.leads.clone();
+            self.recorder.from(&leader::event_component(self.driver.name(), &self.env.host.name));
+        let is_leader = self.is_leader.clone();
         let on_change = move |change: leader::Change| {
-            leads.send_replace(change.leads);
+            is_leader.send_replace(change.leads);
             if let Some(lease) = &change.lease {
                 let subject = subject(lease);
                 source.event(subject, Severity::Normal, "LeaderElection", change.message());
@@ -161,22 +159,23 @@ impl Program<'_> {
         };
         let deps = leader::ElectionDeps {
             gate: self.gate.clone(),
-            clock: Arc::clone(&self.world.clock),
-            random: Arc::clone(&self.world.random),
+            clock: Arc::clone(&self.env.clock),
+            random: Arc::clone(&self.env.random),
             metrics: self.metrics.leader.clone(),
             health: self.health.clone(),
-            stands_by: self.stands_by.clone(),
+            standby: self.standby.clone(),
         };
         leader::lead(self.lanes.leases.clone(), settings, deps, on_change, release).await
     }
 
-    fn election(&self) -> Result<Option<ElectionSettings>, Error> {
+    /// The settings of the election, if the flags ask for one.
+    fn election_settings(&self) -> Result<Option<ElectionSettings>, Error> {
         let Some(flags) = &self.flags.leader_election else { return Ok(None) };
-        let host = &self.world.host;
+        let host = &self.env.host;
         let settings = ElectionSettings {
             lease_name: leader::lease_name(self.driver.name()),
             namespace: self.lease_namespace(),
-            identity: Identity::new(&host.name, host.pod_uid.as_deref()),
+            identity: CandidateIdentity::new(&host.name, host.pod_uid.as_deref()),
             lease_duration: flags.lease_duration,
             renew_deadline: flags.renew_deadline,
             retry_period: flags.retry_period,
@@ -188,7 +187,7 @@ impl Program<'_> {
 
     pub(super) fn lease_namespace(&self) -> String {
         let flag = self.flags.leader_election.as_ref().and_then(|flags| flags.namespace.as_deref());
-        let host = &self.world.host;
+        let host = &self.env.host;
         leader::namespace(
             flag,
             host.pod_namespace.as_deref(),
@@ -197,7 +196,7 @@ impl Program<'_> {
     }
 }
 
-/// The Lease as events name it.
+/// The reference to the Lease in its events.
 pub(super) fn subject(lease: &leader::Lease) -> Subject {
     Subject {
         kind: "Lease".into(),
@@ -209,7 +208,7 @@ pub(super) fn subject(lease: &leader::Lease) -> Subject {
     }
 }
 
-/// The election ended by itself, which only the loss of the Lease makes it do.
+/// The result after the election has ended by itself, which happens only if the Lease is lost.
 fn lost(ended: &Ended) -> Result<Instant, Error> {
     match ended {
         Ended::Lost(loss) => Err(Error::LostLease(loss.clone())),

@@ -1,33 +1,33 @@
-//! Why the program ended before anybody asked it to, and the exit code that says so.
+//! Why the program ended without being asked to, and its exit code.
 
 use crate::{capacity, csi, http, leader, runtime::TaskEnded};
 
-/// Why the program ended before anybody asked it to.
+/// Why the program ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `--csi-address` can't be used.
+    /// `--csi-address` is invalid.
     #[error(transparent)]
     Address(#[from] csi::AddressError),
-    /// The driver could not be used at start.
+    /// The driver cannot be used.
     #[error(transparent)]
     Driver(#[from] csi::ConnectError),
-    /// CSIStorageCapacity objects have no place or no owner.
+    /// The namespace or the owner of CSIStorageCapacity objects was not found.
     #[error(transparent)]
     Capacity(#[from] capacity::DestinationError),
-    /// The driver came back as another one; begins with the original's words, which stand in
-    /// the termination log.
+    /// Another driver answered after a reconnect. The text begins as external-provisioner's does, which
+    /// ends up in the termination log.
     #[error("Lost connection to CSI driver, exiting: {0}")]
     DriverChanged(#[from] csi::ConnectionEnded),
-    /// The election's times do not fit together.
+    /// The durations of the leader election are inconsistent.
     #[error(transparent)]
     Election(#[from] leader::SettingsError),
-    /// The Lease is somebody else's now.
+    /// The Lease was lost.
     #[error("Stopped leading: {0}")]
     LostLease(leader::Loss),
-    /// The HTTP server did not start.
+    /// The HTTP server could not start.
     #[error(transparent)]
     Http(#[from] http::ListenError),
-    /// A background task ended, which none may.
+    /// A critical background task ended.
     #[error(transparent)]
     Task(#[from] TaskEnded),
     /// A metric could not be registered, which is a bug.
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The process's exit code: the original's where it knows the case (reference 1.3).
+    /// The process's exit code, which is external-provisioner's where it has such a case.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Driver(error) => error.exit_code(),

@@ -1,4 +1,4 @@
-//! Which rights the features in use need, asked for once it is known what is in use.
+//! Starts the preflight check of RBAC permissions, for the features that are in use.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,12 +21,12 @@ use crate::{
     runtime::Tasks,
 };
 
-/// So many seconds the question for missing rights waits for the first lists.
-const PREFLIGHT_PATIENCE: u32 = 10;
+/// The maximum time in seconds for which the first check waits for the first lists.
+const LIST_WAIT_SECONDS: u32 = 10;
 
 impl Program<'_> {
-    /// Asks which rights there are, once all that is watched has been listed, and again from time to
-    /// time. Where that cannot be, the answer says why.
+    /// Starts a task that checks the permissions once everything that is watched has been listed, or after
+    /// [`LIST_WAIT_SECONDS`], as a missing permission may prevent a list. Checks again from time to time.
     pub(super) fn preflight(&self, tasks: &Tasks) {
         let readiness = self.readiness();
         let forbidden = Arc::clone(&self.lanes.forbidden);
@@ -40,9 +40,9 @@ impl Program<'_> {
             events: self.recorder.from(self.driver.name()),
             lease: self.lease_name(),
         };
-        let mut preflight = self.lookup();
+        let mut preflight = self.new_preflight();
         tasks.spawn_critical("preflight", async move {
-            for _ in 0..PREFLIGHT_PATIENCE {
+            for _ in 0..LIST_WAIT_SECONDS {
                 if readiness().is_ok() {
                     break;
                 }
@@ -50,15 +50,15 @@ impl Program<'_> {
             }
             loop {
                 let features = rights.features_now().await;
-                if let Some(missing_rights) = preflight.check(&features).await {
-                    rights.tell(missing_rights).await;
+                if let Some(lacks) = preflight.check(&features).await {
+                    rights.report(lacks).await;
                 }
                 preflight::wait(&forbidden).await;
             }
         });
     }
 
-    fn lookup(&self) -> Preflight {
+    fn new_preflight(&self) -> Preflight {
         let capacity = self.flags.capacity.as_ref().map(|flags| flags.namespace.clone());
         let namespaces = preflight::Namespaces {
             lease: self.lease_namespace(),
@@ -67,13 +67,13 @@ impl Program<'_> {
         Preflight::new(self.lanes.reviews.clone(), namespaces, self.metrics.api.clone())
     }
 
-    /// The Lease's namespace and name, where there is an election.
+    /// The Lease's namespace and name, with leader election.
     fn lease_name(&self) -> Option<(String, String)> {
         self.flags.leader_election.as_ref()?;
         Some((self.lease_namespace(), leader::lease_name(self.driver.name())))
     }
 
-    /// The features in use, as far as flags and driver tell.
+    /// The features in use by flags and driver.
     fn features(&self) -> Vec<Feature> {
         let capabilities = self.driver.capabilities();
         let modifies =
@@ -96,14 +96,14 @@ impl Program<'_> {
     }
 }
 
-/// What a look at the rights needs.
+/// Determines the features in use, and reports missing permissions.
 struct Rights {
     client: Client,
     classes: Classes,
     driver: String,
     migration: Option<Migration>,
     restores: bool,
-    /// Those that flags and driver tell of.
+    /// The features in use by flags and driver.
     features: Vec<Feature>,
     events: Source,
     /// The Lease's namespace and name.
@@ -111,7 +111,7 @@ struct Rights {
 }
 
 impl Rights {
-    /// The features in use, by what classes and the API server show now.
+    /// The features in use, including those that depend on the current classes and on the API server.
     async fn features_now(&self) -> Vec<Feature> {
         let reads = |class: &StorageClass| reads_secret(class, &self.driver, self.migration);
         let secrets = self.classes.any(reads).then_some(Feature::Secrets);
@@ -121,11 +121,11 @@ impl Rights {
         self.features.iter().copied().chain(secrets).chain(snapshots).collect()
     }
 
-    /// Tells what lacks on the Lease, where there is one that can be read.
-    async fn tell(&self, missing_rights: &[MissingRights]) {
+    /// Emits events about missing permissions on the Lease, if there is one that can be read.
+    async fn report(&self, lacks: &[MissingRights]) {
         let Some((namespace, name)) = &self.lease else { return };
         let Ok(lease) = leader::read_lease(&self.client, namespace, name).await else { return };
-        for lack in missing_rights {
+        for lack in lacks {
             let subject = election::subject(&lease);
             self.events.event(subject, Severity::Warning, "MissingPermissions", lack.to_string());
         }

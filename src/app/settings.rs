@@ -1,4 +1,4 @@
-//! Flags, as the settings of the rooms that go by them.
+//! Converts flags to the settings of each module.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     source_protection,
 };
 
-/// The lanes' settings. What differs from the original's default of 5 requests a second is told.
+/// The lanes' settings. Logs that there is no rate limit, unlike in external-provisioner.
 pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
     if flags.kubernetes.rate.is_none() {
         tracing::info!(
@@ -28,26 +28,26 @@ pub(super) fn lane_settings(flags: &Flags) -> LaneSettings {
         );
     }
     let limit = |flags::Rate { qps, burst }| RateLimit { qps, burst };
-    let usual = LaneSettings::default();
+    let defaults = LaneSettings::default();
     let lease_patience = flags.leader_election.as_ref().map(lease_patience);
     LaneSettings {
         qps: flags.kubernetes.rate.map(limit),
         capacity_qps: flags.kubernetes.capacity_rate.map(limit),
-        lease_patience: lease_patience.unwrap_or(usual.lease_patience),
-        ..usual
+        lease_patience: lease_patience.unwrap_or(defaults.lease_patience),
+        ..defaults
     }
 }
 
-/// A quarter of what is left of a term when it is to be renewed: a renewal may take three requests
-/// (write, look, write), each of which may meet a dead connection.
+/// The timeout of a request for the Lease: a quarter of the time between a due renewal and the renew
+/// deadline. A renewal may take three requests (write, read, write), and each may meet a dead connection.
 fn lease_patience(election: &flags::LeaderElection) -> Duration {
     election.renew_deadline.saturating_sub(election.retry_period) / 4
 }
 
-/// How many work on claims and volumes side by side, and how they retry.
-pub(super) fn controller_settings(flags: &Flags) -> controller::Settings {
+/// The controller's settings.
+pub(super) fn controller_settings(flags: &Flags) -> controller::ControllerSettings {
     let provisioning = &flags.provisioning;
-    controller::Settings {
+    controller::ControllerSettings {
         workers: provisioning.workers,
         retry_start: provisioning.retry_start,
         retry_max: provisioning.retry_max,
@@ -64,15 +64,16 @@ fn open_calls_settings(safety: &flags::Safety) -> call_record::Settings {
     call_record::Settings { mode, timeout: safety.claim_protection_timeout }
 }
 
-/// How what volumes are made from is guarded.
+/// The settings of source protection.
 pub(super) fn protection_settings(
     flags: &Flags,
     driver: &Driver,
 ) -> source_protection::ProtectionSettings {
-    let (provisioning, can) = (&flags.provisioning, &driver.capabilities().controller);
+    let provisioning = &flags.provisioning;
+    let capabilities = &driver.capabilities().controller;
     source_protection::ProtectionSettings {
-        restores: can.contains(&Rpc::CreateDeleteSnapshot),
-        clones: can.contains(&Rpc::CloneVolume),
+        restores: capabilities.contains(&Rpc::CreateDeleteSnapshot),
+        clones: capabilities.contains(&Rpc::CloneVolume),
         workers: provisioning.cloning_protection_workers,
         sweep_interval: provisioning.snapshot_sweep_interval,
         retry_start: provisioning.retry_start,
@@ -83,18 +84,18 @@ pub(super) fn protection_settings(
     }
 }
 
-/// What shapes requests and PersistentVolumes.
+/// The CSI provisioner's settings.
 pub(super) fn provisioner_settings(
     flags: &Flags,
     driver: &Driver,
-    world: &Env,
+    env: &Env,
     volume_attributes_classes: bool,
 ) -> ProvisionerSettings {
     let provisioning = &flags.provisioning;
     ProvisionerSettings {
         driver_name: driver.name().to_owned(),
         capabilities: driver.capabilities().clone(),
-        identity: identity(flags, driver.name(), &*world.clock, &*world.random),
+        identity: identity(flags, driver.name(), &*env.clock, &*env.random),
         naming: VolumeNaming {
             prefix: provisioning.name_prefix.clone(),
             uuid_length: provisioning.name_uuid_length,
@@ -110,14 +111,14 @@ pub(super) fn provisioner_settings(
     }
 }
 
-/// The translation of in-tree classes and volumes, where the driver took over from a plugin.
+/// The translation of in-tree classes and volumes, if the driver replaces an in-tree plugin.
 fn migration(flags: &Flags, driver: &Driver) -> Option<Migration> {
     let migration = Migration::of_driver(driver.name(), flags.gates.csi_migration_rbd)?;
     tracing::info!(plugin = migration.in_tree_name(), "Supports migration from an in-tree plugin");
     Some(migration)
 }
 
-/// What is told to drivers that know of places.
+/// The settings of topology.
 pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
     let provisioning = &flags.provisioning;
     TopologySettings {
@@ -126,7 +127,7 @@ pub(super) fn topology_settings(flags: &Flags) -> TopologySettings {
     }
 }
 
-/// This node among the others, where each provisions for itself.
+/// The node deployment, if the flags ask for it. Logs what to consider.
 pub(super) fn node_deployment(
     flags: &Flags,
     driver: &Driver,
@@ -155,7 +156,7 @@ pub(super) fn node_deployment(
     Some(NodeDeployment::new(settings, random, metrics.node.clone()))
 }
 
-/// This process's identity, new at each start: it is written into every volume (reference 2.5).
+/// This process's identity, new at each start: it is written into every volume's attributes.
 fn identity(flags: &Flags, driver: &str, clock: &dyn Clock, random: &dyn Random) -> String {
     let node = flags.node_deployment.as_ref().map(|node| format!("-{}", node.node_name));
     let node = node.unwrap_or_default();

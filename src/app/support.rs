@@ -1,5 +1,4 @@
-//! What the driver, the API server and this version can do: asked, and refused where something
-//! would silently be left undone.
+//! Connects to the driver, and finds out what the driver and the API server support.
 
 use std::sync::Arc;
 
@@ -14,14 +13,14 @@ use crate::{
     runtime::{Gate, Tasks},
 };
 
-/// Whether it matters where the driver's volumes are.
+/// Whether topology is used: the feature gate is on and the driver supports it.
 pub(super) fn has_topology(flags: &Flags, driver: &Driver) -> bool {
-    let places = Service::VolumeAccessibilityConstraints;
-    flags.gates.topology && driver.capabilities().plugin.contains(&places)
+    let capability = Service::VolumeAccessibilityConstraints;
+    flags.gates.topology && driver.capabilities().plugin.contains(&capability)
 }
 
-/// What is known of the nodes: with node deployment this one, as its driver describes it; else
-/// whatever watches will show.
+/// Creates the cache of nodes: with node deployment only this node, with the topology that the driver
+/// reports; otherwise empty until the watches fill it.
 pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
     match &flags.node_deployment {
         None => Nodes::for_driver(driver.name()),
@@ -35,7 +34,7 @@ pub(super) fn nodes(flags: &Flags, driver: &Driver) -> Nodes {
 /// Connects to the driver.
 pub(super) async fn connect(
     flags: &Flags,
-    world: &Env,
+    env: &Env,
     tasks: &Tasks,
     gate: &Gate,
     metrics: &Metrics,
@@ -48,13 +47,13 @@ pub(super) async fn connect(
         tasks: tasks.clone(),
         migrates: Arc::new(move |driver| Migration::of_driver(driver, rbd).is_some()),
     };
-    let connector = Arc::clone(&world.connector);
+    let connector = Arc::clone(&env.connector);
     Ok(Driver::connect(settings, connector, gate.clone(), metrics).await?)
 }
 
-/// Whether classes of volume attributes are looked at: as the feature gate says, or else where the API
-/// server serves them. As in the original a server that can't tell for now counts as one that
-/// does, and one that learns them later is noticed at the next start.
+/// Whether VolumeAttributesClasses are supported: as the feature gate says if it is set, else if the API
+/// server serves them. As in external-provisioner, a failed discovery counts as support, and the result is
+/// kept until the next start.
 pub(super) async fn serves_attributes_classes(flags: &Flags, client: &Client) -> bool {
     if let Some(set) = flags.gates.volume_attributes_class {
         return set;

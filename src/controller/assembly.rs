@@ -1,6 +1,4 @@
-//! How the controller is put together.
-//!
-//! Owns what its workers share: queues, books, paces. Promises that all of them get the same ones.
+//! Creates the controller's workers and the state that they share: queues, indexes, limiters.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -15,74 +13,92 @@ use super::{
     limiter::ConcurrencyLimiter,
     live::Live,
     model::record,
-    ownership::Identity,
+    ownership::ProvisionerIdentity,
     provisioner::Provisioner,
     queues::Queues,
     volumes::{index::VolumeIndex, sync::VolumeWorker},
 };
 use crate::{kube::objects::Volume, metrics::ControllerMetrics, workqueue::KeyedMutex};
 
-/// What the workers share.
+/// The state that the workers share.
 pub(super) struct Assembly<P> {
-    pub(super) parts: Deps<P>,
+    pub(super) deps: Deps<P>,
     pub(super) queues: Queues,
-    identity: Identity,
-    book: ClaimIndex,
-    exclusive: KeyedMutex,
+    identity: ProvisionerIdentity,
+    claim_index: ClaimIndex,
+    volume_keys: KeyedMutex,
     creates: ConcurrencyLimiter,
     deletes: ConcurrencyLimiter,
-    waits: DependencyIndex,
+    dependencies: DependencyIndex,
     live: Live,
 }
 
 impl<P: Provisioner> Assembly<P> {
-    pub(super) fn new(parts: Deps<P>) -> Self {
-        let (provisioner, settings) = (&parts.provisioner, &parts.settings);
-        let identity = Identity {
+    pub(super) fn new(deps: Deps<P>) -> Self {
+        let provisioner = &deps.provisioner;
+        let settings = &deps.settings;
+        let identity = ProvisionerIdentity {
             driver: provisioner.name().to_owned(),
             in_tree: provisioner.in_tree_name().map(str::to_owned),
             node: provisioner.node().map(str::to_owned),
         };
-        let (naming, closing) = (Arc::clone(provisioner), Arc::clone(provisioner));
-        let book = ClaimIndex::new(
+        let claim_index = Self::claim_index(provisioner, &identity);
+        let queues = Queues::new(settings, &deps.metrics);
+        let limiter = |kind| queues.limiter(settings.workers, deps.metrics.limiter.of(kind));
+        let creates = limiter("create");
+        let deletes = limiter("delete");
+        let live = Live::new(Arc::clone(&deps.clock));
+        Self {
+            deps,
+            queues,
+            identity,
+            claim_index,
+            volume_keys: KeyedMutex::default(),
+            creates,
+            deletes,
+            dependencies: DependencyIndex::default(),
+            live,
+        }
+    }
+
+    fn claim_index(provisioner: &Arc<P>, identity: &ProvisionerIdentity) -> ClaimIndex {
+        let naming = Arc::clone(provisioner);
+        let closing = Arc::clone(provisioner);
+        ClaimIndex::new(
             identity.clone(),
             move |uid| naming.volume_name(uid).ok(),
             move |uid| closing.release_source(uid),
-        );
-        let queues = Queues::new(settings, &parts.metrics);
-        let limiter = |kind| queues.limiter(settings.workers, parts.metrics.limiter.of(kind));
-        let (creates, deletes) = (limiter("create"), limiter("delete"));
-        let live = Live::new(Arc::clone(&parts.clock));
-        let (exclusive, waits) = (KeyedMutex::default(), DependencyIndex::default());
-        Self { parts, queues, identity, book, exclusive, creates, deletes, waits, live }
+        )
     }
 
-    /// What is in work is counted whenever somebody asks, under the classes that exist.
-    pub(super) fn count_at_scrapes(&self) {
-        let metrics = &self.parts.metrics;
-        let (book, gauges) = (self.book.clone(), metrics.controller.clone());
-        metrics.before_scrape(move || gauges.in_work(&book.census()));
-        let paces = [self.creates.clone(), self.deletes.clone()];
+    /// Registers the gauges that are computed at each scrape, and the list of existing classes.
+    pub(super) fn register_gauges(&self) {
+        let metrics = &self.deps.metrics;
+        let index = self.claim_index.clone();
+        let gauges = metrics.controller.clone();
+        metrics.before_scrape(move || gauges.in_work(&index.census()));
+        let limiters = [self.creates.clone(), self.deletes.clone()];
         let gauges = metrics.limiter.clone();
         metrics.before_scrape(move || {
             gauges.clear();
-            paces.iter().for_each(ConcurrencyLimiter::tell);
+            limiters.iter().for_each(ConcurrencyLimiter::update_metrics);
         });
-        let (waits, gauges) = (self.waits.clone(), metrics.controller.clone());
-        metrics.before_scrape(move || gauges.awaited(&waits.census()));
+        let dependencies = self.dependencies.clone();
+        let gauges = metrics.controller.clone();
+        metrics.before_scrape(move || gauges.awaited(&dependencies.count_by_resource()));
         let counters = metrics.controller.clone();
-        let classes = &self.parts.classes;
-        classes.follow(move |name, class| counters.class_exists(name, class.is_some()));
+        let classes = &self.deps.classes;
+        classes.on_change(move |name, class| counters.class_exists(name, class.is_some()));
     }
 
     pub(super) fn store(&self) -> PvStore {
         PvStore {
-            client: self.parts.client.clone(),
-            index: self.book.clone(),
-            classes: self.parts.classes.clone(),
+            client: self.deps.client.clone(),
+            index: self.claim_index.clone(),
+            classes: self.deps.classes.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
-            exclusive: self.exclusive.clone(),
+            exclusive: self.volume_keys.clone(),
             queue: self.queues.unsaved.clone(),
             claims: self.queues.claims.clone(),
             unsaved: watch::Sender::default(),
@@ -91,78 +107,80 @@ impl<P: Provisioner> Assembly<P> {
 
     pub(super) fn volumes(&self, store: PvStore) -> VolumeWorker<P> {
         VolumeWorker {
-            provisioner: Arc::clone(&self.parts.provisioner),
-            book: self.volume_book(),
-            client: self.parts.client.clone(),
-            events: VolumeEvents::new(self.parts.events.clone()),
+            provisioner: Arc::clone(&self.deps.provisioner),
+            index: self.volume_index(),
+            client: self.deps.client.clone(),
+            events: VolumeEvents::new(self.deps.events.clone()),
             metrics: self.metrics(),
-            exclusive: self.exclusive.clone(),
+            volume_keys: self.volume_keys.clone(),
             limiter: self.deletes.clone(),
             store,
             live: self.live.clone(),
-            waits: self.waits.clone(),
-            random: Arc::clone(&self.parts.random),
+            dependencies: self.dependencies.clone(),
+            random: Arc::clone(&self.deps.random),
         }
     }
 
     pub(super) fn claims(&self, store: PvStore) -> ClaimWorker<P> {
         ClaimWorker {
-            provisioner: Arc::clone(&self.parts.provisioner),
+            provisioner: Arc::clone(&self.deps.provisioner),
             identity: self.identity.clone(),
-            index: self.book.clone(),
-            classes: self.parts.classes.clone(),
-            dependencies: self.waits.clone(),
-            client: self.parts.client.clone(),
+            index: self.claim_index.clone(),
+            classes: self.deps.classes.clone(),
+            dependencies: self.dependencies.clone(),
+            client: self.deps.client.clone(),
             live: self.live.clone(),
             store,
             call_records: self.call_records(),
             ending: CancellationToken::new(),
             events: self.claim_events(),
             metrics: self.metrics(),
-            exclusive: self.exclusive.clone(),
+            exclusive: self.volume_keys.clone(),
             creates: self.creates.clone(),
             deletes: self.deletes.clone(),
-            random: Arc::clone(&self.parts.random),
-            tasks: self.parts.tasks.clone(),
-            retry_max: self.parts.settings.retry_max,
+            random: Arc::clone(&self.deps.random),
+            tasks: self.deps.tasks.clone(),
+            retry_max: self.deps.settings.retry_max,
         }
     }
 
-    fn volume_book(&self) -> VolumeIndex {
-        let reaching = Arc::clone(&self.parts.provisioner);
-        let in_reach = move |volume: &Volume| reaching.should_delete(volume);
-        let telling_apart = Arc::clone(&self.parts.provisioner);
-        let key = move |volume: &Volume| {
-            let handle = telling_apart.handle(volume)?;
-            Some(telling_apart.key(&handle).to_owned())
+    fn volume_index(&self) -> VolumeIndex {
+        let provisioner = Arc::clone(&self.deps.provisioner);
+        let in_reach = move |volume: &Volume| provisioner.should_delete(volume);
+        let provisioner = Arc::clone(&self.deps.provisioner);
+        let handle_key = move |volume: &Volume| {
+            let handle = provisioner.handle(volume)?;
+            Some(provisioner.key(&handle).to_owned())
         };
-        let book = VolumeIndex::new(self.identity.clone(), self.book.clone(), in_reach, key);
-        let metrics = &self.parts.metrics;
-        let (volumes, gauges) = (book.clone(), metrics.controller.clone());
-        metrics.before_scrape(move || gauges.attached(volumes.attached()));
-        book
+        let identity = self.identity.clone();
+        let index = VolumeIndex::new(identity, self.claim_index.clone(), in_reach, handle_key);
+        let metrics = &self.deps.metrics;
+        let volumes = index.clone();
+        let gauges = metrics.controller.clone();
+        metrics.before_scrape(move || gauges.attached(volumes.attached_count()));
+        index
     }
 
     fn call_records(&self) -> CallRecords {
-        let provisioner = Arc::clone(&self.parts.provisioner);
+        let provisioner = Arc::clone(&self.deps.provisioner);
         CallRecords {
-            client: self.parts.client.clone(),
-            index: self.book.clone(),
+            client: self.deps.client.clone(),
+            index: self.claim_index.clone(),
             events: self.claim_events(),
             metrics: self.metrics(),
-            clock: Arc::clone(&self.parts.clock),
+            clock: Arc::clone(&self.deps.clock),
             identity: self.identity.clone(),
-            digest: Box::new(move |order| record::digest(&*provisioner, order)),
-            settings: self.parts.settings.open_calls,
+            digest: Box::new(move |request| record::digest(&*provisioner, request)),
+            settings: self.deps.settings.open_calls,
             is_warned: AtomicBool::default(),
         }
     }
 
     fn claim_events(&self) -> ClaimEvents {
-        ClaimEvents::new(self.parts.events.clone())
+        ClaimEvents::new(self.deps.events.clone())
     }
 
     fn metrics(&self) -> ControllerMetrics {
-        self.parts.metrics.controller.clone()
+        self.deps.metrics.controller.clone()
     }
 }

@@ -1,7 +1,7 @@
-//! The cluster's StorageClasses, by name.
+//! The cache of the cluster's StorageClasses.
 //!
-//! Owns the cache and telling who waits for a class that it has come or changed. Keeps every
-//! class: there are few, and a claim may name any.
+//! Keeps every class: there are few, and a claim may name any. Reports each change of a class to its
+//! listeners.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::kube::{
     objects::{StorageClass, View as _},
 };
 
-/// The classes as last seen. Clones share them.
+/// The classes, as their watch last reported them. Clones share one cache.
 #[derive(Clone, Default)]
-pub struct Classes(Arc<Shared>);
+pub struct Classes(Arc<SharedClasses>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedClasses {
     by_name: RwLock<BTreeMap<String, Arc<StorageClass>>>,
-    /// Who else is told of changes.
-    followers: RwLock<Vec<Follower>>,
+    listeners: RwLock<Vec<Listener>>,
 }
 
-type Follower = Box<dyn Fn(&str, Option<Arc<StorageClass>>) + Send + Sync>;
+/// Called with a class's name, and the class unless it was deleted.
+type Listener = Box<dyn Fn(&str, Option<Arc<StorageClass>>) + Send + Sync>;
 
 impl fmt::Debug for Classes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,81 +36,84 @@ impl fmt::Debug for Classes {
 }
 
 impl Classes {
-    /// The class called `name`.
+    /// Returns the class of this name.
     pub fn get(&self, name: &str) -> Option<Arc<StorageClass>> {
         self.0.by_name.read().get(name).cloned()
     }
 
-    /// Whether any class is such.
-    pub fn any(&self, such: impl Fn(&StorageClass) -> bool) -> bool {
-        self.0.by_name.read().values().any(|class| such(class))
+    /// Whether `predicate` holds for any class.
+    pub fn any(&self, predicate: impl Fn(&StorageClass) -> bool) -> bool {
+        self.0.by_name.read().values().any(|class| predicate(class))
     }
 
-    /// Has `told` told each class that comes or changes from now on, and the name of each that
-    /// goes.
-    pub fn follow(&self, told: impl Fn(&str, Option<Arc<StorageClass>>) + Send + Sync + 'static) {
-        self.0.followers.write().push(Box::new(told));
+    /// Calls `listener` from now on for each class that is added, changed (with the class) or deleted
+    /// (without).
+    pub fn on_change(
+        &self,
+        listener: impl Fn(&str, Option<Arc<StorageClass>>) + Send + Sync + 'static,
+    ) {
+        self.0.listeners.write().push(Box::new(listener));
     }
 
-    /// What keeps these classes fresh: `on_change` is told the name of each class that came,
-    /// changed or went; `first_list` how far listing them is.
-    pub fn observer(
+    /// Returns the event handler that fills this cache. It calls `on_change` with the name of each class
+    /// that is added, changed or deleted, and records the progress of the first list in `first_list`.
+    pub fn event_handler(
         &self,
         first_list: FirstList,
         on_change: Box<dyn Fn(&str) + Send>,
     ) -> impl EventHandler<StorageClass> + use<> {
-        ClassObserver { classes: self.clone(), known: Cache::default(), first_list, on_change }
+        ClassEventHandler { classes: self.clone(), known: Cache::default(), first_list, on_change }
     }
 }
 
-struct ClassObserver {
+struct ClassEventHandler {
     classes: Classes,
-    /// Which names are known, to find those that vanished between two lists.
+    /// The known names, to find classes that were deleted between two lists.
     known: Cache<String>,
     first_list: FirstList,
     on_change: Box<dyn Fn(&str) + Send>,
 }
 
-impl ClassObserver {
-    fn seen(&mut self, class: StorageClass) {
+impl ClassEventHandler {
+    fn on_apply(&mut self, class: StorageClass) {
         let name = class.name().to_owned();
         let change = self.known.seen(&name, Some(name.clone()));
         debug_assert!(!matches!(change, Change::Left(_) | Change::Gone(_)), "every class is kept");
         let version = class.metadata.resource_version.clone();
         let old = self.classes.0.by_name.write().insert(name.clone(), Arc::new(class));
-        // Shown again by a new list: those who wait and back off are not woken for that.
-        let known = old.is_some_and(|old| old.metadata.resource_version == version);
-        if !known {
-            self.changed(&name);
+        // A new list repeats unchanged classes: claims that back off are not woken for that.
+        let is_unchanged = old.is_some_and(|old| old.metadata.resource_version == version);
+        if !is_unchanged {
+            self.report_change(&name);
         }
     }
 
-    fn gone(&self, name: &str) {
+    fn on_delete(&self, name: &str) {
         self.classes.0.by_name.write().remove(name);
-        self.changed(name);
+        self.report_change(name);
     }
 
-    fn changed(&self, name: &str) {
+    fn report_change(&self, name: &str) {
         (self.on_change)(name);
         let class = self.classes.get(name);
-        self.classes.0.followers.read().iter().for_each(|told| told(name, class.clone()));
+        self.classes.0.listeners.read().iter().for_each(|listener| listener(name, class.clone()));
     }
 }
 
-impl EventHandler<StorageClass> for ClassObserver {
+impl EventHandler<StorageClass> for ClassEventHandler {
     fn observe(&mut self, event: InformerEvent<StorageClass>) {
         let extent = Extent::of(&event);
         match event {
             InformerEvent::Init => self.known.restarted(),
-            InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.seen(class),
+            InformerEvent::InitApply(class) | InformerEvent::Apply(class) => self.on_apply(class),
             InformerEvent::Delete(class) => {
                 self.known.deleted(class.name());
-                self.gone(class.name());
+                self.on_delete(class.name());
             }
             InformerEvent::Unreadable { name, .. } => self.known.unreadable(&name),
             InformerEvent::InitDone => {
                 for name in self.known.complete() {
-                    self.gone(&name);
+                    self.on_delete(&name);
                 }
             }
         }
@@ -132,30 +135,30 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_are_woken_when_a_class_comes_changes_or_goes_and_only_then() {
+    fn listeners_are_called_only_when_a_class_is_added_changed_or_deleted() {
         let classes = Classes::default();
-        let woken: Arc<Mutex<u32>> = Arc::default();
-        let count = Arc::clone(&woken);
-        let told: Arc<Mutex<Vec<bool>>> = Arc::default();
-        let follower = Arc::clone(&told);
-        classes.follow(move |_, class| follower.lock().push(class.is_some()));
-        let mut observer =
-            classes.observer(FirstList::default(), Box::new(move |_| *count.lock() += 1));
+        let calls: Arc<Mutex<u32>> = Arc::default();
+        let count = Arc::clone(&calls);
+        let reported: Arc<Mutex<Vec<bool>>> = Arc::default();
+        let listener = Arc::clone(&reported);
+        classes.on_change(move |_, class| listener.lock().push(class.is_some()));
+        let mut handler =
+            classes.event_handler(FirstList::default(), Box::new(move |_| *count.lock() += 1));
         let relist = |class: Option<StorageClass>| {
             let listed = class.map(InformerEvent::InitApply);
             [Some(InformerEvent::Init), listed, Some(InformerEvent::InitDone)].into_iter().flatten()
         };
-        let mut shown = |events: Vec<InformerEvent<StorageClass>>| {
+        let mut calls_for = |events: Vec<InformerEvent<StorageClass>>| {
             for event in events {
-                observer.observe(event);
+                handler.observe(event);
             }
-            std::mem::take(&mut *woken.lock())
+            std::mem::take(&mut *calls.lock())
         };
-        assert_eq!(shown(vec![InformerEvent::Apply(class("1"))]), 1, "came");
-        assert_eq!(shown(relist(Some(class("1"))).collect()), 0, "only listed again");
-        assert_eq!(shown(relist(Some(class("2"))).collect()), 1, "changed");
-        assert_eq!(shown(relist(None).collect()), 1, "went");
+        assert_eq!(calls_for(vec![InformerEvent::Apply(class("1"))]), 1, "added");
+        assert_eq!(calls_for(relist(Some(class("1"))).collect()), 0, "unchanged");
+        assert_eq!(calls_for(relist(Some(class("2"))).collect()), 1, "changed");
+        assert_eq!(calls_for(relist(None).collect()), 1, "deleted");
         assert!(classes.get("fast").is_none());
-        assert_eq!(*told.lock(), [true, true, false], "and so are others");
+        assert_eq!(*reported.lock(), [true, true, false]);
     }
 }

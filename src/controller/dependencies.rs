@@ -1,6 +1,7 @@
-//! What claims and volumes wait for: objects that nobody watches until something waits for them.
+//! The API objects that claims and volumes depend on, such as a missing Secret or VolumeSnapshot.
 //!
-//! Owns who waits for which object ([`index`]) and the watches of those objects (`watcher`).
+//! [`index`] records which item waits for which object. `watcher` watches those objects, for as long as
+//! an item waits for them, and wakes the items when an object changes.
 
 pub mod index;
 pub(crate) mod watcher;

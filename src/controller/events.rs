@@ -1,7 +1,5 @@
-//! What users read about their claims and volumes.
-//!
-//! Owns the reasons and texts of the controller's events (reference 3.12). Leaves repeats, limits
-//! and delivery to `kube_api::events`.
+//! The events about claims and PersistentVolumes: their types, reasons and messages, most of them those
+//! of external-provisioner. [`crate::kube::events`] counts repeats, limits the rate and sends them.
 
 use std::{fmt, time::Duration};
 
@@ -10,20 +8,20 @@ use crate::kube::{
     objects::{Claim, View, Volume},
 };
 
-/// What users read of a panic; its message is for the log.
+/// The message of the event after a panic. The panic's own message is only logged.
 pub const PANICKED: &str = "internal error in csi-provisioner, see its log; this is a bug";
 
-/// Tells about claims.
+/// Emits events about claims.
 #[derive(Clone)]
 pub struct ClaimEvents(Source);
 
 impl ClaimEvents {
-    /// Tells as `source`.
+    /// Emits events of `source`.
     pub fn new(source: Source) -> Self {
         Self(source)
     }
 
-    /// An attempt starts.
+    /// A first attempt to provision starts.
     pub fn provisioning(&self, claim: &Claim) {
         let text = format!(
             "External provisioner is provisioning volume for claim \"{}\"",
@@ -32,13 +30,13 @@ impl ClaimEvents {
         self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
-    /// The claim's source is of a kind that somebody else makes volumes from.
+    /// The claim's data source is of a kind that an external populator handles.
     pub fn left_to_populator(&self, claim: &Claim) {
         let text = "Assuming an external populator will provision the volume";
         self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
-    /// An attempt failed, or none can be made, for this reason.
+    /// An attempt failed, or could not start, for this reason.
     pub fn failed(&self, claim: &Claim, why: &str) {
         self.0.event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
@@ -52,13 +50,13 @@ impl ClaimEvents {
         self.0.event(subject(claim), Severity::Normal, "Provisioning", text);
     }
 
-    /// Something that no call will change keeps the claim from its volume: the last word until
-    /// that changes, so it gets out however many failures came before.
+    /// Provisioning is blocked by something that further calls do not change. As no event follows until
+    /// that changes, this one is exempt from the limit of events per object.
     pub fn blocked(&self, claim: &Claim, why: &str) {
         self.0.last_word(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
-    /// The driver says that the request can't be met as it stands.
+    /// The driver answered that it cannot fulfil the request.
     pub fn infeasible(&self, claim: &Claim, why: &str) {
         self.failed(
             claim,
@@ -68,23 +66,24 @@ impl ClaimEvents {
         );
     }
 
-    /// The claim's PersistentVolume is saved: the last word about this claim.
+    /// The claim's PersistentVolume is saved. As the claim's last event it is exempt from the limit of
+    /// events per object.
     pub fn provisioned(&self, claim: &Claim, volume: &str) {
         let text = ["Successfully provisioned volume ", volume].concat();
         self.0.last_word(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
     }
 }
 
-/// How long an event counts as told: it leaves the API server after an hour, and what still waits
-/// must not be left without one.
+/// After this time the event about something that still waits is emitted again: the API server removes
+/// events after an hour.
 pub(super) const EVENT_LASTS: Duration = Duration::from_secs(15 * 60);
 
-/// Tells about volumes.
+/// Emits events about PersistentVolumes.
 #[derive(Clone)]
 pub struct VolumeEvents(Source);
 
 impl VolumeEvents {
-    /// Tells as `source`.
+    /// Emits events of `source`.
     pub fn new(source: Source) -> Self {
         Self(source)
     }
@@ -94,7 +93,7 @@ impl VolumeEvents {
         self.0.event(subject(volume), Severity::Warning, "VolumeFailedDelete", why);
     }
 
-    /// The volume is deleted only once it is detached from this node (reference 4.5).
+    /// The volume is not deleted as long as it is attached to this node.
     pub fn still_attached(&self, volume: &Volume, node: &str) {
         let name = volume.name();
         self.failed_delete(
@@ -103,14 +102,14 @@ impl VolumeEvents {
         );
     }
 
-    /// Somebody deleted the PersistentVolume before its claim was bound to it.
-    pub fn let_go(&self, volume: &Volume) {
+    /// The PersistentVolume was deleted before its claim was bound to it.
+    pub fn deleted_before_bound(&self, volume: &Volume) {
         let text = "deleted before its claim was bound to it: the volume stays, and the claim gets another PersistentVolume";
         self.0.event(subject(volume), Severity::Warning, "DeletedBeforeBound", text);
     }
 }
 
-/// The object as events name it.
+/// The reference to the object in its events.
 fn subject<V: View>(object: &V) -> Subject {
     Subject {
         kind: V::kind(&()),
@@ -122,12 +121,12 @@ fn subject<V: View>(object: &V) -> Subject {
     }
 }
 
-/// `namespace/name`, as logs and events name a claim.
+/// Formats as `namespace/name`.
 pub(super) fn claim_key(claim: &Claim) -> ClaimKey<'_> {
     ClaimKey(claim)
 }
 
-/// A claim's key, written out where it is told.
+/// See [`claim_key`].
 pub(super) struct ClaimKey<'a>(&'a Claim);
 
 impl fmt::Display for ClaimKey<'_> {
@@ -153,8 +152,8 @@ mod tests {
         runtime::{Tasks, TokioSpawner},
     };
 
-    /// What is written when `tell` follows thirty failures, more than one object may have.
-    async fn written_after_failures(tell: impl FnOnce(&ClaimEvents, &Claim)) -> Vec<Value> {
+    /// The events that are written when `emit` follows 30 failures, more than the limit per object.
+    async fn written_after_failures(emit: impl FnOnce(&ClaimEvents, &Claim)) -> Vec<Value> {
         let server = Server::new(|_, _| Answer::json(201, &json!({})));
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let metrics = Metrics::new().unwrap();
@@ -164,13 +163,13 @@ mod tests {
         let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"}});
         let claim: Claim = serde_json::from_value(claim).unwrap();
         (0..30).for_each(|_| events.failed(&claim, "busy"));
-        tell(&events, &claim);
+        emit(&events, &claim);
         assert_eq!(recorder.drain(Duration::from_secs(60)).await, 0);
         server.seen().iter().map(testing::Seen::json).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn success_and_what_blocks_a_claim_are_read_after_any_number_of_failures() {
+    async fn success_and_blocked_events_are_written_after_any_number_of_failures() {
         let blocked =
             written_after_failures(|events, claim| events.blocked(claim, "class gone")).await;
         assert_eq!(blocked.len(), 26);
@@ -185,11 +184,11 @@ mod tests {
         assert_eq!(served[25]["message"], "Successfully provisioned volume pvc-u");
         assert_eq!(served[25]["type"], "Normal");
         let failed = written_after_failures(|events, claim| events.failed(claim, "no")).await;
-        assert_eq!(failed.len(), 25, "one failure more is not news");
+        assert_eq!(failed.len(), 25, "no further failure");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_event_is_longer_than_two_kibibytes_and_a_shorter_one_stays_as_it_is() {
+    async fn messages_longer_than_two_kibibytes_are_cut_and_shorter_ones_are_unchanged() {
         let whole = format!("\u{1b}[31m\n{}", "x".repeat(2042));
         let long = |n: usize| format!("{n} {}", "\u{e9}".repeat(5000 + n));
         let written = written_after_failures(|events, claim| {
@@ -209,11 +208,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_claims_events_have_the_originals_words() {
-        let told = |tell: fn(&ClaimEvents, &Claim)| async move {
-            written_after_failures(tell).await.pop().unwrap()
+    async fn claim_events_have_external_provisioners_texts() {
+        let written = |emit: fn(&ClaimEvents, &Claim)| async move {
+            written_after_failures(emit).await.pop().unwrap()
         };
-        let provisioning = told(ClaimEvents::provisioning).await;
+        let provisioning = written(ClaimEvents::provisioning).await;
         assert_eq!(
             (&provisioning["reason"], &provisioning["message"]),
             (

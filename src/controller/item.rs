@@ -1,6 +1,6 @@
-//! What goes through the controller's queues.
+//! The keys of the controller's queues.
 
-/// Something that is worked on, and may have to wait for its turn or for something else.
+/// A claim or a volume that may wait for a permit or for a dependency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
     /// The claim with this UID.
@@ -10,12 +10,12 @@ pub enum Item {
 }
 
 impl Item {
-    /// The claim with this UID.
+    /// Returns the item of the claim with this UID.
     pub fn claim(uid: &str) -> Self {
         Self::Claim(uid.to_owned())
     }
 
-    /// The PersistentVolume of this name.
+    /// Returns the item of the PersistentVolume of this name.
     pub fn volume(name: &str) -> Self {
         Self::Volume(name.to_owned())
     }

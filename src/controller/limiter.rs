@@ -1,12 +1,12 @@
-//! How many calls the driver is given at once.
+//! Limits the concurrent calls to the driver.
 //!
-//! Owns the permits for one kind of call (CreateVolume, DeleteVolume), whether for a claim or for a
-//! PersistentVolume: at most `--worker-threads`
-//! of them, fewer for a class whose calls show that the driver has too much on its hands
-//! (`limit`), shared fairly among classes (`queue`). Promises that a key without a permit waits
-//! in a line and nowhere else: it holds no worker, no volume's key and no open call meanwhile, and
-//! goes through its queue again once its permit is reserved. Leaves to its users what a call is,
-//! and to the provisioner what its end says of the load.
+//! A [`ConcurrencyLimiter`] grants permits for one kind of call (CreateVolume or DeleteVolume): at most
+//! `--worker-threads`, fewer for a class whose calls show that the driver is overloaded (`adaptive`),
+//! shared fairly among classes (`fair_queue`). An item without a permit waits in the fair queue only: it
+//! occupies no worker, holds no volume's key, and has no call open. When a permit is reserved for it, it
+//! is added to its work queue.
+//!
+//! The provisioner decides what the end of a call says about the load ([`Congestion`]).
 
 mod adaptive;
 mod fair_queue;
@@ -25,55 +25,61 @@ use crate::metrics::LimiterMetrics;
 
 /// The permits for one kind of call. Clones share them.
 #[derive(Clone)]
-pub struct ConcurrencyLimiter(Arc<Shared>);
+pub struct ConcurrencyLimiter(Arc<SharedLimiter>);
 
-struct Shared {
+struct SharedLimiter {
     queue: Mutex<FairQueue>,
-    /// Sends those back through their queue whose permit is reserved.
+    /// Adds an item for which a permit is reserved to its work queue.
     wake: Box<dyn Fn(Item) + Send + Sync>,
-    /// Told whenever the next time to look may have changed.
-    changed: Notify,
+    /// Notified when [`FairQueue::next_time`] changes.
+    next_time_changed: Notify,
     metrics: LimiterMetrics,
 }
 
 impl ConcurrencyLimiter {
-    /// At most `workers` calls at once; `wake` adds to its queue what has a permit reserved.
+    /// Grants at most `workers` permits. Calls `wake` with an item for which a permit is reserved.
     pub fn new(
         workers: usize,
         wake: impl Fn(Item) + Send + Sync + 'static,
         metrics: LimiterMetrics,
     ) -> Self {
         let queue = Mutex::new(FairQueue::new(workers));
-        Self(Arc::new(Shared { queue, wake: Box::new(wake), changed: Notify::new(), metrics }))
+        Self(Arc::new(SharedLimiter {
+            queue,
+            wake: Box::new(wake),
+            next_time_changed: Notify::new(),
+            metrics,
+        }))
     }
 
-    /// The key is looked at: whether it wants a call is decided anew.
-    pub fn look(&self, key: Item) -> Attempt {
-        Attempt { limiter: self.clone(), key, wants: false }
+    /// Begins an attempt for `key`. If it ends without [`Attempt::permit`], the key loses its position
+    /// or reserved permit.
+    pub fn attempt(&self, key: Item) -> Attempt {
+        Attempt { limiter: self.clone(), key, wants_permit: false }
     }
 
-    /// Whether the key waits for its permit, or has one reserved.
+    /// Whether the key waits for a permit, or has one reserved.
     pub fn holds(&self, key: &Item) -> bool {
         self.0.queue.lock().holds(key)
     }
 
-    /// Tells the metrics how each class stands that has calls, or a lowered limit.
-    pub fn tell(&self) {
+    /// Updates the gauges of each class that has calls or a lowered limit.
+    pub fn update_metrics(&self) {
         for ClassLoad { class, limit, waiting } in self.0.queue.lock().loads() {
             self.0.metrics.stands(&class, limit, waiting);
         }
     }
 
-    /// Wakes those who wait for a time to pass; never ends.
-    pub async fn keep_time(&self) {
+    /// Wakes items when the rest of their class ends. Never returns.
+    pub async fn run_timers(&self) {
         loop {
-            // Made before looking, so that a change between looking and waiting is not missed.
-            let changed = self.0.changed.notified();
+            // Created before the read, so that no change in between is missed.
+            let changed = self.0.next_time_changed.notified();
             let next = self.0.queue.lock().next_time();
             match next {
                 None => changed.await,
                 Some(next) => {
-                    // Times out at that time, or is told of another one sooner.
+                    // A time-out means that the time has come.
                     let _ = timeout_at(next, changed).await;
                 }
             }
@@ -81,38 +87,39 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Changes something, and wakes whose turn it is then.
+    /// Applies `change`, and wakes the items for which permits became free.
     fn change<T>(&self, change: impl FnOnce(&mut FairQueue, Instant) -> T) -> T {
         let now = Instant::now();
         let mut queue = self.0.queue.lock();
         let before = queue.next_time();
         let changed = change(&mut queue, now);
-        let served = queue.serve(now);
-        let another_time = queue.next_time() != before;
+        let woken = queue.reserve_free(now);
+        let is_time_changed = queue.next_time() != before;
         drop(queue);
-        for key in served {
+        for key in woken {
             (self.0.wake)(key);
         }
-        if another_time {
-            self.0.changed.notify_waiters();
+        if is_time_changed {
+            self.0.next_time_changed.notify_waiters();
         }
         changed
     }
 }
 
-/// One look at a key. When it ends without a wish to call, the key gives up its place or permit.
+/// One attempt to sync a key. If it is dropped without a request for a permit, the key loses its position
+/// or reserved permit.
 pub struct Attempt {
     limiter: ConcurrencyLimiter,
     key: Item,
-    wants: bool,
+    wants_permit: bool,
 }
 
 impl Attempt {
-    /// The key wants to call for a volume of `class`: its permit, or none yet; then it waits in
-    /// line, and is added to its queue when its turn has come. `repeats`: an earlier call for the
-    /// same volume may still run.
+    /// Requests a permit for a call for a volume of `class`. Returns `None` if there is no free permit
+    /// yet: the key is then added to its work queue when one is reserved for it. `repeats` says that an
+    /// earlier call for the same volume may still run.
     pub fn permit(&mut self, class: &str, repeats: bool) -> Option<Permit> {
-        self.wants = true;
+        self.wants_permit = true;
         let ticket = self.limiter.change(|queue, now| queue.enter(&self.key, class, now))?;
         Some(Permit { limiter: self.limiter.clone(), ticket: Some(ticket), repeats })
     }
@@ -120,13 +127,13 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        if !self.wants {
+        if !self.wants_permit {
             self.limiter.change(|queue, now| queue.leave(&self.key, now));
         }
     }
 }
 
-/// The right to one call; dropping it gives it back unused.
+/// The permit for one call. Dropping it returns it unused.
 pub struct Permit {
     limiter: ConcurrencyLimiter,
     ticket: Option<Ticket>,
@@ -139,21 +146,18 @@ impl Permit {
         self.repeats
     }
 
-    /// The call ended, and this is what its end says of the driver's load.
-    pub fn ended(mut self, strain: Congestion) {
-        self.end(strain);
+    /// Returns the permit after its call ended, with what the end says about the driver's load.
+    pub fn ended(mut self, congestion: Congestion) {
+        self.end(congestion);
     }
 
-    fn end(&mut self, strain: Congestion) {
+    fn end(&mut self, congestion: Congestion) {
         let Some(ticket) = self.ticket.take() else { return };
         let repeats = self.repeats;
-        let sign = self.limiter.change(|queue, now| queue.end(&ticket, strain, repeats, now));
-        if sign {
-            tracing::debug!(
-                class = ticket.class(),
-                ?strain,
-                "the driver has too much on its hands"
-            );
+        let is_signal =
+            self.limiter.change(|queue, now| queue.end(&ticket, congestion, repeats, now));
+        if is_signal {
+            tracing::debug!(class = ticket.class(), ?congestion, "the driver is overloaded");
             self.limiter.0.metrics.sign(ticket.class());
         }
     }

@@ -1,35 +1,33 @@
-//! How old what was read live is.
-//!
-//! Owns the limit up to which an answer counts (safety rules 8 and 10): it may have been under way
-//! for long, or have waited for a process that stood still.
+//! The maximum age of a live read on which a volume is deleted (safety rules 8 and 10): an answer may
+//! have been under way for long, or may have waited in a process that was suspended.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::runtime::Clock;
 
-/// An answer to a request that was sent longer ago does not count.
-const RECENT: Duration = Duration::from_secs(2);
+/// A read whose request was sent longer ago is not used.
+const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// How old what was read is. Clones share the clock.
+/// Measures the age of live reads. Clones share the clock.
 #[derive(Clone)]
 pub struct Live {
-    /// Counts a suspended machine, during which what was read ages as well.
+    /// Its boot time includes suspension.
     clock: Arc<dyn Clock>,
 }
 
 impl Live {
-    /// By this clock.
+    /// Measures by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock }
     }
 
-    /// Now, on [`Clock::boot`].
+    /// Returns the current [`Clock::boot`] time.
     pub fn now(&self) -> Duration {
         self.clock.boot()
     }
 
-    /// Whether what was so at `time` or later, on [`Clock::boot`], was so at most two seconds ago.
+    /// Whether a read whose request was sent at `time`, a [`Clock::boot`] time, is recent enough.
     pub fn is_recent(&self, time: Duration) -> bool {
-        self.clock.boot() < time + RECENT
+        self.clock.boot() < time + MAX_AGE
     }
 }

@@ -1,95 +1,95 @@
-//! Whose claim, whose volume: decided by annotations and names alone.
-//!
-//! Owns the annotation keys by which claims and volumes name their provisioner, class and node.
-//! Pure; the original's rules to the letter (reference 3.2, 3.3, 4.2).
+//! Decides whether a claim or a volume belongs to this provisioner, by annotations and names alone, with
+//! exactly external-provisioner's rules. Pure functions.
 
 use crate::kube::objects::{Claim, View as _, Volume};
 
-/// Who should provision a claim.
+/// On a claim: its provisioner.
 const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-/// The same under its older name, read only where the newer one is absent.
+/// The older name of [`STORAGE_PROVISIONER`], read only where the newer one is absent.
 const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-/// The CSI driver that took over from an in-tree plugin.
+/// The CSI driver that replaces an in-tree plugin.
 const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
-/// The class of a claim or volume under its older name; wins over the field.
+/// The class of a claim or volume; takes precedence over the field.
 const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-/// The node that the scheduler chose for a claim.
+/// On a claim: the node that the scheduler selected.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// The same under its oldest name; read, never removed.
+/// The oldest name of [`SELECTED_NODE`]; it is read, but never removed.
 const ALPHA_SELECTED_NODE: &str = "volume.alpha.kubernetes.io/selected-node";
-/// Who provisioned a volume.
+/// On a volume: the provisioner that created it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// The names under which this process is known.
+/// The names that identify this provisioner on claims and volumes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct ProvisionerIdentity {
     /// The CSI driver's name.
     pub driver: String,
-    /// The in-tree plugin that the driver took over from, where it did.
+    /// The in-tree plugin that the driver replaces, if any.
     pub in_tree: Option<String>,
-    /// The one node that this process provisions for, where others do for the others.
+    /// With node deployment: the node that this process provisions for.
     pub node: Option<String>,
 }
 
-impl Identity {
-    /// Whether `name` is one of ours.
-    pub fn knows(&self, name: &str) -> bool {
+impl ProvisionerIdentity {
+    /// Whether `name` is the driver's or the in-tree plugin's.
+    pub fn is_own_name(&self, name: &str) -> bool {
         name == self.driver || self.in_tree.as_deref() == Some(name)
     }
 
-    /// Whether the claim's annotations name us as its provisioner, and no other node than ours.
+    /// Whether the claim's annotations name this provisioner, and no other node.
     pub fn owns_claim(&self, claim: &Claim) -> bool {
         self.is_for_driver(claim) && !self.is_elsewhere(claim)
     }
 
-    /// Whether another node than ours was chosen for the claim: its own provisioner serves it.
+    /// Whether another node is selected for the claim, so that the provisioner there handles it.
     pub fn is_elsewhere(&self, claim: &Claim) -> bool {
         let Some(own) = &self.node else { return false };
         claim.annotation(SELECTED_NODE).is_some_and(|node| !node.is_empty() && node != own)
     }
 
-    /// Whether nobody but us would provision for the claim: on a node only once it was chosen.
+    /// Whether only this process provisions for the claim. With node deployment that is so once its
+    /// node is selected.
     pub fn is_provisioner_of(&self, claim: &Claim) -> bool {
         let decided =
             self.node.is_none() || claim.annotation(SELECTED_NODE) == self.node.as_deref();
         decided && self.owns_claim(claim)
     }
 
-    /// Whether another driver's provisioner may serve the claim: it is named.
+    /// Whether the claim's annotations name another driver's provisioner.
     pub fn is_for_another(&self, claim: &Claim) -> bool {
-        provisioner(claim).is_some_and(|provisioner| !self.knows(provisioner))
+        provisioner(claim).is_some_and(|provisioner| !self.is_own_name(provisioner))
     }
 
-    /// Whether this process provisions for the node of this name.
+    /// Whether this process provisions for this node.
     pub fn is_on(&self, node: &str) -> bool {
         self.node.as_deref() == Some(node)
     }
 
-    /// Whether the claim's annotations name us as its provisioner, for whatever node.
+    /// Whether the claim's annotations name this provisioner, for any node.
     pub fn is_for_driver(&self, claim: &Claim) -> bool {
         let Some(provisioner) = provisioner(claim) else { return false };
         let for_driver =
             provisioner == self.driver || claim.annotation(MIGRATED_TO) == Some(&self.driver);
-        for_driver && self.knows(provisioner)
+        for_driver && self.is_own_name(provisioner)
     }
 
-    /// Whether the volume is ours to look after: we made it, or it is our driver's and nobody's.
+    /// Whether the volume is managed by this provisioner: its annotations name this provisioner, or
+    /// it is of this driver and its annotations name none.
     pub fn owns_volume(&self, volume: &Volume) -> bool {
-        let migrated = volume.annotation(MIGRATED_TO).is_some_and(|name| self.knows(name));
+        let migrated = volume.annotation(MIGRATED_TO).is_some_and(|name| self.is_own_name(name));
         match (volume.annotation(PROVISIONED_BY), &volume.spec.csi) {
-            (Some(provisioner), _) => self.knows(provisioner) || migrated,
-            (None, Some(csi)) => self.knows(&csi.driver),
+            (Some(provisioner), _) => self.is_own_name(provisioner) || migrated,
+            (None, Some(csi)) => self.is_own_name(&csi.driver),
             (None, None) => migrated,
         }
     }
 }
 
-/// Who should provision the claim, if anybody yet.
+/// The name of the claim's provisioner, if it has one yet.
 fn provisioner(claim: &Claim) -> Option<&str> {
     claim.annotation(STORAGE_PROVISIONER).or_else(|| claim.annotation(BETA_STORAGE_PROVISIONER))
 }
 
-/// The name of the claim's class; empty when it has none.
+/// The name of the claim's class; empty if it has none.
 pub fn class_of_claim(claim: &Claim) -> &str {
     claim
         .annotation(BETA_STORAGE_CLASS)
@@ -97,12 +97,12 @@ pub fn class_of_claim(claim: &Claim) -> &str {
         .unwrap_or_default()
 }
 
-/// The name of the volume's class; empty when it has none.
+/// The name of the volume's class; empty if it has none.
 pub fn class_of_volume(volume: &Volume) -> &str {
     volume.annotation(BETA_STORAGE_CLASS).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// The node that the scheduler chose for the claim.
+/// The node that the scheduler selected for the claim.
 pub fn selected_node(claim: &Claim) -> Option<&str> {
     claim.annotation(SELECTED_NODE).or_else(|| claim.annotation(ALPHA_SELECTED_NODE))
 }
@@ -113,8 +113,8 @@ mod tests {
 
     use super::*;
 
-    fn identity() -> Identity {
-        Identity {
+    fn identity() -> ProvisionerIdentity {
+        ProvisionerIdentity {
             driver: "ebs.csi.aws.com".into(),
             in_tree: Some("kubernetes.io/aws-ebs".into()),
             node: None,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_ours_by_its_annotations() {
+    fn annotations_decide_whether_a_claim_is_ours() {
         let new = STORAGE_PROVISIONER;
         let old = BETA_STORAGE_PROVISIONER;
         let cases = [
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn on_a_node_the_claims_of_other_nodes_are_not_ours() {
-        let on_node = Identity { node: Some("n1".into()), ..identity() };
+    fn with_node_deployment_claims_of_other_nodes_are_not_ours() {
+        let on_node = ProvisionerIdentity { node: Some("n1".into()), ..identity() };
         for (node, here, elsewhere) in [
             (json!({}), true, false),
             (json!({SELECTED_NODE: ""}), true, false),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_ours_by_who_made_it_or_by_its_driver() {
+    fn annotation_or_driver_decides_whether_a_volume_is_ours() {
         let cases = [
             (json!({"metadata": {"annotations": {PROVISIONED_BY: "ebs.csi.aws.com"}}}), true),
             (json!({"metadata": {"annotations": {PROVISIONED_BY: "kubernetes.io/aws-ebs"}}}), true),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_annotations_of_class_and_node_have_their_rank() {
+    fn class_annotation_wins_over_the_field_and_newer_node_annotation_over_the_older() {
         let mut both = claim(&json!({BETA_STORAGE_CLASS: "old", ALPHA_SELECTED_NODE: "n1"}));
         both.spec.storage_class_name = Some("new".into());
         assert_eq!((class_of_claim(&both), selected_node(&both)), ("old", Some("n1")));

@@ -1,96 +1,97 @@
-//! A sorted set of small things in a few large pieces of memory.
+//! A sorted set of small values in a few large chunks of memory.
 //!
-//! Promises that no piece is much smaller than what it holds needs, and that what a burst leaves behind
-//! lies together. The nodes of a tree would lie scattered among what the burst has freed since, each on
-//! a page of memory that could otherwise go back to the system.
+//! Chunks shrink with their content, and the values that remain after a burst lie together. The nodes of
+//! a tree would lie scattered among memory that was freed since, each on a page that could otherwise be
+//! returned to the system.
 
 use std::ops::RangeInclusive;
 
-/// The most that lie in one piece: of eight bytes each they fill sixteen kilobytes.
-const PIECE: usize = 2048;
+/// The maximum number of values in a chunk: 16 KiB for values of eight bytes.
+const MAX_CHUNK: usize = 2048;
 
-/// A piece with fewer may be joined with the next.
-const FEW: usize = PIECE / 4;
+/// A chunk with fewer values may be merged with the next one.
+const SMALL_CHUNK: usize = MAX_CHUNK / 4;
 
 /// A sorted set.
 #[derive(Debug)]
 pub(super) struct PackedSet<T> {
-    /// In order, like what is in each of them. None is empty.
-    pieces: Vec<Vec<T>>,
+    /// In order, like the values in each. No chunk is empty.
+    chunks: Vec<Vec<T>>,
 }
 
 impl<T> Default for PackedSet<T> {
     fn default() -> Self {
-        Self { pieces: Vec::new() }
+        Self { chunks: Vec::new() }
     }
 }
 
 impl<T: Copy + Ord> PackedSet<T> {
-    /// Puts one in, if it is not there.
-    pub(super) fn insert(&mut self, mark: T) {
-        let place = self.place(mark);
-        let Some(piece) = self.pieces.get_mut(place) else {
-            return self.pieces.push(vec![mark]);
+    /// Adds a value, unless it is in the set.
+    pub(super) fn insert(&mut self, value: T) {
+        let index = self.chunk_index(value);
+        let Some(chunk) = self.chunks.get_mut(index) else {
+            return self.chunks.push(vec![value]);
         };
-        let Err(at) = piece.binary_search(&mark) else { return };
-        piece.insert(at, mark);
-        if piece.len() == PIECE {
-            let upper = piece.split_off(PIECE / 2);
-            self.pieces.insert(place + 1, upper);
+        let Err(at) = chunk.binary_search(&value) else { return };
+        chunk.insert(at, value);
+        if chunk.len() == MAX_CHUNK {
+            let upper = chunk.split_off(MAX_CHUNK / 2);
+            self.chunks.insert(index + 1, upper);
         }
     }
 
-    /// Takes one out, if it is there.
-    pub(super) fn remove(&mut self, mark: T) {
-        let place = self.place(mark);
-        let Some(piece) = self.pieces.get_mut(place) else { return };
-        let Ok(at) = piece.binary_search(&mark) else { return };
-        piece.remove(at);
-        let left = piece.len();
-        if piece.capacity() > 4 * left {
-            piece.shrink_to(2 * left);
+    /// Removes a value, if it is in the set.
+    pub(super) fn remove(&mut self, value: T) {
+        let index = self.chunk_index(value);
+        let Some(chunk) = self.chunks.get_mut(index) else { return };
+        let Ok(at) = chunk.binary_search(&value) else { return };
+        chunk.remove(at);
+        let left = chunk.len();
+        if chunk.capacity() > 4 * left {
+            chunk.shrink_to(2 * left);
         }
         match left {
-            0 => drop(self.pieces.remove(place)),
-            1..FEW => self.join(place),
+            0 => drop(self.chunks.remove(index)),
+            1..SMALL_CHUNK => self.merge(index),
             _ => {}
         }
     }
 
-    /// Joins a piece and the one behind it, where there is room for both and more.
-    fn join(&mut self, place: usize) {
-        let both: usize = self.pieces.iter().skip(place).take(2).map(Vec::len).sum();
-        if both <= PIECE / 2 && place + 1 < self.pieces.len() {
-            let behind = self.pieces.remove(place + 1);
-            self.pieces.get_mut(place).into_iter().for_each(|piece| piece.extend(&behind));
+    /// Merges a chunk with the next one, if both together are at most half full.
+    fn merge(&mut self, index: usize) {
+        let both: usize = self.chunks.iter().skip(index).take(2).map(Vec::len).sum();
+        if both <= MAX_CHUNK / 2 && index + 1 < self.chunks.len() {
+            let next = self.chunks.remove(index + 1);
+            self.chunks.get_mut(index).into_iter().for_each(|chunk| chunk.extend(&next));
         }
     }
 
-    /// Whether it is there.
-    pub(super) fn contains(&self, mark: T) -> bool {
-        self.range(mark..=mark).next().is_some()
+    /// Whether the value is in the set.
+    pub(super) fn contains(&self, value: T) -> bool {
+        self.range(value..=value).next().is_some()
     }
 
-    /// All of them, in order.
+    /// Returns all values, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
-        self.pieces.iter().flatten().copied()
+        self.chunks.iter().flatten().copied()
     }
 
-    /// Those within a range, in order.
+    /// Returns the values within `range`, in order.
     pub(super) fn range(&self, range: RangeInclusive<T>) -> impl Iterator<Item = T> {
         let (start, end) = range.into_inner();
-        let pieces = self.pieces.get(self.place(start)..).unwrap_or_default();
-        let from_start = pieces.iter().flat_map(move |piece| {
-            let first = piece.partition_point(|mark| *mark < start);
-            piece.get(first..).unwrap_or_default()
+        let chunks = self.chunks.get(self.chunk_index(start)..).unwrap_or_default();
+        let from_start = chunks.iter().flat_map(move |chunk| {
+            let first = chunk.partition_point(|value| *value < start);
+            chunk.get(first..).unwrap_or_default()
         });
-        from_start.copied().take_while(move |mark| *mark <= end)
+        from_start.copied().take_while(move |value| *value <= end)
     }
 
-    /// The piece in which a mark lies or would lie: the last that begins with no greater one.
-    fn place(&self, mark: T) -> usize {
-        let begins = |piece: &Vec<T>| piece.first().is_some_and(|first| *first <= mark);
-        self.pieces.partition_point(begins).saturating_sub(1)
+    /// The index of the chunk that contains or would contain the value: the last one whose first value is
+    /// not greater.
+    fn chunk_index(&self, value: T) -> usize {
+        let begins = |chunk: &Vec<T>| chunk.first().is_some_and(|first| *first <= value);
+        self.chunks.partition_point(begins).saturating_sub(1)
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that lie close enough to come twice.
+    /// Numbers from a range small enough for repetitions.
     fn number() -> impl Strategy<Value = u32> {
         0..20_000_u32
     }
@@ -110,42 +111,42 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
         #[test]
-        fn it_holds_what_a_tree_would(
+        fn it_behaves_as_a_btree_set(
             put_in in prop::collection::vec(number(), 0..12_000),
             taken_out in prop::collection::vec(number(), 0..30_000),
             start in number(),
         ) {
-            let (mut marks, mut tree) = (PackedSet::default(), BTreeSet::new());
+            let (mut set, mut tree) = (PackedSet::default(), BTreeSet::new());
             for number in put_in {
-                marks.insert(number);
+                set.insert(number);
                 tree.insert(number);
             }
-            prop_assert!(marks.iter().eq(tree.iter().copied()));
+            prop_assert!(set.iter().eq(tree.iter().copied()));
             for number in taken_out {
-                marks.remove(number);
+                set.remove(number);
                 tree.remove(&number);
             }
-            prop_assert!(marks.iter().eq(tree.iter().copied()));
-            prop_assert!(marks.range(start..=start + 99).eq(tree.range(start..=start + 99).copied()));
-            prop_assert!(marks.pieces.iter().all(|piece| !piece.is_empty() && piece.len() < PIECE));
+            prop_assert!(set.iter().eq(tree.iter().copied()));
+            prop_assert!(set.range(start..=start + 99).eq(tree.range(start..=start + 99).copied()));
+            prop_assert!(set.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() < MAX_CHUNK));
         }
     }
 
-    /// Places that marks take in memory, used or not.
-    fn room(marks: &PackedSet<u64>) -> usize {
-        marks.pieces.iter().map(Vec::capacity).sum()
+    /// The number of values for which memory is allocated.
+    fn capacity(set: &PackedSet<u64>) -> usize {
+        set.chunks.iter().map(Vec::capacity).sum()
     }
 
     #[test]
-    fn what_is_gone_gives_its_room_back() {
-        // Far from each other, and not in order.
+    fn removing_values_frees_their_memory() {
+        // Unordered and far apart.
         let spread = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut marks = PackedSet::default();
-        (0..100_000).map(spread).for_each(|mark| marks.insert(mark));
-        assert!(room(&marks) < 200_000 && marks.pieces.len() < 120, "{}", room(&marks));
-        (2_000..100_000).map(spread).for_each(|mark| marks.remove(mark));
-        assert!(room(&marks) < 20_000 && marks.pieces.len() < 20, "{}", room(&marks));
-        (0..2_000).map(spread).for_each(|mark| marks.remove(mark));
-        assert_eq!(room(&marks), 0);
+        let mut set = PackedSet::default();
+        (0..100_000).map(spread).for_each(|value| set.insert(value));
+        assert!(capacity(&set) < 200_000 && set.chunks.len() < 120, "{}", capacity(&set));
+        (2_000..100_000).map(spread).for_each(|value| set.remove(value));
+        assert!(capacity(&set) < 20_000 && set.chunks.len() < 20, "{}", capacity(&set));
+        (0..2_000).map(spread).for_each(|value| set.remove(value));
+        assert_eq!(capacity(&set), 0);
     }
 }

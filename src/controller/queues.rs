@@ -1,7 +1,4 @@
-//! What is to be worked on.
-//!
-//! Owns the three queues and what brings something into them. Promises that nothing enters before
-//! somebody works. Leaves working on it to `workers`.
+//! The controller's work queues. Nothing enters them before this process works; `workers` empties them.
 
 use std::sync::{
     Arc,
@@ -10,42 +7,43 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-use super::{Settings, item::Item, limiter::ConcurrencyLimiter};
+use super::{ControllerSettings, item::Item, limiter::ConcurrencyLimiter};
 use crate::{
     metrics::{LimiterMetrics, Metrics},
     workqueue::{Limiter, Queue},
 };
 
-/// The three queues, named as the original's are in metrics.
+/// The three queues. Their names in metrics are those of external-provisioner.
 #[derive(Clone)]
 pub(super) struct Queues {
-    /// Claims by UID.
+    /// UIDs of claims.
     pub(super) claims: Queue<String>,
-    /// Volumes by name.
+    /// Names of volumes.
     pub(super) volumes: Queue<String>,
-    /// Unsaved volumes by their claim's UID.
+    /// UIDs of claims whose PersistentVolume is not saved.
     pub(super) unsaved: Queue<String>,
-    /// Told when a volume is to be adopted.
-    pub(super) adoption: Arc<Notify>,
-    /// Whether anybody works. Until then the books alone say what there is to do: the queues of a
-    /// standby would hold every key that it ever saw.
+    /// Notified when a volume lacks the protection finalizer.
+    pub(super) unprotected: Arc<Notify>,
+    /// Whether this process works. A standby adds nothing, as its queues would grow without bound; the
+    /// indexes know what to do when it becomes the leader.
     pub(super) working: Arc<AtomicBool>,
 }
 
 impl Queues {
-    pub(super) fn new(settings: &Settings, metrics: &Metrics) -> Self {
+    pub(super) fn new(settings: &ControllerSettings, metrics: &Metrics) -> Self {
         let queue = |name, limiter| Queue::new(limiter, metrics.workqueue.queue(name));
         let per_item = || Limiter::per_item(settings.retry_start, settings.retry_max);
         Self {
             claims: queue("claims", per_item()),
             volumes: queue("volumes", per_item()),
             unsaved: queue("unsavedpvs", Limiter::controller_default()),
-            adoption: Arc::default(),
+            unprotected: Arc::default(),
             working: Arc::default(),
         }
     }
 
-    /// The limiter of one kind of calls; whose turn it is comes back through its queue.
+    /// Creates the limiter for one kind of calls. It adds an item to its queue when a permit is reserved
+    /// for it.
     pub(super) fn limiter(&self, workers: usize, metrics: LimiterMetrics) -> ConcurrencyLimiter {
         let Self { claims, volumes, .. } = self.clone();
         let wake = move |item| match item {
@@ -55,12 +53,12 @@ impl Queues {
         ConcurrencyLimiter::new(workers, wake, metrics)
     }
 
-    /// Whether no claim and no volume is ready to be worked on.
+    /// Whether no claim and no volume is ready.
     pub(super) fn are_idle(&self) -> bool {
         self.claims.is_empty() && self.volumes.is_empty()
     }
 
-    /// These need work.
+    /// Queues these items.
     pub(super) fn wake_items(&self, items: Vec<Item>) {
         for item in items {
             match item {
@@ -70,23 +68,23 @@ impl Queues {
         }
     }
 
-    /// These claims need work.
+    /// Queues these claims, by UID.
     pub(super) fn wake_claims(&self, uids: Vec<String>) {
         self.wake(&self.claims, uids);
     }
 
-    /// These volumes need work.
+    /// Queues these volumes, by name.
     pub(super) fn wake_volumes(&self, names: Vec<String>) {
         self.wake(&self.volumes, names);
     }
 
-    /// The unsaved volumes of these claims need work.
+    /// Queues saving the PersistentVolumes of these claims, by UID.
     pub(super) fn wake_unsaved(&self, uids: Vec<String>) {
         self.wake(&self.unsaved, uids);
     }
 
     fn wake(&self, queue: &Queue<String>, keys: Vec<String>) {
-        // Whoever sets it looks through the books afterwards, so nothing seen meanwhile is missed.
+        // `Controller::work` sets it and then queues everything in the indexes, so nothing is missed.
         if self.working.load(Ordering::Relaxed) {
             for key in keys {
                 queue.add(key);

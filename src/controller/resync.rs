@@ -1,84 +1,82 @@
-//! Work that no change asks for.
-//!
-//! Owns the audit, which looks at everything again from time to time, and the adoption of volumes that
-//! lack the protection finalizer. Promises that adoption comes after all other work, and that what the
-//! audit finds forgotten is counted. Leaves what is due for an object to whoever works on it.
+//! Work that no event triggers: the periodic resync, which queues everything again and counts items that
+//! no queue held although it should, and adding the protection finalizer to volumes that lack it, which
+//! gives way to all other work.
 
 use std::time::Duration;
 
 use super::{Controller, item::Item, provisioner::Provisioner, queues::Queues};
 use crate::metrics::Audited;
 
-/// How often everything in work is looked at again, as the original's resync does; jittered.
-const AUDIT: Duration = Duration::from_secs(15 * 60);
+/// The interval of the resync, as in external-provisioner; jittered.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(15 * 60);
 
-/// The time between two volumes that get the protection finalizer: at most 20 a second.
-const ADOPTION: Duration = Duration::from_millis(50);
+/// The minimum time between two volumes that get the protection finalizer: at most 20 a second.
+const PROTECT_INTERVAL: Duration = Duration::from_millis(50);
 
 impl<P: Provisioner> Controller<P> {
-    /// Puts the protection finalizer on volumes that lack it: at the first start these may be all
-    /// there are, and nobody waits for it. So it comes after all other work, and slowly.
-    pub(super) async fn adopt(&self) {
-        self.may_delete().await;
+    /// Queues volumes that lack the protection finalizer, one at a time while the queues are idle: at
+    /// the first start this may be every volume, and nobody waits for it. Never returns.
+    pub(super) async fn protect_volumes(&self) {
+        self.ready_to_delete().await;
         loop {
-            for name in self.volumes.book.to_adopt() {
+            for name in self.volumes.index.to_protect() {
                 while !self.queues.are_idle() {
-                    tokio::time::sleep(ADOPTION).await;
+                    tokio::time::sleep(PROTECT_INTERVAL).await;
                 }
-                // One that has failed comes when its back-off allows.
+                // If it is in the queue, it failed before and is in its back-off.
                 if !self.queues.volumes.holds(&name) {
                     self.queues.wake_volumes(vec![name]);
-                    tokio::time::sleep(ADOPTION).await;
+                    tokio::time::sleep(PROTECT_INTERVAL).await;
                 }
             }
-            self.queues.adoption.notified().await;
+            self.queues.unprotected.notified().await;
         }
     }
 
-    /// Queues everything in work again from time to time: the safety net under the watches.
+    /// Queues everything in the indexes periodically, in case an event was missed. Never returns.
     pub(super) async fn resync(&self) {
         loop {
-            tokio::time::sleep(AUDIT.mul_f64(0.9 + 0.2 * self.random.unit())).await;
+            tokio::time::sleep(RESYNC_INTERVAL.mul_f64(0.9 + 0.2 * self.random.unit())).await;
             self.resync_once();
         }
     }
 
-    /// Queues everything in work but claims that come by themselves, and counts what no queue held
-    /// although it had to.
+    /// Queues everything in the indexes, except claims that are queued already or wait for a permit, and
+    /// counts what should have been queued and was not.
     fn resync_once(&self) {
         let Queues { claims, volumes, unsaved, .. } = &self.queues;
-        let mut unheld = self.claims.index.all();
-        unheld.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
-        // Whether anything is due for a claim shows when it is looked at.
-        for uid in &unheld {
+        let mut unqueued = self.claims.index.all();
+        unqueued.retain(|uid| !claims.holds(uid) && !self.claims.waits_for_a_call(uid));
+        // Whether a claim should have been queued is found out when it is synced.
+        for uid in &unqueued {
             self.claims.index.set_resynced(uid);
         }
         let forgotten = |name: &String| {
             !volumes.holds(name)
                 && !self.volumes.limiter.holds(&Item::volume(name))
-                && !self.volumes.book.is_removed(name)
+                && !self.volumes.index.is_removed(name)
         };
-        for _ in self.volumes.book.all().iter().filter(|name| forgotten(name)) {
+        for _ in self.volumes.index.all().iter().filter(|name| forgotten(name)) {
             self.metrics.controller.audit_found(Audited::Volumes);
         }
         for _ in self.claims.store.all().iter().filter(|uid| !unsaved.holds(uid)) {
             self.metrics.controller.audit_found(Audited::UnsavedVolumes);
         }
-        self.queues.wake_claims(unheld);
+        self.queues.wake_claims(unqueued);
         self.wake_others();
-        self.queues.wake_volumes(self.volumes.book.orphans());
+        self.queues.wake_volumes(self.volumes.index.to_protect_elsewhere());
     }
 
-    /// Queues everything in work.
+    /// Queues everything in the indexes.
     pub(super) fn wake_all(&self) {
         self.queues.wake_claims(self.claims.index.all());
         self.wake_others();
     }
 
-    /// Queues everything in work but claims.
+    /// Queues volumes, and PersistentVolumes to save.
     fn wake_others(&self) {
-        self.queues.wake_volumes(self.volumes.book.all());
-        self.queues.adoption.notify_one();
+        self.queues.wake_volumes(self.volumes.index.all());
+        self.queues.unprotected.notify_one();
         self.queues.wake_unsaved(self.claims.store.all());
     }
 }

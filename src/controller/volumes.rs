@@ -1,12 +1,12 @@
-//! PersistentVolumes: their deletion and our finalizer on them.
+//! PersistentVolumes: their deletion, and the protection finalizer.
 //!
-//! | module | what it owns |
+//! | module | content |
 //! |---|---|
-//! | [`index`] | the PersistentVolumes that something is due for |
-//! | `handles` | which PersistentVolumes have the same volume |
+//! | [`index`] | the PersistentVolumes that need work |
+//! | `handles` | finds PersistentVolumes with the same volume handle |
 //! | [`sync`] | the worker: deletes volumes and their PersistentVolumes |
-//! | [`finalizer`] | what is due for a PersistentVolume, and the edits of our finalizer |
-//! | `finalizer_sync` | the worker's part that edits the finalizer |
+//! | [`finalizer`] | decides what is due for a PersistentVolume; the patches of the finalizer |
+//! | `finalizer_sync` | the worker's part that patches the finalizer |
 
 pub mod finalizer;
 mod finalizer_sync;

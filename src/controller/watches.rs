@@ -1,8 +1,7 @@
-//! Watching what the controller works on, and how far the lists are.
+//! Starts the informers of classes, claims and PersistentVolumes, and tracks their lists.
 //!
-//! Owns the order in which kinds are listed, claims whole before PersistentVolumes, and what waits for
-//! that (safety rule 6). Promises that whatever a watch shows is in the books before anybody is woken
-//! for it. Leaves what it means to the books.
+//! PersistentVolumes are listed only after all claims are listed, and calls wait for both (safety rule 6).
+//! Each event is applied to the index before an item is queued for it.
 
 use std::{
     sync::{
@@ -21,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Controller, dependencies::watcher::DependencyWatcher, item::Item, provisioner::Provisioner,
-    volumes::index::Wake,
+    volumes::index::WakeUps,
 };
 use crate::{
     kube::{
@@ -32,89 +31,90 @@ use crate::{
     mutations::Mutation,
 };
 
-/// How long the lists may take before that is reported.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// After this time an incomplete list is reported.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How far the lists of each kind are. Clones share it.
+/// The progress of the lists of each kind. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct Lists(Arc<Shared>);
+pub(super) struct Lists(Arc<SharedLists>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedLists {
     classes: FirstList,
     claims: FirstList,
     volumes: FirstList,
-    /// The lists that this process has asked for since it works.
-    of_term: OfTerm,
+    term: TermLists,
     /// Cancelled when claims are to be listed.
-    claims_wanted: CancellationToken,
+    start_claims: CancellationToken,
     /// Cancelled when PersistentVolumes are to be listed.
-    volumes_wanted: CancellationToken,
-    /// Asks for another list of PersistentVolumes.
-    volumes_anew: Arc<Notify>,
+    start_volumes: CancellationToken,
+    /// Requests another list of PersistentVolumes.
+    relist_volumes: Arc<Notify>,
 }
 
+/// The lists that were requested since this process became the leader.
 #[derive(Default)]
-struct OfTerm {
+struct TermLists {
     began: Mutex<Option<Instant>>,
     claims: FirstList,
     volumes: FirstList,
-    /// Whether this process watched while another one worked.
-    stood_by: AtomicBool,
+    /// Whether this process was a standby before.
+    was_standby: AtomicBool,
 }
 
 impl Lists {
-    /// From now on this process works. Whether it has watched before: what a standby was shown may be
-    /// older than the last work of the process before, so claims and then PersistentVolumes are listed
-    /// anew.
+    /// Records that this process is the leader from now on. Returns whether it was a standby before. Then
+    /// claims and after them PersistentVolumes are listed again, as a standby's view may be older than
+    /// the last writes of the previous leader.
     fn begin_term(&self) -> bool {
-        let Shared { of_term, claims_wanted, .. } = &*self.0;
-        *of_term.began.lock() = Some(Instant::now());
-        let stood_by = claims_wanted.is_cancelled();
-        if stood_by {
-            of_term.claims.anew();
-            of_term.volumes.anew();
-            of_term.stood_by.store(true, Ordering::Relaxed);
+        let SharedLists { term, start_claims, .. } = &*self.0;
+        *term.began.lock() = Some(Instant::now());
+        let was_standby = start_claims.is_cancelled();
+        if was_standby {
+            term.claims.anew();
+            term.volumes.anew();
+            term.was_standby.store(true, Ordering::Relaxed);
         }
-        claims_wanted.cancel();
-        stood_by
+        start_claims.cancel();
+        was_standby
     }
 
-    /// So much of the claims was shown by their watch and taken in: whether they are whole since this
-    /// process works.
+    /// Records how much of the claims their informer has listed. Returns whether that completes the list
+    /// of claims of this term.
     fn claims_reached(&self, extent: Extent) -> bool {
-        let Shared { claims, of_term, volumes_wanted, .. } = &*self.0;
+        let SharedLists { claims, term, start_volumes, .. } = &*self.0;
         claims.reached(extent);
         if extent == Extent::Everything {
-            volumes_wanted.cancel();
+            start_volumes.cancel();
         }
-        // Where a standby watched before, another list says so.
-        let counts = of_term.began.lock().is_some() && !of_term.stood_by.load(Ordering::Relaxed);
+        // A former standby lists claims separately; see `claims_relisted`.
+        let counts = term.began.lock().is_some() && !term.was_standby.load(Ordering::Relaxed);
         if counts {
-            of_term.claims.reached(extent);
+            term.claims.reached(extent);
         }
         counts && extent == Extent::Everything
     }
 
-    /// All claims were listed since this process works, beside their watch: PersistentVolumes are next.
+    /// Records that a former standby has listed all claims in this term, beside the informer. Requests
+    /// the list of PersistentVolumes.
     fn claims_relisted(&self) {
-        let Shared { of_term, volumes_anew, .. } = &*self.0;
-        of_term.claims.reached(Extent::Nothing);
-        of_term.claims.reached(Extent::Everything);
-        of_term.volumes.anew();
-        volumes_anew.notify_one();
+        let SharedLists { term, relist_volumes, .. } = &*self.0;
+        term.claims.reached(Extent::Nothing);
+        term.claims.reached(Extent::Everything);
+        term.volumes.anew();
+        relist_volumes.notify_one();
     }
 
-    /// So much of the PersistentVolumes was shown and taken in: whether both kinds are whole since this
-    /// process works.
+    /// Records how much of the PersistentVolumes their informer has listed. Returns whether that
+    /// completes the lists of both kinds of this term.
     fn volumes_reached(&self, extent: Extent) -> bool {
-        let Shared { volumes, of_term, .. } = &*self.0;
+        let SharedLists { volumes, term, .. } = &*self.0;
         volumes.reached(extent);
-        of_term.volumes.reached(extent);
-        extent == Extent::Everything && of_term.claims.is_whole() && of_term.volumes.is_whole()
+        term.volumes.reached(extent);
+        extent == Extent::Everything && term.claims.is_whole() && term.volumes.is_whole()
     }
 
-    /// The kind that is not listed yet.
+    /// Returns the kind that is not listed yet.
     fn missing(&self) -> Option<&'static str> {
         let kinds = [
             ("StorageClasses", &self.0.classes),
@@ -124,16 +124,16 @@ impl Lists {
         kinds.into_iter().find(|(_, list)| !list.is_whole()).map(|(kind, _)| kind)
     }
 
-    /// The kind that is not listed anew though this process has worked for long.
+    /// Returns the kind that is not listed in this term although the term began long ago.
     fn overdue(&self) -> Option<&'static str> {
-        let OfTerm { began, claims, volumes, .. } = &self.0.of_term;
-        let is_late = began.lock().is_some_and(|began| began.elapsed() >= PATIENCE);
+        let TermLists { began, claims, volumes, .. } = &self.0.term;
+        let is_late = began.lock().is_some_and(|began| began.elapsed() >= LIST_TIMEOUT);
         let kinds = [("PersistentVolumeClaims", claims), ("PersistentVolumes", volumes)];
         let late = kinds.into_iter().find(|(_, list)| is_late && !list.is_whole());
         late.map(|(kind, _)| kind)
     }
 
-    /// A check of whether everything is listed; an error names what is not.
+    /// Checks that everything is listed. An error names what is not.
     fn check(&self) -> Result<(), String> {
         if let Some(kind) = self.missing() {
             return Err(format!("{kind} are not listed yet"));
@@ -146,167 +146,189 @@ impl Lists {
 }
 
 impl<P: Provisioner> Controller<P> {
-    /// Starts watching, claims and PersistentVolumes from [`Controller::stand_by`] or
-    /// [`Controller::work`] on. `claims` is shown all claims as well, just before this controller takes
-    /// them in.
-    pub fn watch(&self, claims: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
+    /// Starts the informers. Claims and PersistentVolumes are listed from [`Controller::stand_by`] or
+    /// [`Controller::work`] on. `on_claim_event` is called with each event of a claim, before this
+    /// controller applies the event.
+    pub fn watch(&self, on_claim_event: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
         self.watch_classes();
-        self.watch_claims(claims);
+        self.watch_claims(on_claim_event);
         self.watch_volumes();
-        self.look_out();
+        self.watch_dependencies();
     }
 
-    /// Keeps an eye on what claims and volumes wait for and no other watch shows.
-    fn look_out(&self) {
+    /// Watches the objects that claims and volumes wait for and that no informer covers.
+    fn watch_dependencies(&self) {
         let queues = self.queues.clone();
         let wake = Box::new(move |item| queues.wake_items(vec![item]));
-        let (client, waits) = (self.client.clone(), self.claims.dependencies.clone());
-        let lookout = DependencyWatcher::new(client, waits, wake, self.shown.clone());
-        self.tasks.spawn_critical("watch of awaited objects", lookout.run());
+        let client = self.client.clone();
+        let dependencies = self.claims.dependencies.clone();
+        let watched_kinds = self.watched_kinds.clone();
+        let watcher = DependencyWatcher::new(client, dependencies, wake, watched_kinds);
+        self.tasks.spawn_critical("watch of awaited objects", watcher.run());
     }
 
     fn watch_classes(&self) {
-        let (book, queues) = (self.claims.index.clone(), self.queues.clone());
-        let wake = move |class: &str| queues.wake_claims(book.of_class(class));
-        let observer = self.classes.observer(self.lists.0.classes.clone(), Box::new(wake));
+        let index = self.claims.index.clone();
+        let queues = self.queues.clone();
+        let wake = move |class: &str| queues.wake_claims(index.of_class(class));
+        let handler = self.classes.event_handler(self.lists.0.classes.clone(), Box::new(wake));
         self.tasks.spawn_critical(
             "watch of StorageClasses",
-            self.reflector::<StorageClass>().run(observer),
+            self.informer::<StorageClass>().run(handler),
         );
     }
 
-    fn watch_claims(&self, also: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
-        let (book, queues) = (self.claims.index.clone(), self.queues.clone());
-        let (lists, waits) = (self.lists.clone(), self.claims.dependencies.clone());
-        let observer = move |event: InformerEvent<Claim>| {
-            also(&event);
-            let extent = Extent::of(&event);
-            // Whoever is gone unnoticed ceases to wait when its back-off ends.
-            if let InformerEvent::Delete(claim) = &event {
-                waits.forget(&Item::claim(claim.uid()));
-            }
-            // Others may wait for a claim that is of no interest itself: it is to be cloned.
-            let waiting = waits.of_shown(&event);
-            let claims = book.on_event(event);
-            queues.wake_items(waiting);
-            // Nobody is left to mend what keeps its volume from being saved.
-            let given_up =
-                claims.iter().filter(|uid| book.is_saving(uid) && book.is_gone_or_bound(uid));
-            queues.wake_unsaved(given_up.cloned().collect());
-            queues.wake_claims(claims);
-            if lists.claims_reached(extent) {
-                // Its watch follows this list.
-                book.claims_listed(Some(0));
-            }
-        };
+    fn watch_claims(&self, on_claim_event: impl Fn(&InformerEvent<Claim>) + Send + 'static) {
+        let handler = self.claim_event_handler(on_claim_event);
         let lists = self.lists.clone();
-        let reflector = self.reflector_of_many::<Claim>();
+        let informer = self.informer_of_many::<Claim>();
         self.tasks.spawn_critical("watch of PersistentVolumeClaims", async move {
-            lists.0.claims_wanted.cancelled().await;
+            lists.0.start_claims.cancelled().await;
             if mutations::is_on(Mutation::VolumesListedFirst) {
-                lists.0.volumes_wanted.cancel();
+                lists.0.start_volumes.cancel();
                 lists.0.volumes.whole().await;
             }
-            reflector.run_listed(observer).await;
+            informer.run_listed(handler).await;
         });
     }
 
+    /// Returns the function that applies an event of a claim and queues the items that it concerns.
+    fn claim_event_handler<F: Fn(&InformerEvent<Claim>) + Send + 'static>(
+        &self,
+        on_claim_event: F,
+    ) -> impl FnMut(InformerEvent<Claim>) + Send + 'static + use<P, F> {
+        let index = self.claims.index.clone();
+        let queues = self.queues.clone();
+        let lists = self.lists.clone();
+        let dependencies = self.claims.dependencies.clone();
+        move |event| {
+            on_claim_event(&event);
+            let extent = Extent::of(&event);
+            // A claim whose deletion is missed stops waiting when its back-off ends.
+            if let InformerEvent::Delete(claim) = &event {
+                dependencies.forget(&Item::claim(claim.uid()));
+            }
+            // Includes items that wait for a claim of another provisioner, to clone it.
+            let waiting = dependencies.waiting_for_event(&event);
+            let claims = index.on_event(event);
+            queues.wake_items(waiting);
+            // For a deleted claim no later event can clear what prevents the save, so it is decided now.
+            let given_up =
+                claims.iter().filter(|uid| index.is_saving(uid) && index.is_gone_or_bound(uid));
+            queues.wake_unsaved(given_up.cloned().collect());
+            queues.wake_claims(claims);
+            if lists.claims_reached(extent) {
+                // The watch continues from this list, whatever its version.
+                index.claims_listed(Some(0));
+            }
+        }
+    }
+
     fn watch_volumes(&self) {
-        let (book, queues) = (self.volumes.book.clone(), self.queues.clone());
-        let (lists, waits) = (self.lists.clone(), self.claims.dependencies.clone());
-        let claims_book = self.claims.index.clone();
-        let observer = move |event: InformerEvent<Volume>| {
+        let handler = self.volume_event_handler();
+        let lists = self.lists.clone();
+        let relist = Arc::clone(&lists.0.relist_volumes);
+        let informer = self.informer_of_many::<Volume>().anew_when(relist);
+        self.tasks.spawn_critical("watch of PersistentVolumes", async move {
+            lists.0.start_volumes.cancelled().await;
+            informer.run_listed(handler).await;
+        });
+    }
+
+    /// Returns the function that applies an event of a PersistentVolume and queues the items that it
+    /// concerns.
+    fn volume_event_handler(&self) -> impl FnMut(InformerEvent<Volume>) + Send + 'static + use<P> {
+        let index = self.volumes.index.clone();
+        let claim_index = self.claims.index.clone();
+        let queues = self.queues.clone();
+        let lists = self.lists.clone();
+        let dependencies = self.claims.dependencies.clone();
+        move |event| {
             let extent = Extent::of(&event);
             if let InformerEvent::Delete(volume) = &event {
-                waits.forget(&Item::volume(volume.name()));
+                dependencies.forget(&Item::volume(volume.name()));
             }
-            let Wake { volumes, adoption, claims } = book.observe(event);
+            let WakeUps { volumes, unprotected, claims } = index.on_event(event);
             queues.wake_volumes(volumes);
-            if adoption {
-                queues.adoption.notify_one();
+            if unprotected {
+                queues.unprotected.notify_one();
             }
             queues.wake_unsaved(claims.clone());
             queues.wake_claims(claims);
             if lists.volumes_reached(extent) {
-                queues.wake_claims(claims_book.both_listed());
+                queues.wake_claims(claim_index.both_listed());
             }
-        };
-        let lists = self.lists.clone();
-        let anew = Arc::clone(&lists.0.volumes_anew);
-        let reflector = self.reflector_of_many::<Volume>().anew_when(anew);
-        self.tasks.spawn_critical("watch of PersistentVolumes", async move {
-            lists.0.volumes_wanted.cancelled().await;
-            reflector.run_listed(observer).await;
-        });
+        }
     }
 
-    fn reflector<V: View>(&self) -> Informer<V> {
-        self.reflector_as(informer::Settings::default())
+    fn informer<V: View>(&self) -> Informer<V> {
+        self.informer_with(informer::Settings::default())
     }
 
-    /// Of a kind of which a cluster may hold a hundred thousand.
-    fn reflector_of_many<V: View>(&self) -> Informer<V> {
-        self.reflector_as(informer::Settings::of_many())
+    /// Creates an informer for a kind of which a cluster may have 100,000 objects.
+    fn informer_of_many<V: View>(&self) -> Informer<V> {
+        self.informer_with(informer::Settings::of_many())
     }
 
-    fn reflector_as<V: View>(&self, settings: informer::Settings) -> Informer<V> {
+    fn informer_with<V: View>(&self, settings: informer::Settings) -> Informer<V> {
         let random = Arc::clone(&self.random);
         Informer::new(&self.client, Scope::all(), settings, random, &self.metrics)
     }
 
-    /// Another process works: claims and PersistentVolumes are followed meanwhile. Nothing is written
-    /// and the driver is not called.
+    /// Starts to list and watch claims and PersistentVolumes while another process is the leader.
+    /// Nothing is written and the driver is not called.
     pub fn stand_by(&self) {
-        self.lists.0.claims_wanted.cancel();
+        self.lists.0.start_claims.cancel();
     }
 
-    /// From now on this process works. Until claims and PersistentVolumes are listed since, each claim is
-    /// looked up before its first call, and nothing is deleted.
+    /// Records that this process is the leader from now on. Until claims and PersistentVolumes are listed
+    /// in this term, each claim is verified by live reads before its first call, and nothing is deleted.
     pub(super) fn begin_term(&self) {
         self.claims.index.begin_term();
         self.claims.provisioner.lead();
         if self.lists.begin_term() {
-            self.list_claims_anew();
+            self.relist_claims();
         }
     }
 
-    /// Lists claims and then PersistentVolumes as they are since this process works. New claims are shown
-    /// by the watch meanwhile, and served.
-    fn list_claims_anew(&self) {
-        let (book, queues, lists) =
-            (self.claims.index.clone(), self.queues.clone(), self.lists.clone());
-        let taking_in = book.clone();
-        let observer = move |event| queues.wake_claims(taking_in.on_relist_event(event));
-        let reflector = self.reflector_of_many::<Claim>();
+    /// Lists claims and then PersistentVolumes again, after this process was a standby. Claims that the
+    /// watch reports meanwhile are provisioned.
+    fn relist_claims(&self) {
+        let index = self.claims.index.clone();
+        let lists = self.lists.clone();
+        let queues = self.queues.clone();
+        let listed_index = index.clone();
+        let handler = move |event| queues.wake_claims(listed_index.on_relist_event(event));
+        let informer = self.informer_of_many::<Claim>();
         self.tasks.spawn("list of PersistentVolumeClaims", async move {
             lists.0.claims.whole().await;
-            book.claims_listed(reflector.list_once(observer).await);
+            index.claims_listed(informer.list_once(handler).await);
             lists.claims_relisted();
         });
     }
 
-    /// DependencyIndex until volumes can be made: everything has been listed, be it by a standby.
-    pub(super) async fn may_create(&self) {
-        let Shared { classes, claims, volumes, .. } = &*self.lists.0;
+    /// Waits until volumes can be created: everything has been listed once, if only as a standby.
+    pub(super) async fn ready_to_create(&self) {
+        let SharedLists { classes, claims, volumes, .. } = &*self.lists.0;
         for list in [classes, claims, volumes] {
             list.whole().await;
         }
         self.claims.provisioner.ready_to_create().await;
     }
 
-    /// DependencyIndex until everything has been listed since this process works: nothing is deleted before.
-    pub(super) async fn may_delete(&self) {
-        let Shared { classes, of_term, .. } = &*self.lists.0;
-        for list in [classes, &of_term.claims, &of_term.volumes] {
+    /// Waits until volumes can be deleted: everything has been listed since this process is the leader.
+    pub(super) async fn ready_to_delete(&self) {
+        let SharedLists { classes, term, .. } = &*self.lists.0;
+        for list in [classes, &term.claims, &term.volumes] {
             list.whole().await;
         }
         self.claims.provisioner.ready_to_delete().await;
     }
 
-    /// Tells the users of claims that wait for a list which takes long; never returns.
+    /// Emits events about claims that wait for a list which takes long. Never returns.
     pub(super) async fn report_missing_lists(&self) {
         loop {
-            sleep(PATIENCE).await;
+            sleep(LIST_TIMEOUT).await;
             let Some(kind) = self.lists.missing().or_else(|| self.lists.overdue()) else {
                 continue;
             };
@@ -319,13 +341,13 @@ impl<P: Provisioner> Controller<P> {
         }
     }
 
-    /// DependencyIndex until all classes have been listed once.
+    /// Waits until all classes have been listed once.
     pub fn classes_listed(&self) -> impl Future<Output = ()> + Send + use<P> {
         let classes = self.lists.0.classes.clone();
         async move { classes.whole().await }
     }
 
-    /// A check of whether everything has been listed; an error names what has not.
+    /// Returns a check that everything is listed. Its error names what is not.
     pub fn readiness(&self) -> impl Fn() -> Result<(), String> + Send + Sync + use<P> {
         let lists = self.lists.clone();
         move || lists.check()
@@ -348,9 +370,9 @@ mod tests {
     fn at_a_cold_start_volumes_are_listed_after_the_claims() {
         let lists = Lists::default();
         lists.begin_term();
-        assert!(lists.0.claims_wanted.is_cancelled() && !lists.0.volumes_wanted.is_cancelled());
+        assert!(lists.0.start_claims.is_cancelled() && !lists.0.start_volumes.is_cancelled());
         begins_and_ends(|extent| drop_it(lists.claims_reached(extent)));
-        assert!(lists.0.volumes_wanted.is_cancelled());
+        assert!(lists.0.start_volumes.is_cancelled());
         assert!(!lists.volumes_reached(Nothing) && !lists.volumes_reached(Something));
         assert!(lists.volumes_reached(Everything));
     }
@@ -359,18 +381,21 @@ mod tests {
     fn a_new_leader_lists_both_anew_and_in_order() {
         let lists = Lists::default();
         lists.0.classes.reached(Everything);
-        lists.0.claims_wanted.cancel();
+        lists.0.start_claims.cancel();
         begins_and_ends(|extent| drop_it(lists.claims_reached(extent)));
         begins_and_ends(|extent| {
             lists.volumes_reached(extent);
         });
         lists.begin_term();
         assert_eq!(lists.missing(), None, "a standby has listed both");
-        // What the watch shows does not count, nor do volumes before the claims.
+        // The informer's list of claims does not count, nor volumes that are listed before the claims.
         begins_and_ends(|extent| assert!(!lists.claims_reached(extent)));
         begins_and_ends(|extent| assert!(!lists.volumes_reached(extent)));
         lists.claims_relisted();
-        assert!(!lists.volumes_reached(Everything), "it began before the claims were whole");
+        assert!(
+            !lists.volumes_reached(Everything),
+            "this list began before the claims were listed"
+        );
         let mut whole = false;
         begins_and_ends(|extent| whole = lists.volumes_reached(extent));
         assert!(whole);
@@ -380,14 +405,14 @@ mod tests {
     async fn a_list_that_is_not_whole_after_two_minutes_is_reported() {
         let lists = Lists::default();
         lists.0.classes.reached(Everything);
-        lists.0.claims_wanted.cancel();
+        lists.0.start_claims.cancel();
         begins_and_ends(|extent| drop_it(lists.claims_reached(extent)));
         begins_and_ends(|extent| {
             lists.volumes_reached(extent);
         });
         lists.begin_term();
         assert_eq!(lists.check(), Ok(()));
-        sleep(PATIENCE).await;
+        sleep(LIST_TIMEOUT).await;
         assert!(lists.check().unwrap_err().starts_with("PersistentVolumeClaims"));
     }
 }

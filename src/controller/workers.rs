@@ -1,8 +1,4 @@
-//! The workers of the three queues.
-//!
-//! Owns how many there are, and what becomes of an object on whose work a task has died. Promises that
-//! nothing is deleted before everything is listed. Leaves the work to `claims`, `volumes` and
-//! `pv_store`.
+//! Runs the workers of the three queues. Deletions start only when everything is listed.
 
 use std::sync::Arc;
 
@@ -11,26 +7,27 @@ use tokio_util::sync::CancellationToken;
 use super::{Controller, provisioner::Provisioner};
 use crate::{metrics::Panicked, workqueue};
 
-/// How many unsaved PersistentVolumes are tried at once, as in the original.
-const SAVERS: usize = 4;
+/// The number of PersistentVolumes that are saved concurrently, as in external-provisioner.
+const SAVE_WORKERS: usize = 4;
 
 impl<P: Provisioner> Controller<P> {
     pub(super) async fn work_claims(&self) {
         let worker = Arc::clone(&self.claims);
-        let dead = Arc::clone(&worker);
+        let panic_worker = Arc::clone(&worker);
         let handler = move |uid: String| {
             let worker = Arc::clone(&worker);
             async move { worker.sync(&uid).await }
         };
-        let on_panic = move |uid: &String, panic: &str| dead.panicked(uid, panic);
-        let (queue, tasks) = (self.queues.claims.clone(), self.tasks.clone());
-        // As many again find out whose turn it is, and save.
-        let hands = self.settings.workers.saturating_mul(2);
-        let work = workqueue::work(queue, hands, tasks, "claim", handler, on_panic);
+        let on_panic = move |uid: &String, panic: &str| panic_worker.panicked(uid, panic);
+        let queue = self.queues.claims.clone();
+        let tasks = self.tasks.clone();
+        // The limiter bounds the calls. The additional workers prepare requests and save volumes.
+        let workers = self.settings.workers.saturating_mul(2);
+        let work = workqueue::work(queue, workers, tasks, "claim", handler, on_panic);
         tokio::select! {
             biased;
             () = work => {}
-            () = self.claims.creates.keep_time() => {}
+            () = self.claims.creates.run_timers() => {}
         }
     }
 
@@ -38,22 +35,23 @@ impl<P: Provisioner> Controller<P> {
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = self.may_delete() => {}
+            () = self.ready_to_delete() => {}
         }
         let worker = Arc::clone(&self.volumes);
-        let dead = Arc::clone(&worker);
+        let panic_worker = Arc::clone(&worker);
         let handler = move |name: String| {
             let worker = Arc::clone(&worker);
             async move { worker.sync(&name).await }
         };
-        let on_panic = move |name: &String, panic: &str| dead.panicked(name, panic);
-        let (queue, tasks) = (self.queues.volumes.clone(), self.tasks.clone());
+        let on_panic = move |name: &String, panic: &str| panic_worker.on_panic(name, panic);
+        let queue = self.queues.volumes.clone();
+        let tasks = self.tasks.clone();
         let workers = self.settings.workers;
         let work = workqueue::work(queue, workers, tasks, "volume", handler, on_panic);
         tokio::select! {
             biased;
             () = work => {}
-            () = self.volumes.limiter.keep_time() => {}
+            () = self.volumes.limiter.run_timers() => {}
         }
     }
 
@@ -72,7 +70,8 @@ impl<P: Provisioner> Controller<P> {
             );
             metrics.panicked(Panicked::UnsavedVolumes);
         };
-        let (queue, tasks) = (self.queues.unsaved.clone(), self.tasks.clone());
-        workqueue::work(queue, SAVERS, tasks, "unsaved volume", handler, on_panic).await;
+        let queue = self.queues.unsaved.clone();
+        let tasks = self.tasks.clone();
+        workqueue::work(queue, SAVE_WORKERS, tasks, "unsaved volume", handler, on_panic).await;
     }
 }

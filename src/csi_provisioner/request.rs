@@ -120,7 +120,7 @@ async fn add_mutable_parameters(
     let Some(name) = settings.attributes_class(&request.claim) else { return Ok(()) };
     let class = attributes_class(reads, settings, name).await?;
     let dependency = Dependency::object::<VolumeAttributesClass>(None, name);
-    prepared.read.push(dependency.as_seen(&class.metadata));
+    prepared.read.push(dependency.observed_as(&class.metadata));
     prepared.request.mutable_parameters.clone_from(&class.parameters);
     Ok(())
 }
@@ -242,7 +242,7 @@ async fn attributes_class(
         class.driver_name,
         settings.driver_name
     ));
-    Err(foreign.finished().lasting().awaiting([awaited.as_seen(&class.metadata)]))
+    Err(foreign.finished().lasting().awaiting([awaited.observed_as(&class.metadata)]))
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ pub(super) async fn read(
     let unreadable = |source| Unreadable { reference: reference.clone(), source };
     let (namespace, name) = (&reference.namespace, &reference.name);
     let secret = secrets.get(Some(namespace), name).await.map_err(unreadable)?;
-    let source = Some(awaited(reference).as_seen(&secret.metadata));
+    let source = Some(awaited(reference).observed_as(&secret.metadata));
     Ok(SecretValues { values: secret.data.clone(), source })
 }
 

@@ -1,106 +1,109 @@
-//! What a candidate does next, from what it saw and when: a pure function.
+//! Decides what a candidate does next: a pure function of what it observed and when.
 
 use std::time::Duration;
 
 use super::{
-    ElectionSettings, Identity,
+    CandidateIdentity, ElectionSettings,
     record::{Record, micro_time},
 };
 
-/// What a candidate knows of its Lease.
+/// What a candidate knows about its Lease.
 #[derive(Debug, Clone)]
 pub(super) struct Observation<'a> {
-    /// The candidate and its times.
+    /// The candidate's settings.
     pub(super) settings: &'a ElectionSettings,
     /// The Lease.
-    pub(super) seen: &'a Seen,
-    /// What this process wrote, or tried to write without learning the end.
+    pub(super) lease: &'a ObservedLease,
+    /// The records that this process wrote, or tried to write with unknown result.
     pub(super) written: &'a [Record],
-    /// The transitions at which this process leads; `None` while it does not.
+    /// The number of transitions at which this process leads; `None` while it does not lead.
     pub(super) leads_at: Option<i64>,
-    /// The wall clock, for what is written down.
+    /// The wall-clock time, for the record.
     pub(super) wall: jiff::Timestamp,
 }
 
-/// What was seen of the Lease.
+/// What was observed of the Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// It does not exist, and no other process may still count on it.
+pub(super) enum ObservedLease {
+    /// The Lease does not exist, and no other process may still lead by it.
     Absent,
-    /// It carries this record, and has done so since this time on the boot clock; or it did when it
-    /// was deleted, which its holder may not know yet.
+    /// The Lease has this record since this boot time, or had it when it was deleted, which its holder
+    /// may not know yet.
     Held {
         /// The record.
         record: Record,
-        /// When it was first seen, or first missed by a look.
+        /// When the record was first observed, or when a read first found that the Lease is gone.
         since: Duration,
     },
 }
 
-/// What to do.
+/// The next step of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Make the Lease.
+    /// Create the Lease.
     Create(Record),
-    /// Take the Lease over from nobody or from a silent holder; where it was deleted, make it.
+    /// Take the Lease, which has no holder or one that stopped renewing; create it if it was deleted.
     TakeOver(Record),
-    /// Write it again: it is ours.
+    /// Renew the Lease, which this process holds.
     Renew(Record),
-    /// Leave it to its holder, at least until this time on the boot clock.
+    /// Wait at least until this boot time, as another process holds the Lease.
     Wait(Duration),
-    /// Lead no longer.
+    /// Stop leading.
     StopLeading(Loss),
 }
 
-/// Why a leader leads no longer.
+/// Why a leader stopped leading.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Loss {
     /// No renewal succeeded in time.
     #[error("the Lease could not be renewed within the renew deadline")]
     Deadline,
-    /// Another holder was seen.
+    /// Another process holds the Lease.
     #[error("the Lease is held by {0:?}")]
     OtherHolder(String),
-    /// Another process with this one's identity wrote the Lease.
+    /// Another process with the same identity wrote the Lease.
     #[error(
         "another process with the identity {0:?} writes the Lease; give each its own host name"
     )]
     SameName(String),
-    /// Somebody led in between.
+    /// Another process led in between.
     #[error("the Lease was held by another process meanwhile")]
     Interrupted,
 }
 
-/// Decides what to do at `now` on the boot clock.
+/// Decides the next step at the boot time `now`.
 pub(super) fn decide(observation: &Observation<'_>, now: Duration) -> Step {
-    let Observation { settings, seen, leads_at, .. } = observation;
-    match seen {
-        Seen::Absent => Step::Create(observation.new_record(0)),
-        Seen::Held { record, .. } if record.holder.is_empty() => match leads_at {
-            // Taking a Lease counts its transitions up, giving it back does not.
+    let Observation { settings, lease, leads_at, .. } = observation;
+    match lease {
+        ObservedLease::Absent => Step::Create(observation.new_record(0)),
+        ObservedLease::Held { record, .. } if record.holder.is_empty() => match leads_at {
+            // Taking a Lease increments its transitions, releasing it does not.
             Some(transitions) if *transitions != record.transitions => {
                 Step::StopLeading(Loss::Interrupted)
             }
             _ => Step::TakeOver(observation.new_record(record.transitions.saturating_add(1))),
         },
-        Seen::Held { record, since } if record.holder == settings.identity.name() => {
-            observation.with_own_name(record, *since, now)
+        ObservedLease::Held { record, since } if record.holder == settings.identity.name() => {
+            observation.step_under_own_name(record, *since, now)
         }
-        Seen::Held { record, since } => observation.with_other_holder(record, *since, now),
+        ObservedLease::Held { record, since } => {
+            observation.step_under_other_holder(record, *since, now)
+        }
     }
 }
 
 impl Observation<'_> {
     /// Whether this process, or one of the same pod, wrote the record.
     pub(super) fn is_own(&self, record: &Record) -> bool {
-        let Identity { name, unique } = &self.settings.identity;
+        let CandidateIdentity { name, unique } = &self.settings.identity;
         record.holder == *name && (*unique || self.written.contains(record))
     }
 
-    fn with_own_name(&self, record: &Record, since: Duration, now: Duration) -> Step {
-        let ours = self.is_own(record);
-        let still_until = since.saturating_add(self.settings.retry_period.saturating_mul(2));
-        if ours || (self.leads_at.is_none() && still_until <= now) {
+    /// The step if the record has this candidate's name.
+    fn step_under_own_name(&self, record: &Record, since: Duration, now: Duration) -> Step {
+        let is_own = self.is_own(record);
+        let quiet_until = since.saturating_add(self.settings.retry_period.saturating_mul(2));
+        if is_own || (self.leads_at.is_none() && quiet_until <= now) {
             Step::Renew(Record {
                 acquired: record.acquired.clone(),
                 ..self.new_record(record.transitions)
@@ -108,11 +111,12 @@ impl Observation<'_> {
         } else if self.leads_at.is_some() {
             Step::StopLeading(Loss::SameName(record.holder.clone()))
         } else {
-            Step::Wait(still_until)
+            Step::Wait(quiet_until)
         }
     }
 
-    fn with_other_holder(&self, record: &Record, since: Duration, now: Duration) -> Step {
+    /// The step if another process holds the Lease.
+    fn step_under_other_holder(&self, record: &Record, since: Duration, now: Duration) -> Step {
         if self.leads_at.is_some() {
             return Step::StopLeading(Loss::OtherHolder(record.holder.clone()));
         }
@@ -125,7 +129,7 @@ impl Observation<'_> {
         }
     }
 
-    /// A record of this candidate, acquired and renewed now.
+    /// Returns a record of this candidate, acquired and renewed now.
     fn new_record(&self, transitions: i64) -> Record {
         let now = Some(micro_time(self.wall));
         Record {

@@ -1,4 +1,4 @@
-//! The loop around [`decide()`]: looks, writes, opens and shuts the gate.
+//! The loop around [`decide()`]: reads, watches and writes the Lease, and opens and shuts the gate.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,39 +7,38 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ElectionSettings, Health, Lease, LeaseError, Leases, Loss, Sight,
-    decide::{Observation, Seen, Step, decide},
+    ElectionSettings, Health, Lease, LeaseError, LeaseEvent, Leases, Loss,
+    decide::{Observation, ObservedLease, Step, decide},
     record::{Record, micro_time},
     settings::JITTER,
 };
 use crate::{
     metrics::LeaderMetrics,
-    runtime::{Clock, Gate, Random, until_boot},
+    runtime::{Clock, Gate, Random, sleep_until_boot},
 };
 
-/// How many tries a failing renewal gets in one retry period. A term ends a renew deadline after
-/// the last renewal was sent, which leaves less time than client-go's leaders allow themselves.
-const TRIES_PER_PERIOD: u32 = 4;
+/// The number of attempts of a failing renewal per retry period. More than in client-go, as a term ends one
+/// renew deadline after the last renewal was sent, which leaves less time.
+const ATTEMPTS_PER_PERIOD: u32 = 4;
 
-/// How many writes that ended unclearly are remembered. Older ones were answered, or given up by
-/// the server, long ago.
-const WRITTEN: usize = 16;
+/// The number of writes with unknown result that are remembered. The server has finished older ones.
+const MAX_WRITTEN: usize = 16;
 
-/// What an election needs of the process.
+/// The dependencies of an election.
 #[derive(Clone)]
 pub struct ElectionDeps {
-    /// Opened while this process leads.
+    /// The gate that is opened while this process leads.
     pub gate: Gate,
-    /// Boot time runs Leases out; the wall clock is only written down.
+    /// The clock. Leases expire by boot time; wall-clock time is only written into records.
     pub clock: Arc<dyn Clock>,
-    /// Jitter.
+    /// For jitter.
     pub random: Arc<dyn Random>,
-    /// `leader_election_*`.
+    /// The metrics `leader_election_*`.
     pub metrics: LeaderMetrics,
-    /// For the health check.
+    /// The health check's state.
     pub health: Health,
-    /// Cancelled once this process has tried in vain, and stands by.
-    pub stands_by: CancellationToken,
+    /// Cancelled once a first attempt to become the leader has failed.
+    pub standby: CancellationToken,
 }
 
 impl fmt::Debug for ElectionDeps {
@@ -48,15 +47,15 @@ impl fmt::Debug for ElectionDeps {
     }
 }
 
-/// This process began or ceased to lead: the event to write about the Lease, reason
-/// `LeaderElection`, type Normal.
+/// This process began or stopped leading. Contains what the event about the Lease needs, which has the
+/// reason `LeaderElection` and the type Normal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// Whether it leads now.
+    /// Whether this process leads now.
     pub leads: bool,
-    /// Who.
+    /// This candidate's name.
     pub identity: String,
-    /// The Lease as last seen, where it was seen at all.
+    /// The Lease as last observed, if it was.
     pub lease: Option<Lease>,
 }
 
@@ -71,21 +70,21 @@ impl Change {
 /// How an election ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// This process led and leads no longer; nothing was given back.
+    /// This process lost the Lease, and released nothing.
     Lost(Loss),
-    /// It led, was asked to stop, and gave the Lease back.
+    /// This process led, was stopped, and released the Lease.
     Released,
-    /// It led, was asked to stop, and could not give the Lease back: it will run out.
+    /// This process led, was stopped, and could not release the Lease, which will expire.
     Unreleased,
-    /// It was asked to stop before it led.
+    /// This process was stopped before it led.
     NeverLed,
 }
 
-/// Takes part in the election until leadership is lost or `stop` is cancelled. `stop` says that
-/// nothing is in flight any more: the Lease is given back at once. `on_change` is told when this
-/// process begins to lead and when it ceases to; it must not block.
+/// Takes part in the election until the Lease is lost or `stop` is cancelled. The caller cancels `stop` when
+/// nothing is in flight any more; the Lease is then released at once. `on_change` is called when this
+/// process begins and stops leading; it must not block.
 ///
-/// The gate is shut when this returns. When the future is dropped, the gate's time runs out.
+/// The gate is shut when this returns. If the future is dropped, the gate shuts when its time is over.
 pub async fn lead(
     leases: impl Leases,
     settings: ElectionSettings,
@@ -99,7 +98,7 @@ pub async fn lead(
         deps,
         on_change,
         lease: None,
-        seen: Seen::Absent,
+        observed: ObservedLease::Absent,
         written: Vec::new(),
         term: None,
         may_watch: true,
@@ -113,121 +112,121 @@ pub async fn lead(
     elector.deps.gate.close();
     let ended = match ended {
         Some(ended) => ended,
-        None => elector.give_back().await,
+        None => elector.release().await,
     };
-    elector.cease();
+    elector.end_term();
     ended
 }
 
-/// One candidate's part in the election.
+/// A candidate.
 struct Elector<L, C> {
     leases: L,
     settings: ElectionSettings,
     deps: ElectionDeps,
     on_change: C,
-    /// The Lease as the API server last sent it; `None` where it is gone.
+    /// The Lease as the API server last sent it; `None` if it is gone.
     lease: Option<Lease>,
-    /// What was made of it. May outlast it.
-    seen: Seen,
-    /// The record last written, and those since whose writing ended unclearly.
+    /// What was observed of the Lease. Kept after a deletion.
+    observed: ObservedLease,
+    /// The record last written, and later ones whose write had an unknown result.
     written: Vec<Record>,
-    /// While leading.
+    /// The current term, while leading.
     term: Option<Term>,
-    /// Whether watching was not refused yet.
+    /// Whether the API server has not forbidden watching.
     may_watch: bool,
 }
 
-/// A time of leading.
+/// A period of leading.
 #[derive(Debug, Clone, Copy)]
 struct Term {
-    /// The Lease's transitions.
+    /// The Lease's number of transitions.
     transitions: i64,
-    /// When the last successful write was sent, on the boot clock.
+    /// The boot time at which the last successful write was sent.
     renewed: Duration,
 }
 
-/// What a try came to.
-enum Tried {
-    /// The Lease was written: it is ours.
+/// The result of an attempt to acquire or renew the Lease.
+enum Attempted {
+    /// This process wrote and holds the Lease.
     Held,
-    /// It is another's.
-    DependencyIndex,
-    /// It is ours no longer.
+    /// Another process holds the Lease.
+    HeldByOther,
+    /// This process lost the Lease.
     Lost(Loss),
 }
 
 impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     async fn run(&mut self) -> Loss {
         self.acquire().await;
-        self.begin();
+        self.report_leading();
         let loss = self.hold().await;
         self.deps.gate.close();
         tracing::error!(lease = self.settings.lease_name, %loss, "Stopped leading");
         loss
     }
 
-    /// Looks again and again until the Lease is ours.
+    /// Attempts to acquire the Lease until that succeeds.
     async fn acquire(&mut self) {
         tracing::info!(lease = self.settings.lease_name, "Attempting to acquire leader lease...");
         loop {
-            let again = self.now().saturating_add(self.jittered_period());
+            let retry_at = self.now().saturating_add(self.jittered_period());
             match timeout(self.settings.renew_deadline, self.attempt()).await {
-                Ok(Ok(Tried::Held)) => return,
-                Ok(Ok(Tried::DependencyIndex)) => self.stand_by(again).await,
-                Ok(Ok(Tried::Lost(_))) | Err(_) => self.try_again(again).await,
+                Ok(Ok(Attempted::Held)) => return,
+                Ok(Ok(Attempted::HeldByOther)) => self.wait_as_standby(retry_at).await,
+                Ok(Ok(Attempted::Lost(_))) | Err(_) => self.wait_for_retry(retry_at).await,
                 Ok(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be acquired");
-                    self.try_again(again).await;
+                    self.wait_for_retry(retry_at).await;
                 }
             }
         }
     }
 
-    async fn try_again(&self, at: Duration) {
-        self.deps.stands_by.cancel();
-        self.until(at).await;
+    async fn wait_for_retry(&self, at: Duration) {
+        self.deps.standby.cancel();
+        self.sleep_until(at).await;
     }
 
-    /// DependencyIndex while the Lease is another's: as long as a watch shows that it is; without a watch
-    /// until `again`, or until it runs out.
-    async fn stand_by(&mut self, again: Duration) {
-        self.deps.stands_by.cancel();
-        if self.may_watch && self.follow().await {
+    /// Waits while another process holds the Lease: by a watch if possible, else until `retry_at` or the
+    /// Lease expires.
+    async fn wait_as_standby(&mut self, retry_at: Duration) {
+        self.deps.standby.cancel();
+        if self.may_watch && self.watch().await {
             return;
         }
         if let Step::Wait(until) = self.step() {
-            self.until(until.min(again)).await;
+            self.sleep_until(until.min(retry_at)).await;
         }
     }
 
-    /// Follows the Lease by a watch until there is something to try, or nothing has been heard
-    /// for so long that it is time to look. Says whether it came to that, or the watch broke.
-    async fn follow(&mut self) -> bool {
+    /// Watches the Lease until another step than waiting is next, or no event came for so long that a read
+    /// is due. Returns `false` if the watch failed or ended before that.
+    async fn watch(&mut self) -> bool {
         let Some(lease) = &self.lease else { return false };
         let ElectionSettings { namespace, lease_name, .. } = &self.settings;
         let mut watch = self.leases.watch(namespace, lease_name, lease.resource_version());
         loop {
             let Step::Wait(until) = self.step() else { return true };
-            let silent =
+            let read_at =
                 self.now().saturating_add(self.settings.retry_period.mul_f64(1.0 + JITTER));
             tokio::select! {
                 biased;
                 event = watch.next() => match event {
-                    Some(Ok(Sight::Lease(object))) => self.saw(Lease::new(object)),
-                    Some(Ok(Sight::Gone)) => self.saw_none(),
+                    Some(Ok(LeaseEvent::Applied(object))) => self.on_lease(Lease::new(object)),
+                    Some(Ok(LeaseEvent::Deleted)) => self.on_lease_deleted(),
                     Some(Err(error)) => {
-                        self.lost_sight(&error);
+                        self.on_watch_error(&error);
                         return false;
                     }
                     None => return false,
                 },
-                () = self.until(until.min(silent)) => return true,
+                () = self.sleep_until(until.min(read_at)) => return true,
             }
         }
     }
 
-    /// A watch failed. Without the right to it there is no use in trying it again.
-    fn lost_sight(&mut self, error: &LeaseError) {
+    /// Logs that a watch failed. If the permission is missing, no further watch is attempted.
+    fn on_watch_error(&mut self, error: &LeaseError) {
         let lease = &self.settings.lease_name;
         if let LeaseError::Forbidden(_) = error {
             self.may_watch = false;
@@ -237,69 +236,69 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         }
     }
 
-    /// Renews until that fails for too long or the Lease is not ours any more.
+    /// Renews the Lease until that fails for too long or the Lease is lost.
     async fn hold(&mut self) -> Loss {
         let mut next = self.next_renewal();
         loop {
-            self.until(next.min(self.ends())).await;
-            if self.ends() <= self.now() {
+            self.sleep_until(next.min(self.term_end())).await;
+            if self.term_end() <= self.now() {
                 return Loss::Deadline;
             }
-            next = match self.attempt_by(self.ends()).await {
-                Some(Ok(Tried::Held)) => self.next_renewal(),
-                Some(Ok(Tried::Lost(loss))) => return loss,
-                Some(Ok(Tried::DependencyIndex)) | None => self.next_try(),
+            next = match self.attempt_by(self.term_end()).await {
+                Some(Ok(Attempted::Held)) => self.next_renewal(),
+                Some(Ok(Attempted::Lost(loss))) => return loss,
+                Some(Ok(Attempted::HeldByOther)) | None => self.next_attempt(),
                 Some(Err(error)) => {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be renewed");
-                    self.next_try()
+                    self.next_attempt()
                 }
             };
         }
     }
 
-    /// One try that is given up at `end` on the boot clock.
-    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Tried, LeaseError>> {
+    /// Makes one attempt. Returns `None` if it does not end by the boot time `end`.
+    async fn attempt_by(&mut self, end: Duration) -> Option<Result<Attempted, LeaseError>> {
         let clock = Arc::clone(&self.deps.clock);
         tokio::select! {
             biased;
-            tried = self.attempt() => Some(tried),
-            () = until_boot(&*clock, end) => None,
+            attempted = self.attempt() => Some(attempted),
+            () = sleep_until_boot(&*clock, end) => None,
         }
     }
 
-    /// One try: a leader writes on what it wrote last; everyone else, and a leader whose write
-    /// failed, looks first.
-    async fn attempt(&mut self) -> Result<Tried, LeaseError> {
+    /// Makes one attempt. A leader writes on top of what it wrote last. Others, and a leader whose write
+    /// failed, read the Lease first.
+    async fn attempt(&mut self) -> Result<Attempted, LeaseError> {
         if self.term.is_some() {
             match self.act().await {
-                Ok(tried) => return Ok(tried),
+                Ok(attempted) => return Ok(attempted),
                 Err(error) => {
                     tracing::info!(lease = self.settings.lease_name, %error, "Writing the Lease failed; looking first");
                 }
             }
         }
-        self.look().await?;
+        self.read().await?;
         if matches!(self.step(), Step::Renew(_)) {
             self.deps.metrics.slow_path();
         }
         self.act().await
     }
 
-    /// What [`decide`] says of what was last seen.
+    /// The next step, by what was last observed.
     fn step(&self) -> Step {
         decide(&self.observation(), self.now())
     }
 
-    /// Does what is to be done about what was last seen.
-    async fn act(&mut self) -> Result<Tried, LeaseError> {
+    /// Takes the next step.
+    async fn act(&mut self) -> Result<Attempted, LeaseError> {
         let step = self.step();
         if !matches!(step, Step::Renew(_)) {
-            // Not ours at this moment, whatever comes next.
+            // This process does not hold the Lease at the moment.
             self.deps.gate.close();
         }
         match step {
-            Step::Wait(_) => Ok(Tried::DependencyIndex),
-            Step::StopLeading(loss) => Ok(Tried::Lost(loss)),
+            Step::Wait(_) => Ok(Attempted::HeldByOther),
+            Step::StopLeading(loss) => Ok(Attempted::Lost(loss)),
             Step::Create(record) => self.write(record, None).await,
             Step::TakeOver(record) | Step::Renew(record) => {
                 self.write(record, self.lease.clone()).await
@@ -310,76 +309,80 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
     fn observation(&self) -> Observation<'_> {
         Observation {
             settings: &self.settings,
-            seen: &self.seen,
+            lease: &self.observed,
             written: &self.written,
             leads_at: self.term.map(|term| term.transitions),
             wall: self.deps.clock.wall(),
         }
     }
 
-    /// Reads the Lease. A record counts as standing still from when its answer came.
-    async fn look(&mut self) -> Result<(), LeaseError> {
+    /// Reads the Lease. A record counts as observed from the arrival of the response.
+    async fn read(&mut self) -> Result<(), LeaseError> {
         match self.leases.get(&self.settings.namespace, &self.settings.lease_name).await {
-            Ok(object) => self.saw(Lease::new(object)),
-            Err(LeaseError::NotFound) => self.missed(),
+            Ok(object) => self.on_lease(Lease::new(object)),
+            Err(LeaseError::NotFound) => self.on_lease_not_found(),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// A look found no Lease. Its holder may have renewed it until just now: that is counted from,
-    /// as looks, unlike a watch, do not show what came in between.
-    fn missed(&mut self) {
+    /// Handles that a read found no Lease. As reads, unlike a watch, do not show what happened in between,
+    /// its holder may have renewed it until just now: its duration counts from now on.
+    fn on_lease_not_found(&mut self) {
         let now = self.now();
-        if let (Some(_), Seen::Held { since, .. }) = (&self.lease, &mut self.seen) {
+        if let (Some(_), ObservedLease::Held { since, .. }) = (&self.lease, &mut self.observed) {
             *since = now;
         }
-        self.saw_none();
+        self.on_lease_deleted();
     }
 
-    /// The Lease is gone, which ends nobody's term: its holder learns of it at its next renewal
-    /// only, and goes on until its renew deadline where it can't ask. So it is waited for as if the
-    /// Lease still stood. It may well make the Lease anew before.
-    fn saw_none(&mut self) {
+    /// Handles that the Lease was deleted. That does not end its holder's term: the holder notices it at
+    /// its next renewal, and leads until its renew deadline if it cannot reach the API server. So this
+    /// candidate waits as if the Lease still existed. The holder may create it again meanwhile.
+    fn on_lease_deleted(&mut self) {
         self.lease = None;
-        if !self.seen_is_anothers() {
-            self.seen = Seen::Absent;
+        if !self.is_held_by_other() {
+            self.observed = ObservedLease::Absent;
         }
     }
 
-    /// Whether the record last seen is of another process, which may go on by it. While this
-    /// process leads, nobody else does.
-    fn seen_is_anothers(&self) -> bool {
-        let Seen::Held { record, .. } = &self.seen else { return false };
+    /// Whether another process may lead by the record last observed. While this process leads, none does.
+    fn is_held_by_other(&self) -> bool {
+        let ObservedLease::Held { record, .. } = &self.observed else { return false };
         self.term.is_none() && !record.holder.is_empty() && !self.observation().is_own(record)
     }
 
-    fn saw(&mut self, lease: Lease) {
+    fn on_lease(&mut self, lease: Lease) {
         let record = lease.record();
         self.lease = Some(lease);
-        if !matches!(&self.seen, Seen::Held { record: before, .. } if *before == record) {
-            self.seen = Seen::Held { record, since: self.now() };
+        let before = &self.observed;
+        if !matches!(before, ObservedLease::Held { record: before, .. } if *before == record) {
+            self.observed = ObservedLease::Held { record, since: self.now() };
         }
     }
 
-    /// Writes `record` on top of `base`; without one it makes the Lease. Our time counts from
-    /// before the write was sent.
-    async fn write(&mut self, record: Record, base: Option<Lease>) -> Result<Tried, LeaseError> {
+    /// Writes `record` on top of `base`, or creates the Lease without one. The renewal counts from before
+    /// the write was sent.
+    async fn write(
+        &mut self,
+        record: Record,
+        base: Option<Lease>,
+    ) -> Result<Attempted, LeaseError> {
         let sent = self.now();
-        if self.written.len() >= WRITTEN {
+        if self.written.len() >= MAX_WRITTEN {
             self.written.remove(0);
         }
         self.written.push(record.clone());
         let object = self.put(&record, base).await?;
         let lease = Lease::new(object);
         self.term = Some(Term { transitions: record.transitions, renewed: sent });
-        // As written and as the API server spells it.
+        // As written, and in the API server's format.
         self.written = vec![record, lease.record()];
-        self.saw(lease);
+        self.on_lease(lease);
         let ElectionDeps { gate, health, .. } = &self.deps;
         gate.open_until(sent.saturating_add(self.settings.renew_deadline));
-        health.renewed(sent, self.settings.lease_duration);
-        Ok(Tried::Held)
+        health.on_renewed(sent, self.settings.lease_duration);
+        Ok(Attempted::Held)
     }
 
     async fn put(
@@ -391,7 +394,10 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         match base {
             None => {
                 self.leases
-                    .create(namespace, &Lease::unborn(&self.settings).with(record, &self.settings))
+                    .create(
+                        namespace,
+                        &Lease::to_create(&self.settings).with(record, &self.settings),
+                    )
                     .await
             }
             Some(lease) => {
@@ -402,12 +408,12 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         }
     }
 
-    /// Gives the Lease back if it is ours, or may have become so by a write that ended unclearly.
-    async fn give_back(&mut self) -> Ended {
+    /// Releases the Lease if this process holds it, or may hold it by a write with unknown result.
+    async fn release(&mut self) -> Ended {
         if self.written.is_empty() {
             return Ended::NeverLed;
         }
-        let released = timeout(self.settings.renew_deadline, self.release()).await;
+        let released = timeout(self.settings.renew_deadline, self.release_until_done()).await;
         match (self.term, released) {
             (None, _) => Ended::NeverLed,
             (Some(_), Ok(())) => Ended::Released,
@@ -415,8 +421,9 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         }
     }
 
-    /// Tries until the Lease is not ours. A renewal cut short may still be done in between.
-    async fn release(&mut self) {
+    /// Retries until this process does not hold the Lease. A cancelled renewal may still be carried out
+    /// meanwhile.
+    async fn release_until_done(&mut self) {
         loop {
             match self.try_release().await {
                 Ok(()) => return,
@@ -424,16 +431,17 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
                     tracing::warn!(lease = self.settings.lease_name, %error, "The Lease could not be given back");
                 }
             }
-            sleep(self.settings.retry_period / TRIES_PER_PERIOD).await;
+            sleep(self.settings.retry_period / ATTEMPTS_PER_PERIOD).await;
         }
     }
 
     async fn try_release(&mut self) -> Result<(), LeaseError> {
-        self.look().await?;
-        let (Seen::Held { record, .. }, Some(lease)) = (&self.seen, &self.lease) else {
+        self.read().await?;
+        let (ObservedLease::Held { record, .. }, Some(lease)) = (&self.observed, &self.lease)
+        else {
             return Ok(());
         };
-        // The name alone may be a namesake's, who leads.
+        // Another process with the same name may be the leader.
         if !self.observation().is_own(record) {
             return Ok(());
         }
@@ -452,22 +460,22 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
             .map(|_| ())
     }
 
-    fn begin(&mut self) {
+    fn report_leading(&mut self) {
         tracing::info!(lease = self.settings.lease_name, "Successfully acquired lease");
         self.deps.metrics.leads(true);
-        self.tell(true);
+        self.report_change(true);
     }
 
-    /// The end of a term, if there was one.
-    fn cease(&mut self) {
+    /// Ends the current term, if there is one.
+    fn end_term(&mut self) {
         if self.term.take().is_some() {
             self.deps.metrics.leads(false);
-            self.deps.health.leads_no_more();
-            self.tell(false);
+            self.deps.health.on_stopped_leading();
+            self.report_change(false);
         }
     }
 
-    fn tell(&mut self, leads: bool) {
+    fn report_change(&mut self, leads: bool) {
         let identity = self.settings.identity.name().to_owned();
         (self.on_change)(Change { leads, identity, lease: self.lease.clone() });
     }
@@ -476,27 +484,27 @@ impl<L: Leases, C: FnMut(Change) + Send> Elector<L, C> {
         self.deps.clock.boot()
     }
 
-    async fn until(&self, boot: Duration) {
-        until_boot(&*self.deps.clock, boot).await;
+    async fn sleep_until(&self, boot: Duration) {
+        sleep_until_boot(&*self.deps.clock, boot).await;
     }
 
     /// When the term ends.
-    fn ends(&self) -> Duration {
+    fn term_end(&self) -> Duration {
         self.since_renewal(self.settings.renew_deadline)
     }
 
-    /// When the next renewal is due. Counted from when the last was sent, so that a slow server
-    /// does not eat the term.
+    /// When the next renewal is due. Counts from when the last one was sent, so that a slow server does not
+    /// shorten the time for it.
     fn next_renewal(&self) -> Duration {
         self.since_renewal(self.settings.retry_period)
     }
 
-    /// When to try again after a failure.
-    fn next_try(&self) -> Duration {
-        self.now().saturating_add(self.settings.retry_period / TRIES_PER_PERIOD)
+    /// When the next attempt after a failure is due.
+    fn next_attempt(&self) -> Duration {
+        self.now().saturating_add(self.settings.retry_period / ATTEMPTS_PER_PERIOD)
     }
 
-    /// So long after the last successful write was sent.
+    /// The boot time `time` after the last successful write was sent.
     fn since_renewal(&self, time: Duration) -> Duration {
         self.term.map(|term| term.renewed.saturating_add(time)).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! What `/healthz/leader-election` says.
+//! The health check `/healthz/leader-election`.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,14 +6,14 @@ use parking_lot::Mutex;
 
 use crate::runtime::Clock;
 
-/// How long after the Lease's end a holder that still believes in it is called unhealthy.
+/// How long after the expiry of its Lease a process that still leads becomes unhealthy.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
-/// Whether the election itself is alive. Clones share their knowledge.
+/// The health of the election. Clones share it.
 #[derive(Clone)]
 pub struct Health {
     clock: Arc<dyn Clock>,
-    /// Until when this process, leading, is healthy, on [`Clock::boot`].
+    /// Until which [`Clock::boot`] time this process is healthy, while it leads.
     until: Arc<Mutex<Option<Duration>>>,
 }
 
@@ -23,22 +23,22 @@ impl fmt::Debug for Health {
     }
 }
 
-/// This process believes that it leads, but has not renewed the Lease for far too long. The
-/// original's text; the Lease's name is empty there too.
+/// This process leads, but has not renewed the Lease for too long. The text is external-provisioner's,
+/// where the Lease's name is empty as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("failed election to renew leadership on lease ")]
 pub struct Unhealthy;
 
 impl Health {
-    /// The health of an election that has not begun.
+    /// Creates the health of an election that has not begun.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, until: Arc::default() }
     }
 
-    /// Says whether the election is alive. A candidate that does not lead always is.
+    /// Checks the health. A candidate that does not lead is always healthy.
     ///
     /// # Errors
-    /// [`Unhealthy`].
+    /// [`Unhealthy`] if this process leads and has not renewed the Lease for too long.
     pub fn check(&self) -> Result<(), Unhealthy> {
         match *self.until.lock() {
             Some(until) if self.clock.boot() > until => Err(Unhealthy),
@@ -46,11 +46,13 @@ impl Health {
         }
     }
 
-    pub(super) fn renewed(&self, at: Duration, lease_duration: Duration) {
+    /// Records that the Lease was renewed at `at`.
+    pub(super) fn on_renewed(&self, at: Duration, lease_duration: Duration) {
         *self.until.lock() = Some(at.saturating_add(lease_duration).saturating_add(TOLERANCE));
     }
 
-    pub(super) fn leads_no_more(&self) {
+    /// Records that this process does not lead any more.
+    pub(super) fn on_stopped_leading(&self) {
         *self.until.lock() = None;
     }
 }

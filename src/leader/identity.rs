@@ -1,25 +1,25 @@
-//! Names: the candidate's, the Lease's, the namespace's, the event source's. All pure; what is
-//! read from the machine is passed in.
+//! The names of the candidate, the Lease, its namespace and the event source. Pure functions; what is read
+//! from the machine is passed in.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 
-/// Who a candidate is: the Lease's `holderIdentity`.
+/// A candidate's identity: the Lease's `holderIdentity`.
 ///
-/// The original takes the bare host name, so that a restarted container leads again at once, but
-/// two pods in the host's network believe they are one. With the pod's UID both hold: it is one
-/// per pod and outlives its containers. Where no UID is known the bare host name remains; then
-/// another process may bear it too, and a Lease that bears it but was written by another process
-/// counts as ours only after it stood still for two retry periods.
+/// external-provisioner uses the bare host name. A restarted container then leads again at once, but two
+/// pods in the host's network take each other for themselves. The pod's UID avoids that: it is unique per
+/// pod and the same for restarted containers. If it is unknown, the bare host name is used, which another
+/// process may have as well. A Lease with that name that another process wrote then counts as own only
+/// after it was unchanged for two retry periods.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// What stands in the Lease.
+pub struct CandidateIdentity {
+    /// The `holderIdentity`.
     pub(super) name: String,
-    /// Whether no process outside this pod can bear the name.
+    /// Whether no process outside this pod can have the name.
     pub(super) unique: bool,
 }
 
-impl Identity {
-    /// The identity of a process on `host`, in the pod with this UID if it is known.
+impl CandidateIdentity {
+    /// Creates the identity of a process on `host`, in the pod with this UID if that is known.
     pub fn new(host: &str, pod_uid: Option<&str>) -> Self {
         let host = sanitized(host);
         match pod_uid {
@@ -28,13 +28,13 @@ impl Identity {
         }
     }
 
-    /// What stands in the Lease.
+    /// The `holderIdentity`.
     pub fn name(&self) -> &str {
         &self.name
     }
 }
 
-/// client-go candidates' names: letters, digits and dashes, with no dash at the end.
+/// Converts to the form of client-go's candidate names: letters, digits and dashes, no dash at the end.
 fn sanitized(name: &str) -> String {
     let mut name = dashed(name);
     if name.is_empty() || name.ends_with('-') {
@@ -47,8 +47,8 @@ fn dashed(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// The Lease's name for a driver: the original's wherever the API server accepts that; else
-/// lower-cased, and trimmed of dashes at its ends.
+/// The Lease's name for a driver: external-provisioner's if the API server accepts that, else lower-cased
+/// and without dashes at the ends.
 pub fn lease_name(driver: &str) -> String {
     let name = dashed(driver).to_ascii_lowercase();
     match name.trim_matches('-') {
@@ -96,7 +96,7 @@ pub fn pod_uid_from_mountinfo(mountinfo: &str) -> Option<String> {
     })
 }
 
-/// A UUID, or the bare hash that a static pod has in its place.
+/// Whether the text is a UUID, or the hash that a static pod has instead.
 fn is_uid(text: &str) -> bool {
     matches!(text.len(), 32 | 36) && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_identity_is_the_host_and_the_pod_where_it_is_known() {
+    fn the_identity_consists_of_the_host_and_the_pod_if_known() {
         for (host, uid, name, unique) in [
             ("pod-a", None, "pod-a", false),
             ("pod-a", Some("1-2"), "pod-a_1-2", true),
@@ -115,13 +115,13 @@ mod tests {
             ("", None, "X", false),
             ("h.", Some("u"), "h-X_u", true),
         ] {
-            let identity = Identity::new(host, uid);
+            let identity = CandidateIdentity::new(host, uid);
             assert_eq!((identity.name(), identity.unique), (name, unique), "{host:?}");
         }
     }
 
     #[test]
-    fn lease_names_are_the_originals_where_those_are_valid() {
+    fn lease_names_are_external_provisioners_if_those_are_valid() {
         for (driver, name) in [
             ("hostpath.csi.k8s.io", "hostpath-csi-k8s-io"),
             ("rook-ceph.rbd.csi.ceph.com", "rook-ceph-rbd-csi-ceph-com"),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_namespace_is_the_first_that_is_given() {
+    fn the_first_given_namespace_is_used() {
         assert_eq!(namespace(Some("flag"), Some("env"), Some("file")), "flag");
         assert_eq!(namespace(Some(""), Some("env"), Some("file")), "env");
         assert_eq!(namespace(None, Some(""), Some(" file\n")), "file");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_token_names_its_pod() {
+    fn a_bound_token_contains_the_pods_uid() {
         let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
         let bound = format!(r#"{{"kubernetes.io":{{"pod":{{"name":"p","uid":"{uid}"}}}}}}"#);
         assert_eq!(pod_uid_from_token(&token(&bound)).as_deref(), Some(uid));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_own_files_name_it_and_foreign_mounts_do_not() {
+    fn the_pods_own_mounts_contain_its_uid_and_others_are_ignored() {
         let uid = "5a9e1f3c-0000-4000-8000-00000000000a";
         let other = "ffffffff-0000-4000-8000-00000000000b";
         let mine = |target: &str, tail: &str| {

@@ -1,4 +1,4 @@
-//! Where Leases are kept: the election's only way out.
+//! Reads, watches and writes Leases.
 
 use std::{borrow::Cow, future::Future};
 
@@ -18,8 +18,8 @@ use serde_json::Value;
 use super::record::Lease;
 use crate::kube::{ApiError, Client, Kind, Name, View};
 
-/// Reads and writes one kind: Leases. PUTs carry the resourceVersion they are based on, and fail
-/// where it is not the newest.
+/// The requests of an election. A PUT contains the `resourceVersion` on which it is based, and fails if that
+/// is outdated.
 pub trait Leases: Send + Sync {
     /// GET.
     fn get(
@@ -43,42 +43,42 @@ pub trait Leases: Send + Sync {
         lease: &Value,
     ) -> impl Future<Output = Result<Value, LeaseError>> + Send;
 
-    /// Watches one Lease from a version on: each of its later states. Ends at any time, with an error or without; what happens afterwards is not seen.
+    /// Watches one Lease from a version on. The stream may end at any time, with or without an error.
     fn watch(
         &self,
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<Sight, LeaseError>>;
+    ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>>;
 }
 
-/// What a watch shows.
+/// An event of a watch.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Sight {
-    /// The Lease as it is now.
-    Lease(Value),
-    /// It was deleted.
-    Gone,
+pub enum LeaseEvent {
+    /// The Lease was added or changed.
+    Applied(Value),
+    /// The Lease was deleted.
+    Deleted,
 }
 
 /// A Lease could not be read, watched or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseError {
-    /// There is no such Lease.
+    /// The Lease does not exist.
     #[error("the Lease does not exist")]
     NotFound,
-    /// This program lacks the right.
+    /// A permission is missing.
     #[error("{0}")]
     Forbidden(String),
-    /// Anything else. A write may have been done all the same.
+    /// Another error. A write may have been carried out nevertheless.
     #[error("{0}")]
     Failed(String),
 }
 
-/// The Lease as it stands now.
+/// Reads the Lease.
 ///
 /// # Errors
-/// It is not there, or cannot be read.
+/// The Lease does not exist or cannot be read.
 pub async fn read_lease(
     leases: &impl Leases,
     namespace: &str,
@@ -96,8 +96,8 @@ impl Leases for Client {
     }
 
     async fn create(&self, namespace: &str, lease: &Value) -> Result<Value, LeaseError> {
-        let made: WholeLease = Client::create(self, Some(namespace), lease).await?;
-        Ok(made.object)
+        let created: WholeLease = Client::create(self, Some(namespace), lease).await?;
+        Ok(created.object)
     }
 
     async fn replace(
@@ -107,8 +107,8 @@ impl Leases for Client {
         lease: &Value,
     ) -> Result<Value, LeaseError> {
         let name = Name::namespaced(namespace, name).map_err(ApiError::from)?;
-        let put: WholeLease = self.replace_raw(name, lease).await?;
-        Ok(put.object)
+        let replaced: WholeLease = self.replace_raw(name, lease).await?;
+        Ok(replaced.object)
     }
 
     fn watch(
@@ -116,7 +116,7 @@ impl Leases for Client {
         namespace: &str,
         name: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<Sight, LeaseError>> {
+    ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>> {
         if let Err(error) = Name::namespaced(namespace, name) {
             return stream::iter([Err(ApiError::from(error).into())]).boxed();
         }
@@ -127,18 +127,18 @@ impl Leases for Client {
         stream::once(async move { api.watch(&only, &version).await })
             .try_flatten()
             .map_err(LeaseError::from)
-            .try_filter_map(|event| async { seen(event) })
+            .try_filter_map(|event| async { lease_event(event) })
             .boxed()
     }
 }
 
-/// What an event of a watch shows.
-fn seen(event: WatchEvent<WholeLease>) -> Result<Option<Sight>, LeaseError> {
+/// Converts an event of a watch; `None` for a bookmark.
+fn lease_event(event: WatchEvent<WholeLease>) -> Result<Option<LeaseEvent>, LeaseError> {
     match event {
         WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-            Ok(Some(Sight::Lease(lease.object)))
+            Ok(Some(LeaseEvent::Applied(lease.object)))
         }
-        WatchEvent::Deleted(_) => Ok(Some(Sight::Gone)),
+        WatchEvent::Deleted(_) => Ok(Some(LeaseEvent::Deleted)),
         WatchEvent::Bookmark(_) => Ok(None),
         WatchEvent::Error(status) => Err(LeaseError::Failed(status.message)),
     }

@@ -1,22 +1,22 @@
-//! The Lease as JSON, and the part of it that an election is about.
+//! The Lease as JSON, and the record in it.
 
 use serde_json::{Map, Value, json};
 
 use super::ElectionSettings;
 
-/// Who holds the Lease, as its `spec` says. Times are compared, never read: what counts is when
-/// a change of the record was seen, by the reader's own clock.
+/// The holder's record in the `spec` of the Lease. Its times are only compared for equality: what counts is
+/// when a change of the record was observed, by the observer's own clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// `holderIdentity`; empty when nobody holds it.
+    /// `holderIdentity`; empty without a holder.
     pub(super) holder: String,
-    /// `leaseDurationSeconds`; zero when absent.
+    /// `leaseDurationSeconds`; zero if absent.
     pub(super) seconds: i64,
     /// `acquireTime`, RFC 3339 with microseconds.
     pub(super) acquired: Option<String>,
-    /// `renewTime`, likewise.
+    /// `renewTime`, in the same format.
     pub(super) renewed: Option<String>,
-    /// `leaseTransitions`: how often the holder changed.
+    /// `leaseTransitions`: the number of changes of the holder.
     pub(super) transitions: i64,
 }
 
@@ -42,24 +42,24 @@ impl Record {
     }
 }
 
-/// A time as Lease fields have it: RFC 3339 with exactly six decimals.
+/// Formats a time as a `MicroTime`: RFC 3339 with exactly six decimals.
 pub(super) fn micro_time(time: jiff::Timestamp) -> String {
     format!("{time:.6}")
 }
 
-/// A Lease as the API server sent it, kept whole so that fields unknown here survive a PUT.
+/// A Lease as the API server sent it, with all fields, so that a PUT keeps those unknown here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lease {
     spec: Map<String, Value>,
     labels: Map<String, Value>,
-    /// The metadata but its labels.
+    /// The metadata without labels.
     metadata: Map<String, Value>,
-    /// All the rest.
+    /// All other fields.
     object: Map<String, Value>,
 }
 
 impl Lease {
-    /// The Lease in an answer of the API server.
+    /// Parses the Lease in a response of the API server.
     pub(super) fn new(object: Value) -> Self {
         let mut object = map(Some(object));
         let mut metadata = map(object.remove("metadata"));
@@ -71,8 +71,8 @@ impl Lease {
         }
     }
 
-    /// The Lease to be made under the settings' name.
-    pub(super) fn unborn(settings: &ElectionSettings) -> Self {
+    /// Returns a new Lease with the settings' name and namespace.
+    pub(super) fn to_create(settings: &ElectionSettings) -> Self {
         Self::new(json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -80,7 +80,7 @@ impl Lease {
         }))
     }
 
-    /// The record it carries.
+    /// The holder's record.
     pub(super) fn record(&self) -> Record {
         Record::of(&self.spec)
     }
@@ -109,8 +109,8 @@ impl Lease {
         self.metadata.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What to POST or PUT so that the Lease carries `record` and the settings' labels;
-    /// everything else, the resourceVersion with it, stays.
+    /// Returns the body for a POST or PUT that sets `record` and the settings' labels. All other fields are
+    /// unchanged, including the `resourceVersion`.
     pub(super) fn with(mut self, record: &Record, settings: &ElectionSettings) -> Value {
         record.write_to(&mut self.spec);
         self.labels.extend(settings.labels.iter().map(|(key, value)| (key.clone(), json!(value))));
@@ -123,7 +123,7 @@ impl Lease {
     }
 }
 
-/// The fields of an object; none where there is no object.
+/// Returns the fields of a JSON object; none if the value is no object.
 fn map(value: Option<Value>) -> Map<String, Value> {
     match value {
         Some(Value::Object(map)) => map,
@@ -136,13 +136,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::leader::Identity;
+    use crate::leader::CandidateIdentity;
 
     fn settings(labels: &[(&str, &str)]) -> ElectionSettings {
         ElectionSettings {
             lease_name: "lease".into(),
             namespace: "ns".into(),
-            identity: Identity::new("me", None),
+            identity: CandidateIdentity::new("me", None),
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(5),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_here_survives_a_write() {
+    fn unknown_fields_survive_a_write() {
         let lease = Lease::new(json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "newTopField": 1,
             "metadata": {"name": "lease", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "b": "2"}},
@@ -185,15 +185,15 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_lease_has_name_namespace_and_record_and_no_empty_labels() {
+    fn a_new_lease_has_name_namespace_and_record_and_no_empty_labels() {
         let settings = settings(&[]);
-        let fresh = Lease::unborn(&settings).with(&record(), &settings);
+        let fresh = Lease::to_create(&settings).with(&record(), &settings);
         assert_eq!(fresh.pointer("/metadata"), Some(&json!({"name": "lease", "namespace": "ns"})));
         assert_eq!(Lease::new(fresh).record(), record());
     }
 
     #[test]
-    fn a_lease_without_a_spec_is_held_by_nobody() {
+    fn a_lease_without_a_spec_has_no_holder() {
         for object in
             [json!({}), json!(null), json!({"spec": null}), json!({"spec": {"holderIdentity": 5}})]
         {

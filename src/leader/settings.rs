@@ -1,50 +1,50 @@
-//! How an election is run.
+//! The settings of an election.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::Identity;
+use super::CandidateIdentity;
 
-/// client-go's `JitterFactor`: a pause between two looks lasts up to this many retry periods more.
+/// client-go's `JitterFactor`: the delay between two reads is longer by up to this many retry periods.
 pub(super) const JITTER: f64 = 1.2;
 
-/// One election's Lease, candidate and times.
+/// The Lease, identity and durations of an election.
 #[derive(Debug, Clone)]
 pub struct ElectionSettings {
-    /// The Lease's name: [`lease_name`](super::lease_name) of the driver's.
+    /// The Lease's name; see [`lease_name`](super::lease_name).
     pub lease_name: String,
-    /// The Lease's namespace: [`namespace`](super::namespace).
+    /// The Lease's namespace; see [`namespace`](super::namespace).
     pub namespace: String,
-    /// Who this candidate is.
-    pub identity: Identity,
-    /// How long others wait after this holder's last sign of life.
+    /// The candidate's identity.
+    pub identity: CandidateIdentity,
+    /// How long other candidates wait after this holder's last renewal.
     pub lease_duration: Duration,
-    /// How long after its last successful renewal a holder goes on.
+    /// How long a holder leads after its last successful renewal.
     pub renew_deadline: Duration,
-    /// How often a holder renews; how often a candidate looks.
+    /// The interval between renewals of a holder, and between reads of a candidate.
     pub retry_period: Duration,
-    /// Set on the Lease whenever it is written; other labels stay.
+    /// Labels that every write sets on the Lease. Other labels are kept.
     pub labels: BTreeMap<String, String>,
 }
 
-/// The times do not fit together; client-go's texts.
+/// The durations are inconsistent. The texts are client-go's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Another candidate could take the Lease before this one has let go.
+    /// Another candidate could take the Lease while this one leads.
     #[error("leaseDuration must be greater than renewDeadline")]
     LeaseDuration,
-    /// There would be no time for a second try.
+    /// There would be no time for a second attempt.
     #[error("renewDeadline must be greater than retryPeriod*JitterFactor")]
     RenewDeadline,
-    /// Renewing would never pause.
+    /// Renewals would have no delay.
     #[error("retryPeriod must be greater than zero")]
     RetryPeriod,
 }
 
 impl ElectionSettings {
-    /// Checks that the times fit together.
+    /// Checks that the durations are consistent.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// The first violated rule.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.lease_duration <= self.renew_deadline {
             Err(SettingsError::LeaseDuration)
@@ -57,8 +57,7 @@ impl ElectionSettings {
         }
     }
 
-    /// The duration written into the Lease, in whole seconds: rounded up, so that nobody counts
-    /// it shorter than this process does.
+    /// The `leaseDurationSeconds`: rounded up, so that other candidates never wait for less.
     pub(super) fn lease_seconds(&self) -> i64 {
         let seconds =
             self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
@@ -74,7 +73,7 @@ mod tests {
         ElectionSettings {
             lease_name: "l".into(),
             namespace: "n".into(),
-            identity: Identity::new("h", None),
+            identity: CandidateIdentity::new("h", None),
             lease_duration: Duration::from_millis(lease),
             renew_deadline: Duration::from_millis(renew),
             retry_period: Duration::from_millis(retry),
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_do_not_fit_are_refused_with_the_originals_words() {
+    fn inconsistent_durations_are_refused_with_client_gos_texts() {
         for (lease, renew, retry, error) in [
             (15_000, 10_000, 5_000, None),
             (10_000, 10_000, 5_000, Some("leaseDuration must be greater than renewDeadline")),
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_second_counts_whole() {
+    fn fractions_of_seconds_are_rounded_up() {
         assert_eq!(settings(15_000, 1, 1).lease_seconds(), 15);
         assert_eq!(settings(2_001, 1, 1).lease_seconds(), 3);
         assert_eq!(settings(900, 1, 1).lease_seconds(), 1);

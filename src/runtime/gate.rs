@@ -1,9 +1,9 @@
-//! Whether work may start, and what has been started.
+//! The gate for driver calls and writes.
 //!
-//! Owns the [`Gate`]: no driver call and no write but the Lease's own goes out while it is shut
-//! (safety rule 1). Whoever holds the Lease opens it for a stretch of time; everyone who sends
-//! goes through it. Promises that what is under way when it shuts is cut, that it knows how much
-//! is under way, and that once retired it never opens again. Leaves to `leader` when it is open.
+//! While the [`Gate`] is shut, no driver call and no write except those of the Lease itself is sent (safety
+//! rule 1). Leader election opens it until a certain time; every call and every write runs through it. When
+//! the gate shuts, running work is cancelled. The gate counts the work in flight, and once retired it never
+//! opens again.
 
 use std::{
     fmt,
@@ -17,36 +17,36 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{Clock, until_boot};
+use super::{Clock, sleep_until_boot};
 
-/// Whether work may start now. Clones are the same gate.
+/// Says whether work may start. Clones are the same gate.
 #[derive(Clone)]
-pub struct Gate(Arc<Shared>);
+pub struct Gate(Arc<SharedGate>);
 
-struct Shared {
+struct SharedGate {
     clock: Arc<dyn Clock>,
     opening: watch::Sender<Opening>,
-    inside: AtomicUsize,
-    /// How much was cut because the gate's time ran out.
-    cut: AtomicUsize,
+    in_flight: AtomicUsize,
+    /// The number of works that were cancelled when the gate shut.
+    cancelled: AtomicUsize,
 }
 
-/// How long a gate is open.
+/// Until when a gate is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Opening {
-    /// Until this time on [`Clock::boot`].
+    /// Until this [`Clock::boot`] time.
     Until(Duration),
     /// Shut for good.
     Retired,
 }
 
-/// Work was not done, or not to its end, because the Lease is not ours.
+/// Work was not started or not finished, because this process does not hold the Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GateShut {
-    /// It was not begun.
+    /// The work was not started.
     #[error("not started: this process does not hold the Lease")]
     NotStarted,
-    /// It was begun, and cut: what was asked for may have been done or not.
+    /// The work was cancelled. Whether the request was carried out is unknown.
     #[error("cut: this process no longer holds the Lease")]
     Cut,
 }
@@ -58,28 +58,28 @@ impl fmt::Debug for Gate {
 }
 
 impl Gate {
-    /// A gate that is shut until [`Gate::open_until`] is called.
+    /// Creates a gate that is shut until [`Gate::open_until`] is called.
     pub fn shut(clock: Arc<dyn Clock>) -> Self {
         Self::new(clock, Duration::ZERO)
     }
 
-    /// A gate that is always open: a process without leader election.
+    /// Creates a gate that is always open, for a process without leader election.
     pub fn open(clock: Arc<dyn Clock>) -> Self {
         Self::new(clock, Duration::MAX)
     }
 
     fn new(clock: Arc<dyn Clock>, until: Duration) -> Self {
         let opening = watch::Sender::new(Opening::Until(until));
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedGate {
             clock,
             opening,
-            inside: AtomicUsize::new(0),
-            cut: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
+            cancelled: AtomicUsize::new(0),
         }))
     }
 
-    /// Opens the gate until `boot`, a time on [`Clock::boot`]; a time in the past shuts it. A
-    /// retired gate stays shut.
+    /// Opens the gate until the [`Clock::boot`] time `boot`. A time in the past shuts it. A retired gate
+    /// stays shut.
     pub fn open_until(&self, boot: Duration) {
         self.0.opening.send_if_modified(|opening| {
             let opens = *opening != Opening::Retired;
@@ -95,60 +95,60 @@ impl Gate {
         self.open_until(Duration::ZERO);
     }
 
-    /// Shuts the gate for good. Gives how much was under way and is cut by this, or was cut when the
-    /// gate shut before: of none of it anybody knows that it has ended.
+    /// Shuts the gate for good. Returns the number of works that this cancels or that were cancelled
+    /// before: the results of all of them are unknown.
     pub fn retire(&self) -> usize {
-        let under_way = [&self.0.inside, &self.0.cut].map(|count| count.load(Ordering::Relaxed));
+        let counts = [&self.0.in_flight, &self.0.cancelled];
+        let unknown = counts.map(|count| count.load(Ordering::Relaxed));
         self.0.opening.send_replace(Opening::Retired);
-        under_way.iter().sum()
+        unknown.iter().sum()
     }
 
-    /// Now, on [`Clock::boot`].
+    /// Returns the current [`Clock::boot`] time.
     pub fn boot(&self) -> Duration {
         self.0.clock.boot()
     }
 
-    /// Says whether work may start now.
+    /// Checks whether work may start now.
     ///
     /// # Errors
-    /// [`GateShut::NotStarted`] when it may not.
+    /// [`GateShut::NotStarted`] if it may not.
     pub fn check(&self) -> Result<(), GateShut> {
-        if self.left().is_zero() { Err(GateShut::NotStarted) } else { Ok(()) }
+        if self.time_left().is_zero() { Err(GateShut::NotStarted) } else { Ok(()) }
     }
 
-    /// Does `work` if the gate is open, which is asked right before, and drops it where it stands
-    /// when the gate shuts.
+    /// Runs `work` if the gate is open now, and cancels it when the gate shuts.
     ///
     /// # Errors
-    /// Whether it was not begun or not ended.
+    /// The work was not started or was cancelled.
     pub async fn through<T>(&self, work: impl Future<Output = T>) -> Result<T, GateShut> {
         self.check()?;
-        let _inside = Inside::of(&self.0);
+        let _in_flight = InFlight::new(&self.0);
         tokio::select! {
             biased;
-            () = self.shuts() => {
-                self.0.cut.fetch_add(1, Ordering::Relaxed);
+            () = self.wait_until_shut() => {
+                self.0.cancelled.fetch_add(1, Ordering::Relaxed);
                 Err(GateShut::Cut)
             }
             done = work => Ok(done),
         }
     }
 
-    /// DependencyIndex until the gate is shut, by a call or because its time ran out.
-    pub async fn shuts(&self) {
+    /// Waits until the gate is shut, by a call or because its time is over.
+    pub async fn wait_until_shut(&self) {
         let mut opening = self.0.opening.subscribe();
         loop {
             let Opening::Until(until) = *opening.borrow_and_update() else { return };
             tokio::select! {
                 biased;
-                () = until_boot(&*self.0.clock, until) => return,
+                () = sleep_until_boot(&*self.0.clock, until) => return,
                 // The sender lives as long as `self`.
                 _ = opening.changed() => {}
             }
         }
     }
 
-    fn left(&self) -> Duration {
+    fn time_left(&self) -> Duration {
         match *self.0.opening.borrow() {
             Opening::Until(until) => until.saturating_sub(self.0.clock.boot()),
             Opening::Retired => Duration::ZERO,
@@ -156,19 +156,19 @@ impl Gate {
     }
 }
 
-/// One piece of work that is under way, however it ends.
-struct Inside<'a>(&'a Shared);
+/// Counts one work in flight until this is dropped.
+struct InFlight<'a>(&'a SharedGate);
 
-impl<'a> Inside<'a> {
-    fn of(gate: &'a Shared) -> Self {
-        gate.inside.fetch_add(1, Ordering::Relaxed);
+impl<'a> InFlight<'a> {
+    fn new(gate: &'a SharedGate) -> Self {
+        gate.in_flight.fetch_add(1, Ordering::Relaxed);
         Self(gate)
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Boot time follows tokio's (paused) clock, and jumps over the time spent suspended.
+    /// A clock whose boot time follows tokio's paused clock, plus the time suspended.
     struct Paused {
         start: Instant,
         suspended: Mutex<Duration>,
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_gate_shuts_when_its_time_runs_out() {
+    async fn a_gate_shuts_when_its_time_is_over() {
         let gate = Gate::shut(paused());
         assert_eq!(gate.check(), Err(GateShut::NotStarted));
         gate.open_until(secs(110));
         assert_eq!(gate.check(), Ok(()));
         let start = Instant::now();
-        gate.shuts().await;
+        gate.wait_until_shut().await;
         assert_eq!(start.elapsed().as_secs(), 10);
         assert_eq!(gate.check(), Err(GateShut::NotStarted));
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_is_cut_when_the_gate_shuts_and_longer_openings_spare_it() {
+    async fn running_work_is_cancelled_when_the_gate_shuts_unless_it_is_opened_longer() {
         let gate = Gate::open(paused());
         gate.open_until(secs(110));
         let work = gate.through(sleep(secs(60)));
@@ -263,27 +263,27 @@ mod tests {
         gate.close();
         gate.open_until(Duration::MAX);
         assert_eq!(gate.check(), Err(GateShut::NotStarted));
-        gate.shuts().await;
+        gate.wait_until_shut().await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_gate_knows_what_is_under_way() {
+    async fn a_gate_counts_the_work_in_flight() {
         let gate = Gate::open(paused());
         {
             let (one, two) = (gate.through(pending::<()>()), gate.through(sleep(secs(1))));
             tokio::pin!(one, two);
             assert!(timeout(secs(0), futures::future::join(&mut one, &mut two)).await.is_err());
-            assert_eq!(gate.0.inside.load(Ordering::Relaxed), 2);
+            assert_eq!(gate.0.in_flight.load(Ordering::Relaxed), 2);
             assert_eq!(two.await, Ok(()));
             assert_eq!(gate.retire(), 1);
             assert_eq!(one.await, Err(GateShut::Cut));
         }
-        assert_eq!(gate.retire(), 1, "nobody knows how that ended");
+        assert_eq!(gate.retire(), 1, "its result is unknown");
     }
 
-    /// What was cut when the Lease's time ran out may still be under way at the other end (seed 611179).
+    /// Work that was cancelled when the Lease expired may still be carried out by the receiver.
     #[tokio::test(start_paused = true)]
-    async fn what_was_cut_before_counts_as_under_way() {
+    async fn work_cancelled_before_counts_as_in_flight() {
         let gate = Gate::open(paused());
         gate.open_until(secs(110));
         assert_eq!(gate.through(pending::<()>()).await, Err(GateShut::Cut));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn the_end_of_a_vital_task_is_told_with_its_panic() {
+async fn the_end_of_a_critical_task_is_reported_with_its_panic() {
     let (tasks, mut ended) = Tasks::new(Arc::new(TokioSpawner));
     tasks.spawn_critical("returns", async {});
     assert_eq!(ended.recv().await, Some(TaskEnded { name: "returns", panic: None }));
@@ -16,8 +16,8 @@ async fn the_end_of_a_vital_task_is_told_with_its_panic() {
 #[tokio::test]
 async fn tasks_are_counted_by_name_until_they_end() {
     let (tasks, _ended) = Tasks::new(Arc::new(TokioSpawner));
-    let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    tasks.spawn("short", async move { drop(ended.await) });
+    let (end, end_requested) = tokio::sync::oneshot::channel::<()>();
+    tasks.spawn("short", async move { drop(end_requested.await) });
     tasks.spawn("panics", async { panic!("counted no longer") });
     tasks.spawn_critical("long", std::future::pending());
     assert_eq!(tasks.alive(), BTreeMap::from([("long", 1), ("panics", 1), ("short", 1)]));
@@ -29,7 +29,7 @@ async fn tasks_are_counted_by_name_until_they_end() {
 }
 
 #[tokio::test]
-async fn work_aside_gives_its_result_or_says_that_it_panicked() {
+async fn blocking_work_returns_its_result_or_its_panic() {
     assert_eq!(spawn_blocking(|| 7).await, Ok(7));
     assert!(spawn_blocking(|| -> () { panic!("boom") }).await.unwrap_err().contains("boom"));
 }

@@ -1,11 +1,10 @@
-//! The queue's rules, without time, tasks or locks of their own.
+//! The state of a queue, with client-go's semantics, without a clock, tasks or locks.
 //!
-//! Owns which key is ready, being worked on, waiting for its time, or known to have failed.
-//! Promises client-go's semantics: a key is worked on by one at a time; keys come out in the order
-//! they went in; a key added while it is worked on comes again afterwards; of several delays the
-//! earliest counts. Leaves waiting and waking to [`Queue`](super::Queue).
+//! A key is processed by one worker at a time. Keys are handed out in the order in which they were added.
+//! A key that is added while it is processed is handed out again afterwards. Of several delays the earliest
+//! counts. [`Queue`](super::Queue) adds delayed and waking.
 //!
-//! Times are durations since the queue was made; callers pass `now` in and never let it go back.
+//! Times are durations since the queue was created. Callers pass `now`, which must not decrease.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,51 +15,50 @@ use std::{
 use super::limiter::Limiter;
 use crate::table::Table;
 
-/// Slots of the ready line that are kept when it runs empty; what a burst needed is given back.
+/// The capacity of `ready` that is kept when it becomes empty. What a burst needed beyond that is freed.
 const KEPT_SLOTS: usize = 64;
 
 /// The state of a queue of keys `K`.
 #[derive(Debug)]
 pub(super) struct Core<K> {
     limiter: Limiter,
-    /// Keys to be handed out, first in first out. Each is dirty and not processing.
+    /// Keys to hand out, first in first out. Each is dirty and not processing.
     ready: VecDeque<K>,
-    /// Keys that need work, with the time they were added.
+    /// Keys that need work, with the time when they were added.
     dirty: Table<K, Duration>,
-    /// Keys being worked on, with the time they were handed out.
+    /// Keys that are being processed, with the time when they were handed out.
     processing: Table<K, Duration>,
-    waiting: Waiting<K>,
+    delayed: DelayedKeys<K>,
     failures: Table<K, u32>,
     shut: bool,
 }
 
-/// What handing out a key found.
+/// The result of [`Core::next`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<K> {
-    /// The key to work on, and how long it was ready.
+    /// A key, and for how long it was ready.
     Key(K, Duration),
-    /// Nothing is ready before this time (or before something is added).
+    /// No key is ready before this time, unless one is added.
     Wait(Option<Duration>),
     /// The queue is shut down.
     Shut,
 }
 
 impl<K: Eq + Hash + Clone> Core<K> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub(super) fn new(limiter: Limiter) -> Self {
         Self {
             limiter,
             ready: VecDeque::new(),
             dirty: Table::default(),
             processing: Table::default(),
-            waiting: Waiting::default(),
+            delayed: DelayedKeys::default(),
             failures: Table::default(),
             shut: false,
         }
     }
 
-    /// The key needs work now. Whether that is news: `false` when it was dirty already or the
-    /// queue is shut down.
+    /// Adds a key. Returns `false` if it was dirty already or the queue is shut down.
     pub(super) fn add(&mut self, key: K, now: Duration) -> bool {
         if self.shut || self.dirty.contains_key(&key) {
             return false;
@@ -72,38 +70,38 @@ impl<K: Eq + Hash + Clone> Core<K> {
         true
     }
 
-    /// The key needs work at the time `at`, or at an earlier one that it waits for already.
+    /// Adds a key at the time `at`, or earlier if it is already delayed until an earlier time.
     pub(super) fn add_at(&mut self, key: K, at: Duration) {
         if !self.shut {
-            self.waiting.insert(key, at);
+            self.delayed.insert(key, at);
         }
     }
 
-    /// Adds the keys whose time has come; how many of them were news.
+    /// Adds the delayed keys that are due. Returns how many of them were not dirty already.
     pub(super) fn advance(&mut self, now: Duration) -> u64 {
-        let mut news = 0;
-        while let Some(key) = self.waiting.pop_due(now) {
-            news += u64::from(self.add(key, now));
+        let mut added = 0;
+        while let Some(key) = self.delayed.pop_due(now) {
+            added += u64::from(self.add(key, now));
         }
-        news
+        added
     }
 
-    /// Hands out the next ready key, which is then being worked on until [`Core::done`].
+    /// Hands out the next ready key. It is being processed until [`Core::done`].
     pub(super) fn next(&mut self, now: Duration) -> Next<K> {
         if self.shut {
             return Next::Shut;
         }
         let Some(key) = self.ready.pop_front() else {
             self.ready.shrink_to(KEPT_SLOTS);
-            return Next::Wait(self.waiting.earliest());
+            return Next::Wait(self.delayed.earliest());
         };
         let added = self.dirty.remove(&key).unwrap_or(now);
         self.processing.insert(key.clone(), now);
         Next::Key(key, now.saturating_sub(added))
     }
 
-    /// The work on a key has ended; how long it took, or `None` for a key not handed out. A key
-    /// added meanwhile becomes ready.
+    /// Ends the processing of a key, which becomes ready if it was added meanwhile. Returns how long the
+    /// processing took, or `None` for a key that was not handed out.
     pub(super) fn done(&mut self, key: &K, now: Duration) -> Option<Duration> {
         let started = self.processing.remove(key)?;
         if self.dirty.contains_key(key) {
@@ -112,7 +110,7 @@ impl<K: Eq + Hash + Clone> Core<K> {
         Some(now.saturating_sub(started))
     }
 
-    /// Counts one more failure of a key; how long it has to wait for it.
+    /// Counts a failure of the key. Returns its back-off.
     pub(super) fn failed(&mut self, key: &K, now: Duration) -> Duration {
         let failures = self.failures.get_or_default(key);
         let wait = self.limiter.wait(*failures, now);
@@ -120,42 +118,42 @@ impl<K: Eq + Hash + Clone> Core<K> {
         wait
     }
 
-    /// Forgets a key's failures. Where the key waits for its time, it goes on waiting.
+    /// Resets the key's failures. A delay that has begun is not shortened.
     pub(super) fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
 
-    /// How often a key has failed since it was last forgotten.
+    /// The number of the key's failures since the last [`Core::forget`].
     pub(super) fn failures(&self, key: &K) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }
 
-    /// Whether the key is ready, waits for its time, or is being worked on.
+    /// Whether the key is ready, delayed, or being processed.
     pub(super) fn holds(&self, key: &K) -> bool {
         self.dirty.contains_key(key)
             || self.processing.contains_key(key)
-            || self.waiting.by_key.contains_key(key)
+            || self.delayed.by_key.contains_key(key)
     }
 
-    /// How many keys are ready.
+    /// The number of ready keys.
     pub(super) fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// How many keys need work, ready or added while being worked on (client-go's `depth`).
+    /// The number of dirty keys: ready, or added while being processed (client-go's `depth`).
     pub(super) fn depth(&self) -> usize {
         self.dirty.len()
     }
 
-    /// How long the work under way has taken: summed, and the longest.
-    pub(super) fn under_way(&self, now: Duration) -> (Duration, Duration) {
+    /// For how long keys have been processed: the sum, and the longest.
+    pub(super) fn processing_times(&self, now: Duration) -> (Duration, Duration) {
         let ages = self.processing.values().map(|started| now.saturating_sub(*started));
         ages.fold((Duration::ZERO, Duration::ZERO), |(sum, longest), age| {
             (sum.saturating_add(age), longest.max(age))
         })
     }
 
-    /// Whether any key is being worked on.
+    /// Whether any key is being processed.
     pub(super) fn is_busy(&self) -> bool {
         !self.processing.is_empty()
     }
@@ -165,31 +163,31 @@ impl<K: Eq + Hash + Clone> Core<K> {
         self.shut
     }
 
-    /// From now on nothing is taken in or handed out; what waits is let go.
+    /// Shuts the queue down: it accepts and hands out nothing more, and drops ready and delayed keys.
     pub(super) fn shut_down(&mut self) {
         self.shut = true;
         self.ready = VecDeque::new();
         self.dirty.clear();
-        self.waiting = Waiting::default();
+        self.delayed = DelayedKeys::default();
     }
 }
 
-/// Keys that wait for their time.
+/// Keys that are added at a later time.
 #[derive(Debug)]
-struct Waiting<K> {
-    /// By time, then by the order of coming, so that keys of one time come out as they went in.
+struct DelayedKeys<K> {
+    /// By time, then by insertion, so that keys of the same time keep their order.
     by_time: BTreeMap<(Duration, u64), K>,
     by_key: Table<K, (Duration, u64)>,
     count: u64,
 }
 
-impl<K> Default for Waiting<K> {
+impl<K> Default for DelayedKeys<K> {
     fn default() -> Self {
         Self { by_time: BTreeMap::new(), by_key: Table::default(), count: 0 }
     }
 }
 
-impl<K: Eq + Hash + Clone> Waiting<K> {
+impl<K: Eq + Hash + Clone> DelayedKeys<K> {
     fn insert(&mut self, key: K, at: Duration) {
         if let Some(known) = self.by_key.get(&key) {
             if known.0 <= at {

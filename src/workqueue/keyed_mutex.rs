@@ -1,5 +1,5 @@
-//! One actor an object: whoever works on something that several queues, or a queue and somebody
-//! beside it, may work on holds its key meanwhile (for volumes safety rule 5).
+//! A mutex per key. It keeps workers of different queues from working on the same object at once (for
+//! volumes: safety rule 5).
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::table::Table;
 
 type Locks = Arc<Mutex<Table<String, Arc<tokio::sync::Mutex<()>>>>>;
 
-/// Keys of which each is held by at most one at a time.
+/// Keys, each of which is held by at most one task at a time.
 #[derive(Debug, Clone, Default)]
 pub struct KeyedMutex {
     locks: Locks,
 }
 
-/// A held key; dropping it gives the key to the next who waits, first come first served.
+/// A held key. Dropping it passes the key to the task that has waited longest.
 #[derive(Debug)]
 pub struct Held {
     key: String,
@@ -25,16 +25,16 @@ pub struct Held {
 }
 
 impl KeyedMutex {
-    /// DependencyIndex until nobody else holds `key`, then holds it.
+    /// Waits until no other task holds `key`, and then holds it.
     pub async fn hold(&self, key: &str) -> Held {
         let lock = Arc::clone(self.locks.lock().get_or_default(key));
-        // Made before the wait, so that giving up the wait cleans up as well.
+        // Created before the wait, so that a cancelled wait cleans up as well.
         let mut held = Held { key: key.to_owned(), locks: Arc::clone(&self.locks), guard: None };
         held.guard = Some(lock.lock_owned().await);
         held
     }
 
-    /// How many keys are held or waited for.
+    /// The number of keys that are held or waited for.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.locks.lock().len()
@@ -51,7 +51,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         let mut locks = self.locks.lock();
         drop(self.guard.take());
-        // One reference is the map's own: nobody waits, the key can be forgotten.
+        // If the map has the only reference, no task waits.
         if locks.get(&self.key).is_some_and(|lock| Arc::strong_count(lock) == 1) {
             locks.remove(&self.key);
         }
@@ -65,25 +65,25 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_key_is_held_by_one_and_forgotten_after_the_last() {
-        let exclusive = KeyedMutex::default();
-        let first = exclusive.hold("pv-1").await;
-        let other = exclusive.hold("pv-2").await;
-        let mut second = Box::pin(exclusive.hold("pv-1"));
+    async fn a_key_has_one_holder_and_is_removed_after_the_last() {
+        let mutex = KeyedMutex::default();
+        let first = mutex.hold("pv-1").await;
+        let other = mutex.hold("pv-2").await;
+        let mut second = Box::pin(mutex.hold("pv-1"));
         assert!(second.as_mut().now_or_never().is_none(), "held twice");
         drop(first);
         let second = second.now_or_never().expect("free");
-        assert_eq!(exclusive.len(), 2);
+        assert_eq!(mutex.len(), 2);
         drop((second, other));
-        assert!(exclusive.is_empty());
+        assert!(mutex.is_empty());
     }
 
     #[tokio::test]
-    async fn giving_up_the_wait_leaves_nothing_behind() {
+    async fn a_cancelled_wait_leaves_nothing_behind() {
         for holder_goes_first in [true, false] {
-            let exclusive = KeyedMutex::default();
-            let first = exclusive.hold("pv").await;
-            let mut second = Box::pin(exclusive.hold("pv"));
+            let mutex = KeyedMutex::default();
+            let first = mutex.hold("pv").await;
+            let mut second = Box::pin(mutex.hold("pv"));
             assert!(second.as_mut().now_or_never().is_none());
             if holder_goes_first {
                 drop(first);
@@ -92,7 +92,7 @@ mod tests {
                 drop(second);
                 drop(first);
             }
-            assert!(exclusive.is_empty(), "holder goes first: {holder_goes_first}");
+            assert!(mutex.is_empty(), "holder goes first: {holder_goes_first}");
         }
     }
 }

@@ -1,12 +1,9 @@
-//! How long a key waits before it is tried again.
-//!
-//! Owns the arithmetic of back-off: per key exponential without jitter, and a token bucket over
-//! all keys, both as in client-go. Promises that no number of failures overflows. Leaves counting
-//! the failures to `Core`.
+//! The back-off of failed keys: exponential per key, without jitter, and a token bucket for all keys of a
+//! queue, both as in client-go. `Core` counts the failures.
 
 use std::time::Duration;
 
-/// The rule by which failed keys wait.
+/// Computes the back-off of failed keys.
 #[derive(Debug, Clone)]
 pub struct Limiter {
     start: Duration,
@@ -15,27 +12,27 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A key waits `start` after its first failure and twice as long after each further one, but
-    /// never longer than `max`. No jitter: the reference has none.
+    /// Delays a key by `start` after its first failure and twice as long after each further one, up to
+    /// `max`. Like client-go, without jitter.
     pub fn per_item(start: Duration, max: Duration) -> Self {
         Self { start, max, bucket: None }
     }
 
-    /// A key waits as long as the stricter of the two says: this limiter about the key alone,
-    /// `bucket` about all keys of the queue together. Both count the failure.
+    /// Delays a key by the greater of this limiter's delay and that of `bucket`, which all keys of the
+    /// queue share. Both count each failure.
     #[must_use]
     pub(super) fn max_of(self, bucket: Bucket) -> Self {
         Self { bucket: Some(bucket), ..self }
     }
 
-    /// client-go's default controller limiter: 5 ms doubling up to 1000 s per key, and 10 retries
-    /// a second with bursts of 100 over all keys.
+    /// client-go's `DefaultControllerRateLimiter`: 5 ms doubling up to 1000 s per key, and 10 retries a
+    /// second with bursts of 100 for all keys.
     pub fn controller_default() -> Self {
         let per_item = Self::per_item(Duration::from_millis(5), Duration::from_secs(1000));
         Self::max_of(per_item, Bucket::new(10.0, 100))
     }
 
-    /// How long a key waits that has failed `failures` times before this failure.
+    /// Returns the delay of a key that has failed `failures` times before this failure.
     pub(super) fn wait(&mut self, failures: u32, now: Duration) -> Duration {
         let own = backoff(self.start, self.max, failures);
         self.bucket.as_mut().map_or(own, |bucket| bucket.reserve(now).max(own))
@@ -69,8 +66,8 @@ impl Bucket {
         Self { rate, burst, tokens: burst, refilled: Duration::ZERO }
     }
 
-    /// Takes one token, if need be from the future; how long until it is there. A bucket that
-    /// never refills makes callers wait as long as a [`Duration`] can say.
+    /// Takes one token, if necessary a future one. Returns the time until it is available:
+    /// [`Duration::MAX`] for a bucket that never refills.
     pub(super) fn reserve(&mut self, now: Duration) -> Duration {
         let since = now.saturating_sub(self.refilled).as_secs_f64();
         self.refilled = self.refilled.max(now);

@@ -1,4 +1,4 @@
-//! The queue against a naive model, and the loop under paused time.
+//! Compares the queue with a naive model, and runs the loop under paused time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +43,7 @@ enum Op {
     Add(u8),
     AddAt(u8, u64),
     Next,
-    /// Ends the nth piece of work under way.
+    /// Ends the processing of the nth key.
     Done(usize),
     Failed(u8),
     Forget(u8),
@@ -65,7 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the queue should do, in the plainest words: lists, searched from end to end.
+/// The expected behaviour, with plain lists.
 #[derive(Default)]
 struct Model {
     ready: Vec<u8>,
@@ -99,7 +99,7 @@ impl Model {
     }
 
     fn pass(&mut self, now: u64) {
-        // A stable sort: of one time, the first to come is the first to go.
+        // A stable sort: keys of the same time keep their order.
         self.waiting.sort_by_key(|(at, _)| *at);
         while let Some((at, key)) = self.waiting.first().copied().filter(|(at, _)| *at <= now) {
             assert!(at <= now);
@@ -125,7 +125,7 @@ impl Model {
     }
 }
 
-/// Plays one operation on both and compares what they answer.
+/// Applies one operation to both and compares the results.
 fn play(op: &Op, core: &mut Core<u8>, model: &mut Model, now: &mut u64) {
     match *op {
         Op::Add(key) => {
@@ -196,23 +196,23 @@ proptest! {
 }
 
 #[test]
-fn times_in_the_queue_and_at_work_are_told() {
+fn queue_and_processing_times_are_returned() {
     let mut core = Core::new(Limiter::per_item(secs(1), secs(8)));
     core.add('a', secs(1));
     core.add('a', secs(2));
     assert_eq!(core.next(secs(5)), Next::Key('a', secs(4)));
     core.add('b', secs(5));
     assert_eq!(core.next(secs(6)), Next::Key('b', secs(1)));
-    assert_eq!(core.under_way(secs(8)), (secs(5), secs(3)));
+    assert_eq!(core.processing_times(secs(8)), (secs(5), secs(3)));
     assert_eq!(core.done(&'a', secs(9)), Some(secs(4)));
     assert_eq!(core.done(&'a', secs(9)), None, "done twice is done once");
-    assert_eq!(core.under_way(secs(9)), (secs(3), secs(3)));
+    assert_eq!(core.processing_times(secs(9)), (secs(3), secs(3)));
 }
 
 // === Queue ===
 
 #[tokio::test(start_paused = true)]
-async fn a_key_added_while_worked_on_comes_again_and_not_before() {
+async fn a_key_added_while_processed_is_handed_out_again_afterwards() {
     let queue = queue();
     queue.add(1);
     queue.add(1);
@@ -227,7 +227,7 @@ async fn a_key_added_while_worked_on_comes_again_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_earliest_delay_counts_even_when_it_comes_later() {
+async fn the_earliest_delay_counts_even_if_it_is_added_later() {
     let queue = queue();
     queue.add_after(1, secs(100));
     let start = Instant::now();
@@ -262,7 +262,7 @@ async fn failures_back_off_until_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_shut_down_nothing_goes_in_or_out() {
+async fn after_shutdown_no_key_is_accepted_or_handed_out() {
     let queue = queue();
     queue.add(1);
     let item = queue.get().await.unwrap();
@@ -271,7 +271,7 @@ async fn after_shut_down_nothing_goes_in_or_out() {
     let waiting = queue.clone();
     let (got, ()) = tokio::join!(
         async {
-            // Takes what is ready, so that the next one waits.
+            // Takes the ready key, so that the next getter waits.
             drop(waiting.get().await);
             waiting.get().await.map(|i| *i)
         },
@@ -301,7 +301,7 @@ async fn metrics_count_as_client_go_does() {
     queue.add(1);
     assert_eq!((metrics.adds.get(), metrics.depth.get()), (2, 1), "dirty again: it counts already");
     tokio::time::sleep(secs(3)).await;
-    queue.observe();
+    queue.update_unfinished();
     assert!((metrics.unfinished_seconds.get() - 3.0).abs() < 0.01);
     drop(item);
     assert!((metrics.work_seconds.get_sample_sum() - 3.0).abs() < 0.01);
@@ -382,7 +382,7 @@ async fn random_schedules_lose_no_wake_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn getters_that_wait_together_are_all_served() {
+async fn all_waiting_getters_get_a_key() {
     let queue = queue();
     queue.add_after(1, secs(1));
     queue.add_after(2, secs(1));
@@ -404,12 +404,12 @@ struct Seen {
 
 type Journal = Arc<parking_lot::Mutex<Seen>>;
 
-/// Works for `took` on each key and answers as `verdict` says; panics where it says nothing.
+/// Works for `took` on each key and answers as `action` says; panics where it says nothing.
 fn start(
     queue: &Queue<u8>,
     limit: usize,
     took: Duration,
-    verdict: fn(u8) -> Option<Action>,
+    action: fn(u8) -> Option<Action>,
 ) -> (Journal, Journal) {
     let (seen, panics) = (Journal::default(), Journal::default());
     let (journal, panicked) = (Arc::clone(&seen), Arc::clone(&panics));
@@ -425,7 +425,7 @@ fn start(
             }
             tokio::time::sleep(took).await;
             journal.lock().running.remove(&key);
-            verdict(key).expect("asked to panic")
+            action(key).expect("asked to panic")
         }
     };
     let on_panic = move |key: &u8, _: &str| panicked.lock().pieces.push((*key, 0));
@@ -436,16 +436,16 @@ fn start(
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_work_is_told_each_half_second_and_no_longer_than_it_lasts() {
+async fn gauges_of_unfinished_work_are_updated_each_half_second_while_there_is_any() {
     let metrics = metrics();
     let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics.clone());
     start(&queue, 2, secs(3), |_| Some(Action::Done));
     for key in 0..2 {
         queue.add(key);
-        for (wait, told) in [(1200, 1.0), (1000, 2.0), (1500, 0.0)] {
+        for (wait, expected) in [(1200, 1.0), (1000, 2.0), (1500, 0.0)] {
             tokio::time::sleep(Duration::from_millis(wait)).await;
-            assert!((metrics.unfinished_seconds.get() - told).abs() < 0.01, "{told}");
-            assert!((metrics.longest_running_seconds.get() - told).abs() < 0.01, "{told}");
+            assert!((metrics.unfinished_seconds.get() - expected).abs() < 0.01, "{expected}");
+            assert!((metrics.longest_running_seconds.get() - expected).abs() < 0.01, "{expected}");
         }
         // So long nothing is under way, and nothing wakes anybody.
         tokio::time::sleep(Duration::from_millis(100_300)).await;
@@ -453,7 +453,7 @@ async fn unfinished_work_is_told_each_half_second_and_no_longer_than_it_lasts() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_most_limit_pieces_run_and_keys_keep_their_order() {
+async fn at_most_limit_keys_are_processed_at_once_in_order() {
     let queue = queue();
     (0..10).for_each(|key| queue.add(key));
     let (seen, _) = start(&queue, 3, secs(1), |_| Some(Action::Done));
@@ -467,7 +467,7 @@ async fn at_most_limit_pieces_run_and_keys_keep_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verdicts_decide_when_a_key_comes_again() {
+async fn actions_decide_when_a_key_is_processed_again() {
     let queue = queue();
     (0..3).for_each(|key| queue.add(key));
     let (seen, _) = start(&queue, 10, Duration::ZERO, |key| {
@@ -486,7 +486,7 @@ async fn verdicts_decide_when_a_key_comes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_costs_its_key_only() {
+async fn a_panic_affects_only_its_key() {
     let queue = queue();
     let (seen, panics) = start(&queue, 2, secs(1), |key| (key != 1).then_some(Action::Done));
     queue.add_rate_limited(1);
@@ -502,7 +502,7 @@ async fn a_panic_costs_its_key_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_ends_when_the_queue_is_shut_and_the_last_piece_has_ended() {
+async fn work_ends_after_shutdown_and_the_last_task() {
     let queue = queue();
     queue.add(1);
     let tasks = tasks();
@@ -522,7 +522,7 @@ async fn work_ends_when_the_queue_is_shut_and_the_last_piece_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_holds_what_is_ready_waits_or_is_worked_on() {
+async fn a_queue_holds_ready_delayed_and_processing_keys() {
     let queue = Queue::new(Limiter::per_item(secs(1), secs(8)), metrics());
     queue.add("a");
     queue.add_after("b", secs(5));

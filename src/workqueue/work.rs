@@ -1,4 +1,4 @@
-//! The loop that works on a queue's keys.
+//! The loop that processes a queue's keys.
 
 use std::{hash::Hash, sync::Arc, time::Duration};
 
@@ -10,30 +10,29 @@ use tokio::{
 use tracing::Instrument as _;
 
 use super::{Item, Queue};
-use crate::runtime::{Tasks, caught};
+use crate::runtime::{Tasks, catch_panic};
 
-/// How often the gauges of unfinished work are refreshed, as in client-go.
-const OBSERVE_EVERY: Duration = Duration::from_millis(500);
+/// The interval at which the gauges of unfinished work are updated, as in client-go.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What becomes of a key after a piece of work.
+/// When a key is processed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing left to do: its failures are forgotten.
+    /// Not before it is added again. Resets its failures.
     Done,
-    /// It failed: it comes again when its back-off allows.
+    /// After its back-off. Counts a failure.
     Retry,
-    /// It waits for something that will add it again; that is no failure, and earlier ones keep
-    /// counting.
+    /// When something that the handler waits for adds it. Keeps its failures.
     AwaitChange,
-    /// It comes again after this time; that is no failure, and earlier ones keep counting.
+    /// After this time. Keeps its failures.
     RequeueAfter(Duration),
 }
 
-/// Runs `handler` for the queue's keys, at most `limit` pieces at once, each in a task of its own
-/// called `name`. Ends when the queue is shut down and all pieces have ended.
+/// Calls `handler` for the queue's keys, at most `limit` at once, each in a task of its own called `name`.
+/// Returns when the queue is shut down and all tasks have ended.
 ///
-/// A panic costs its key only: the key is set aside (forgotten, not tried again until it is added
-/// anew), and `on_panic` is told the key and the panic's message.
+/// If `handler` panics, the key is not processed again until it is added, and `on_panic` is called with the
+/// key and the panic's message.
 pub async fn work<K, F, P>(
     queue: Queue<K>,
     limit: usize,
@@ -46,25 +45,25 @@ pub async fn work<K, F, P>(
     F: Future<Output = Action> + Send + 'static,
     P: Fn(&K, &str) + Send + Sync + 'static,
 {
-    let hands = Arc::new((handler, on_panic));
+    let handlers = Arc::new((handler, on_panic));
     let limit = limit.clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
     let free = Arc::new(Semaphore::new(limit));
-    let mut observer = EventHandler::new(&queue);
-    while let Some((item, permit)) = observer.until(take(&queue, &free)).await {
-        let hands = Arc::clone(&hands);
+    let mut gauges = GaugeUpdater::new(&queue);
+    while let Some((item, permit)) = gauges.update_until(take(&queue, &free)).await {
+        let handlers = Arc::clone(&handlers);
         tasks.spawn(name, async move {
-            let (handler, on_panic) = &*hands;
-            piece(item, handler, on_panic).await;
+            let (handler, on_panic) = &*handlers;
+            process(item, handler, on_panic).await;
             drop(permit);
         });
     }
     let all = u32::try_from(limit).unwrap_or(u32::MAX);
-    // Fails only for a closed semaphore, and nobody closes this one.
-    let _ = observer.until(free.acquire_many(all)).await;
-    queue.observe();
+    // Cannot fail, as the semaphore is never closed.
+    let _ = gauges.update_until(free.acquire_many(all)).await;
+    queue.update_unfinished();
 }
 
-/// DependencyIndex for a free place first and for a key then, so that no key is held back by us.
+/// Waits for a free permit and then for a key, so that no key is held without being processed.
 async fn take<K: Eq + Hash + Clone>(
     queue: &Queue<K>,
     free: &Arc<Semaphore>,
@@ -73,23 +72,23 @@ async fn take<K: Eq + Hash + Clone>(
     Some((queue.get().await?, permit))
 }
 
-/// Keeps the gauges fresh while any piece is under way.
-struct EventHandler<'a, K: Eq + Hash + Clone> {
+/// Updates the gauges of unfinished work while any key is being processed.
+struct GaugeUpdater<'a, K: Eq + Hash + Clone> {
     queue: &'a Queue<K>,
-    /// When they are to be refreshed next: not at every piece, for that looks through all of them.
+    /// When they are updated next. Not at each key, as that iterates over all keys being processed.
     due: Instant,
 }
 
-impl<'a, K: Eq + Hash + Clone> EventHandler<'a, K> {
+impl<'a, K: Eq + Hash + Clone> GaugeUpdater<'a, K> {
     fn new(queue: &'a Queue<K>) -> Self {
         Self { queue, due: Instant::now() }
     }
 
-    /// DependencyIndex for `event`, and refreshes the gauges meanwhile.
-    async fn until<T>(&mut self, event: impl Future<Output = T>) -> T {
+    /// Waits for `event`, and updates the gauges meanwhile.
+    async fn update_until<T>(&mut self, event: impl Future<Output = T>) -> T {
         tokio::pin!(event);
         loop {
-            let busy = self.refresh();
+            let busy = self.update_if_due();
             tokio::select! {
                 biased;
                 happened = &mut event => return happened,
@@ -98,29 +97,29 @@ impl<'a, K: Eq + Hash + Clone> EventHandler<'a, K> {
         }
     }
 
-    /// Refreshes the gauges where that is due; whether it will be once more.
-    fn refresh(&mut self) -> bool {
+    /// Updates the gauges if that is due. Returns whether it will be due again.
+    fn update_if_due(&mut self) -> bool {
         let now = Instant::now();
         if now < self.due {
             return true;
         }
-        self.due = now + OBSERVE_EVERY;
-        self.queue.observe()
+        self.due = now + UPDATE_INTERVAL;
+        self.queue.update_unfinished()
     }
 }
 
-/// Works on one key and does as the verdict says.
-async fn piece<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
+/// Processes one key and requeues it as its action says.
+async fn process<K, F>(item: Item<K>, handler: impl Fn(K) -> F, on_panic: impl Fn(&K, &str))
 where
     K: Eq + Hash + Clone + Send + 'static,
     F: Future<Output = Action> + Send + 'static,
 {
     let key = (*item).clone();
     let span = tracing::info_span!("work", attempt = item.queue.failures(&key) + 1);
-    // The handler is called inside, so that a panic before its future exists is caught as well. Boxed:
-    // its future is large, and each wrapper around it would move it once more.
-    match caught(async { handler(key).boxed().await }.instrument(span)).await {
-        Ok(verdict) => obey(&item, verdict),
+    // Calls the handler inside, to catch a panic before its future exists. Boxed, as its future is large
+    // and each wrapper would move it.
+    match catch_panic(async { handler(key).boxed().await }.instrument(span)).await {
+        Ok(action) => apply(&item, action),
         Err(panic) => {
             item.queue.forget(&item);
             on_panic(&item, &panic);
@@ -128,8 +127,8 @@ where
     }
 }
 
-fn obey<K: Eq + Hash + Clone>(item: &Item<K>, verdict: Action) {
-    match verdict {
+fn apply<K: Eq + Hash + Clone>(item: &Item<K>, action: Action) {
+    match action {
         Action::Done => item.queue.forget(item),
         Action::Retry => item.queue.add_rate_limited((**item).clone()),
         Action::AwaitChange => {}

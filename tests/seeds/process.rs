@@ -270,7 +270,7 @@ impl Process {
         let main = Arc::clone(&life);
         Mortals(life).spawn(
             async move {
-                let ended = app::run_counted(flags, world, metrics, stop).await;
+                let ended = app::run_with_metrics(flags, world, metrics, stop).await;
                 let ended = ended.map_err(|error| error.to_string());
                 main.inner.lock().outcome = Some(ended);
                 main.kill();

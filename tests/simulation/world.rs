@@ -231,7 +231,7 @@ impl Simulation {
         let (tasks, metrics) = (process.tasks.clone(), process.metrics.clone());
         process.tasks.spawn(
             async move {
-                let ended = app::run_counted(flags, world, metrics, stop).await;
+                let ended = app::run_with_metrics(flags, world, metrics, stop).await;
                 let ended = ended.map_err(|error| error.to_string());
                 *outcome.lock() = Some(ended);
                 // Nothing of a process outlives it.

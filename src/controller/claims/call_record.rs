@@ -32,7 +32,7 @@ use crate::{
     controller::{
         events::{ClaimEvents, claim_key},
         model::record::Recorder,
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
     kube::{
@@ -156,7 +156,7 @@ pub struct CallRecords {
     /// Tells how long ago a claim was deleted.
     pub clock: Arc<dyn Clock>,
     /// The driver and the node of this process.
-    pub identity: Identity,
+    pub identity: ProvisionerIdentity,
     /// Computes the digest of a request.
     pub digest: Digest,
     /// When records are written and how long claims are kept.

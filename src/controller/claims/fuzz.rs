@@ -19,7 +19,7 @@ use crate::{
             record::MAX_BYTES,
             topology::{Pinned, Recorded, Requirement, Segments},
         },
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
         provisioner::ProvisionRequest,
     },
     fuzzing::{is_dns_name, text},
@@ -42,7 +42,7 @@ pub fn record(data: &[u8]) {
         check_printable(&record);
     }
     for node in [None, Some("n1".to_owned())] {
-        let identity = Identity { driver: DRIVER.to_owned(), in_tree: None, node };
+        let identity = ProvisionerIdentity { driver: DRIVER.to_owned(), in_tree: None, node };
         for bound in [false, true] {
             check_claim(&identity, &Arc::new(claim(&text, bound)));
         }
@@ -98,7 +98,7 @@ fn class(provisioner: &str, uid: &str) -> Arc<StorageClass> {
 }
 
 /// A record counts only if it fits the claim, and then leads to the usual request of its class.
-fn check_claim(identity: &Identity, claim: &Arc<Claim>) {
+fn check_claim(identity: &ProvisionerIdentity, claim: &Arc<Claim>) {
     let this_process = ThisProcess { identity, adopted: None };
     let Some(RecordStatus::Open(record)) = judge(claim, this_process, Some(VOLUME)) else { return };
     assert!(claim.is_unbound(), "a record counts on a bound claim");
@@ -112,7 +112,7 @@ fn check_claim(identity: &Identity, claim: &Arc<Claim>) {
 }
 
 fn check_order(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     claim: &Arc<Claim>,
     record: &Record,
     class: &Arc<StorageClass>,

@@ -39,7 +39,8 @@ use super::{
 };
 use crate::{
     controller::{
-        model::unusable_volume::UnusableVolume, ownership::Identity, provisioner::ProvisionRequest,
+        model::unusable_volume::UnusableVolume, ownership::ProvisionerIdentity,
+        provisioner::ProvisionRequest,
     },
     kube::{
         informer::{InformerEvent, cache::Cache},
@@ -60,7 +61,7 @@ type Naming = Box<dyn Fn(&str) -> Option<String> + Send + Sync>;
 type Closed = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Shared {
-    identity: Identity,
+    identity: ProvisionerIdentity,
     /// Returns the name of a claim's PersistentVolume.
     volume_name: Naming,
     inner: Mutex<Inner>,
@@ -215,7 +216,7 @@ impl ClaimIndex {
     /// with the given UID. `closed` is called at least once for each claim that no longer needs the
     /// source of its volume; the index is locked meanwhile, so it must not call the index.
     pub fn new(
-        identity: Identity,
+        identity: ProvisionerIdentity,
         volume_name: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
         closed: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        ownership::{Identity, SELECTED_NODE},
+        ownership::{ProvisionerIdentity, SELECTED_NODE},
         provisioner::{Failure, ProvisionRequest},
     },
     call_record::Record,
@@ -66,7 +66,7 @@ impl Ask {
     /// call was made for a node.
     pub(super) fn request(
         self,
-        identity: &Identity,
+        identity: &ProvisionerIdentity,
         claim: &Arc<Claim>,
         withdrawn: bool,
         volume_name: impl FnOnce() -> Result<String, Failure>,
@@ -97,7 +97,7 @@ impl Ask {
 /// Decides what to do with a claim of this class, if the class exists. `fits` returns whether the
 /// class is the one that the record was made with.
 pub(crate) fn plan(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     snapshot: &ClaimSnapshot,
     class: Option<Arc<StorageClass>>,
     fits: impl FnOnce(&Record, &Arc<StorageClass>) -> bool,
@@ -134,7 +134,7 @@ pub(crate) fn plan(
 /// Repeats the open call of this process. Only after enough final answers it accepts the claim's
 /// new node and a changed class (safety rule 3).
 fn again(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     snapshot: &ClaimSnapshot,
     request: &ProvisionRequest,
     class: Option<Arc<StorageClass>>,
@@ -162,7 +162,7 @@ fn blocked(why: String) -> Plan {
 
 /// Repeats a recorded call with the claim and its class as they are now.
 fn recorded(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     claim: &Claim,
     record: &Record,
     class: Option<Arc<StorageClass>>,
@@ -175,7 +175,9 @@ fn recorded(
         ))
     };
     let Some(class) = class else { return restore_class("is gone") };
-    if !identity.knows(&class.provisioner) && !mutations::is_on(Mutation::ForeignClassAccepted) {
+    if !identity.is_own_name(&class.provisioner)
+        && !mutations::is_on(Mutation::ForeignClassAccepted)
+    {
         return Plan::Void;
     }
     if !fits(record, &class) {
@@ -195,7 +197,7 @@ fn followed_elsewhere(snapshot: &ClaimSnapshot) -> Option<&Record> {
 }
 
 /// Plans for a claim without an open call.
-fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
+fn new(identity: &ProvisionerIdentity, claim: &Claim, class: Option<Arc<StorageClass>>) -> Plan {
     let Some(class) = class else {
         let why = match ownership::class_of_claim(claim) {
             "" => "the claim names no storage class".to_owned(),
@@ -206,7 +208,7 @@ fn new(identity: &Identity, claim: &Claim, class: Option<Arc<StorageClass>>) -> 
     if waits_for_a_node(claim, &class) {
         return Plan::Drop;
     }
-    if !identity.knows(&class.provisioner) {
+    if !identity.is_own_name(&class.provisioner) {
         return blocked(format!(
             "storage class {:?} is for the provisioner {:?}, but the claim is annotated for {:?}",
             class.name(),

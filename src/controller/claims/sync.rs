@@ -31,7 +31,7 @@ use crate::{
         limiter::{Attempt, ConcurrencyLimiter, Permit},
         live::Live,
         ownership,
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
         provisioner::{NotSent, Outcome, ProvisionRequest, Provisioner, Turn},
     },
     kube::{
@@ -53,7 +53,7 @@ pub struct ClaimWorker<P> {
     /// Makes the volumes.
     pub provisioner: Arc<P>,
     /// The driver and the node of this process.
-    pub identity: Identity,
+    pub identity: ProvisionerIdentity,
     /// What is known of the claims.
     pub index: ClaimIndex,
     /// The storage classes.
@@ -107,8 +107,8 @@ impl<P: Provisioner> ClaimWorker<P> {
     /// Works on the claim with this UID. Returns when to work on it again.
     pub async fn sync(self: &Arc<Self>, uid: &str) -> Action {
         let attempts = Attempts {
-            create: self.creates.look(Item::claim(uid)),
-            delete: self.deletes.look(Item::claim(uid)),
+            create: self.creates.attempt(Item::claim(uid)),
+            delete: self.deletes.attempt(Item::claim(uid)),
         };
         let Some(key) = self.index.key(uid) else { return self.forget(uid) };
         let _held = self.exclusive.hold(&key).await;

@@ -1,11 +1,14 @@
-//! What claims and volumes wait for beside the driver: objects whose change may be what was missing.
+//! Which items wait for which API objects.
 //!
-//! Owns who waits for which object, and what each has seen of it. Promises that whoever sees an
-//! object change finds all that wait for it, that a change between an attempt's reading and its
-//! waiting is not missed where the object is followed, that what is known of an object for a while
-//! brings nobody back again and again who has seen a newer one, and that nothing is kept of what does
-//! not wait any more. Leaves seeing the change to those who watch, `lookout` among them, and what the
-//! change means to the next attempt.
+//! An attempt that fails because an object is missing or not ready registers that object as a
+//! [`Dependency`] of its item, with the version that it read. When a watch or a read finds another
+//! version, the index returns the items to wake. It guarantees that:
+//!
+//! - a change between an attempt's read and its registration is not missed, if the object is watched;
+//! - an item that read a newer version than the index knows is woken at most once for that;
+//! - nothing is kept for items that no longer wait.
+//!
+//! The index only does the bookkeeping: `DependencyWatcher` and the other watches detect the changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet, btree_map::Entry},
@@ -21,88 +24,90 @@ use crate::{
     kube::{Kind, View, informer::InformerEvent},
 };
 
-/// An object, or any of a kind, be it of one namespace, that an attempt was missing or found not ready.
+/// An object that an attempt did not find, or found not ready: one by name, or any of a kind,
+/// optionally in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dependency {
     /// The object's kind.
     pub kind: Kind,
-    /// Its namespace, for kinds that have one.
+    /// The object's namespace, for namespaced kinds.
     pub namespace: Option<String>,
-    /// Its name; where there is none any object of the kind will do, of the namespace if that is
-    /// named.
+    /// The object's name. Without one, any object of the kind counts, in `namespace` if that is set.
     pub name: Option<String>,
-    /// What the attempt saw of it: only something else brings it back.
-    pub seen: Seen,
+    /// What the attempt observed. Only a different observation wakes the item.
+    pub observed: Observed,
 }
 
-/// What was seen of an object.
+/// What was observed of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Seen {
-    /// Nobody says.
+pub enum Observed {
+    /// Not known.
     #[default]
     Unknown,
-    /// There was none.
+    /// The object did not exist.
     Missing,
-    /// It was there, with this `resourceVersion`.
+    /// The object existed, with this `resourceVersion`.
     Version(String),
 }
 
-/// Who waits for which objects. Clones share it.
+/// Which items wait for which objects. Clones share one index.
 #[derive(Debug, Clone, Default)]
-pub struct DependencyIndex(Arc<Shared>);
+pub struct DependencyIndex(Arc<SharedIndex>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedIndex {
     waiting: Mutex<Waiting>,
-    /// Told when there is a [`Turn`].
-    turned: Notify,
+    /// Notified when [`Waiting::changes`] is not empty.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     by_item: BTreeMap<Item, BTreeSet<Dependency>>,
-    /// Keyed by objects of which nothing is seen.
-    by_object: BTreeMap<Dependency, Object>,
-    turn: Turn,
-    /// How many times an object came to be waited for.
-    count: u64,
+    /// The keys' `observed` is always [`Observed::Unknown`].
+    by_object: BTreeMap<Dependency, WantedObject>,
+    /// What [`DependencyIndex::next_changes`] has not returned yet.
+    changes: Changes,
+    /// The generation of the object that was added last.
+    last_generation: u64,
 }
 
-/// An object that is waited for.
+/// An object that at least one item waits for.
 #[derive(Debug)]
-struct Object {
-    /// Which time this is that it is waited for.
-    number: u64,
-    /// Who waits, and what they saw.
-    items: BTreeMap<Item, Seen>,
-    /// What is known of it now, where somebody follows it.
-    known: Seen,
-    /// Which of them saw something else than that, and were brought back for it when they said so.
-    late: BTreeSet<Item>,
-    /// When the last of them came.
-    newest: Instant,
+struct WantedObject {
+    /// See [`DependencyIndex::generation`].
+    generation: u64,
+    /// The waiting items, with what each observed.
+    items: BTreeMap<Item, Observed>,
+    /// The latest observation, if the object is watched or read.
+    known: Observed,
+    /// The items that were woken because they registered another observation than `known`.
+    woken_for_known: BTreeSet<Item>,
+    /// When an item last began to wait.
+    last_joined: Instant,
 }
 
-/// What has changed about the waiting.
+/// What has changed in the index.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Turn {
-    /// Objects that somebody has begun, or all have ceased, to wait for.
+pub struct Changes {
+    /// Objects that got their first waiting item or lost their last one.
     pub objects: BTreeSet<Dependency>,
-    /// Items that saw something else than what is known: the change they wait for may have taken
-    /// place by now.
-    pub late: BTreeSet<Item>,
+    /// Items to wake: they registered another observation than the index knows, so the change that
+    /// they wait for may have happened already.
+    pub outdated: BTreeSet<Item>,
 }
 
 impl Dependency {
-    /// The object `name` of the kind that `V` reads, in `namespace` where the kind has them.
+    /// The object `name` of the kind that `V` reads; `namespace` is set for namespaced kinds.
     pub fn object<V: View>(namespace: Option<&str>, name: &str) -> Self {
-        let (namespace, name) = (namespace.map(str::to_owned), Some(name.to_owned()));
-        Self { kind: Kind::of::<V>(), namespace, name, seen: Seen::Unknown }
+        let namespace = namespace.map(str::to_owned);
+        let name = Some(name.to_owned());
+        Self { kind: Kind::of::<V>(), namespace, name, observed: Observed::Unknown }
     }
 
     /// Any object of the kind that `V` reads.
     pub fn any<V: View>() -> Self {
-        Self { kind: Kind::of::<V>(), namespace: None, name: None, seen: Seen::Unknown }
+        Self { kind: Kind::of::<V>(), namespace: None, name: None, observed: Observed::Unknown }
     }
 
     /// Any object of the kind that `V` reads, in `namespace`.
@@ -110,180 +115,195 @@ impl Dependency {
         Self { namespace: Some(namespace.to_owned()), ..Self::any::<V>() }
     }
 
-    /// The same, which was not there.
+    /// Adds that the object did not exist.
     #[must_use]
     pub fn missing(self) -> Self {
-        Self { seen: Seen::Missing, ..self }
+        Self { observed: Observed::Missing, ..self }
     }
 
-    /// The same, which was there as `metadata` says.
+    /// Adds that the object existed, with this metadata.
     #[must_use]
-    pub fn as_seen(self, metadata: &ObjectMeta) -> Self {
+    pub fn observed_as(self, metadata: &ObjectMeta) -> Self {
         let version = metadata.resource_version.clone();
-        Self { seen: version.map_or(Seen::Unknown, Seen::Version), ..self }
+        Self { observed: version.map_or(Observed::Unknown, Observed::Version), ..self }
     }
 
-    /// The same object, whatever was seen of it.
+    /// The object without an observation.
     fn key(&self) -> Self {
-        Self { seen: Seen::Unknown, ..self.clone() }
+        Self { observed: Observed::Unknown, ..self.clone() }
     }
 }
 
-impl Seen {
-    /// Whether `now` is what somebody waits for who saw this. The end of an object is not.
-    fn is_overtaken_by(&self, now: &Self) -> bool {
+impl Observed {
+    /// Whether an item that observed `self` is to be woken for `now`. A deletion wakes no item.
+    fn is_outdated_by(&self, now: &Self) -> bool {
         matches!(now, Self::Version(_)) && self != now
     }
 }
 
 impl DependencyIndex {
-    /// The item waits for these and for nothing else.
-    pub fn wait(&self, item: &Item, awaited: &[Dependency]) {
+    /// Registers that `item` waits for these objects, and for no others.
+    pub fn wait(&self, item: &Item, dependencies: &[Dependency]) {
         let mut waiting = self.0.waiting.lock();
-        for object in awaited {
+        for object in dependencies {
             waiting.join(item, object);
         }
-        let keys: BTreeSet<Dependency> = awaited.iter().map(Dependency::key).collect();
+        let keys: BTreeSet<Dependency> = dependencies.iter().map(Dependency::key).collect();
         waiting.replace(item, keys);
-        self.tell(&waiting);
+        self.notify(&waiting);
     }
 
-    /// The item waits for nothing any more.
+    /// Removes `item`: it waits for nothing any more.
     pub fn forget(&self, item: &Item) {
         let mut waiting = self.0.waiting.lock();
         waiting.replace(item, BTreeSet::new());
-        self.tell(&waiting);
+        self.notify(&waiting);
     }
 
-    /// All that wait for this very object, or for any of its kind, but those who saw it as it is.
-    pub fn of(&self, object: &Dependency) -> Vec<Item> {
+    /// Returns the items that wait for this object by name, or for any object of its kind in any
+    /// namespace, except those that observed what `object` says.
+    pub fn waiting_for(&self, object: &Dependency) -> Vec<Item> {
         let waiting = self.0.waiting.lock();
         let any = Dependency { namespace: None, name: None, ..object.key() };
         let both = [&object.key(), &any].map(|key| waiting.by_object.get(key));
         let items = both.into_iter().flatten().flat_map(|object| &object.items);
-        let is_news = |saw: &Seen| *saw == Seen::Unknown || *saw != object.seen;
-        let items = items.filter(|(_, saw)| is_news(saw)).map(|(item, _)| item.clone());
+        let is_new =
+            |observed: &Observed| *observed == Observed::Unknown || *observed != object.observed;
+        let items = items.filter(|(_, observed)| is_new(observed)).map(|(item, _)| item.clone());
         items.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// All that wait for what a watch has just shown to be there, new or changed.
-    pub fn of_shown<V: View>(&self, event: &InformerEvent<V>) -> Vec<Item> {
+    /// Returns the items that wait for the object that `event` adds or changes.
+    pub fn waiting_for_event<V: View>(&self, event: &InformerEvent<V>) -> Vec<Item> {
         let (InformerEvent::InitApply(object) | InformerEvent::Apply(object)) = event else {
             return Vec::new();
         };
-        // Of a hundred thousand that go past mostly nobody waits for any.
+        // Saves work for each object of a large list: usually no item waits for anything.
         if self.0.waiting.lock().by_object.is_empty() {
             return Vec::new();
         }
         let namespace = V::NAMESPACED.then(|| object.namespace());
-        self.of(&Dependency::object::<V>(namespace, object.name()).as_seen(object.meta()))
+        let dependency = Dependency::object::<V>(namespace, object.name());
+        self.waiting_for(&dependency.observed_as(object.meta()))
     }
 
-    /// The object is seen to be so now: all that wait for it and saw something else.
-    pub fn shown(&self, object: &Dependency, now: Seen) -> Vec<Item> {
+    /// Records that the object is now observed as `now`. Returns the items that wait for it and
+    /// observed something else; none if `now` was known already.
+    pub fn record(&self, object: &Dependency, now: Observed) -> Vec<Item> {
         let mut waiting = self.0.waiting.lock();
         let Some(object) = waiting.by_object.get_mut(&object.key()) else { return Vec::new() };
         if object.known == now {
             return Vec::new();
         }
-        let overtaken = object.items.iter().filter(|(_, seen)| seen.is_overtaken_by(&now));
-        let overtaken = overtaken.map(|(item, _)| item.clone()).collect();
+        let outdated = object.items.iter().filter(|(_, observed)| observed.is_outdated_by(&now));
+        let outdated = outdated.map(|(item, _)| item.clone()).collect();
         object.known = now;
-        // None of `overtaken` is among them yet: what they read next may be up to a second old, and
-        // from before the change.
-        object.late.clear();
-        overtaken
+        // The items in `outdated` are not in there: what they read next may come from a cache that
+        // is up to a second old, and predate the change.
+        object.woken_for_known.clear();
+        outdated
     }
 
-    /// Whether anybody who waits for the object has told what they saw.
-    pub fn has_seen(&self, object: &Dependency) -> bool {
+    /// Whether an item that waits for the object says what it observed.
+    pub fn has_observation(&self, object: &Dependency) -> bool {
         let waiting = self.0.waiting.lock();
         let object = waiting.by_object.get(&object.key());
-        object.is_some_and(|object| object.items.values().any(|seen| *seen != Seen::Unknown))
+        object.is_some_and(|object| {
+            object.items.values().any(|observed| *observed != Observed::Unknown)
+        })
     }
 
-    /// All that wait for the object and told that they saw something else than it is now.
-    pub fn behind(&self, object: &Dependency, now: &Seen) -> Vec<Item> {
+    /// Returns the items that wait for the object and say that they observed something else than
+    /// `now`.
+    pub fn outdated_items(&self, object: &Dependency, now: &Observed) -> Vec<Item> {
         let waiting = self.0.waiting.lock();
         let Some(object) = waiting.by_object.get(&object.key()) else { return Vec::new() };
-        let is_behind = |seen: &Seen| *seen != Seen::Unknown && seen.is_overtaken_by(now);
-        let behind = object.items.iter().filter(|(_, seen)| is_behind(seen));
-        behind.map(|(item, _)| item.clone()).collect()
+        let is_outdated =
+            |observed: &Observed| *observed != Observed::Unknown && observed.is_outdated_by(now);
+        let outdated = object.items.iter().filter(|(_, observed)| is_outdated(observed));
+        outdated.map(|(item, _)| item.clone()).collect()
     }
 
-    /// Tells one time of being waited for from another; none when nobody waits for the object.
-    pub fn number(&self, object: &Dependency) -> Option<u64> {
-        self.0.waiting.lock().by_object.get(&object.key()).map(|object| object.number)
+    /// A number that differs each time the object gets its first waiting item; `None` if no item
+    /// waits for it.
+    pub fn generation(&self, object: &Dependency) -> Option<u64> {
+        self.0.waiting.lock().by_object.get(&object.key()).map(|object| object.generation)
     }
 
-    /// When the last of those came who wait for the object; none when nobody does.
-    pub fn newest(&self, object: &Dependency) -> Option<Instant> {
-        self.0.waiting.lock().by_object.get(&object.key()).map(|object| object.newest)
+    /// When an item last began to wait for the object; `None` if no item waits for it.
+    pub fn last_joined(&self, object: &Dependency) -> Option<Instant> {
+        self.0.waiting.lock().by_object.get(&object.key()).map(|object| object.last_joined)
     }
 
-    /// How many objects of each resource are waited for.
-    pub fn census(&self) -> BTreeMap<String, usize> {
-        let mut census = BTreeMap::new();
+    /// The number of objects that items wait for, by resource.
+    pub fn count_by_resource(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
         for object in self.0.waiting.lock().by_object.keys() {
-            *census.entry(object.kind.resource()).or_default() += 1;
+            *counts.entry(object.kind.resource()).or_default() += 1;
         }
-        census
+        counts
     }
 
-    /// DependencyIndex until something has changed about the waiting. For one reader.
-    pub async fn turned(&self) -> Turn {
+    /// Waits until the index has changed. Only one task may call this.
+    pub async fn next_changes(&self) -> Changes {
         loop {
-            let turn = std::mem::take(&mut self.0.waiting.lock().turn);
-            if turn != Turn::default() {
-                return turn;
+            let changes = std::mem::take(&mut self.0.waiting.lock().changes);
+            if changes != Changes::default() {
+                return changes;
             }
-            self.0.turned.notified().await;
+            self.0.changed.notified().await;
         }
     }
 
-    fn tell(&self, waiting: &Waiting) {
-        if waiting.turn != Turn::default() {
-            self.0.turned.notify_one();
+    fn notify(&self, waiting: &Waiting) {
+        if waiting.changes != Changes::default() {
+            self.0.changed.notify_one();
         }
     }
 }
 
-impl Object {
-    fn new(number: u64) -> Self {
-        let (items, late) = (BTreeMap::new(), BTreeSet::new());
-        Self { number, items, known: Seen::Unknown, late, newest: Instant::now() }
+impl WantedObject {
+    fn new(generation: u64) -> Self {
+        Self {
+            generation,
+            items: BTreeMap::new(),
+            known: Observed::Unknown,
+            woken_for_known: BTreeSet::new(),
+            last_joined: Instant::now(),
+        }
     }
 
-    /// Whether the item, which saw this, is to be brought back for what is known. Only once for the
-    /// same: which of the two is older can't be told, and what is known may stay for long.
-    fn comes_late(&mut self, item: &Item, saw: &Seen) -> bool {
-        let differs = *saw != Seen::Unknown && saw.is_overtaken_by(&self.known);
-        differs && self.late.insert(item.clone())
+    /// Whether to wake the item, which registers `observed`, because something else is known. Only
+    /// once for the same `known`: versions have no order, so `known` may be the older one, and it
+    /// may stay for long.
+    fn wakes_for_known(&mut self, item: &Item, observed: &Observed) -> bool {
+        let differs = *observed != Observed::Unknown && observed.is_outdated_by(&self.known);
+        differs && self.woken_for_known.insert(item.clone())
     }
 }
 
 impl Waiting {
-    /// The item waits for the object, among others.
-    fn join(&mut self, item: &Item, awaited: &Dependency) {
-        let key = awaited.key();
-        let object = match self.by_object.entry(key) {
+    /// Adds one dependency of `item`.
+    fn join(&mut self, item: &Item, dependency: &Dependency) {
+        let object = match self.by_object.entry(dependency.key()) {
             Entry::Occupied(object) => object.into_mut(),
-            Entry::Vacant(place) => {
-                self.turn.objects.insert(place.key().clone());
-                self.count += 1;
-                place.insert(Object::new(self.count))
+            Entry::Vacant(entry) => {
+                self.changes.objects.insert(entry.key().clone());
+                self.last_generation += 1;
+                entry.insert(WantedObject::new(self.last_generation))
             }
         };
-        let saw = awaited.seen.clone();
-        if object.comes_late(item, &saw) {
-            self.turn.late.insert(item.clone());
+        let observed = dependency.observed.clone();
+        if object.wakes_for_known(item, &observed) {
+            self.changes.outdated.insert(item.clone());
         }
-        if object.items.insert(item.clone(), saw).is_none() {
-            object.newest = Instant::now();
+        if object.items.insert(item.clone(), observed).is_none() {
+            object.last_joined = Instant::now();
         }
     }
 
-    /// The item waits for these, which it has joined, and for nothing else.
+    /// Removes the dependencies of `item` that are not in `keys`. Those in `keys` were added by
+    /// [`Waiting::join`].
     fn replace(&mut self, item: &Item, keys: BTreeSet<Dependency>) {
         let before = self.by_item.remove(item).unwrap_or_default();
         for key in before.difference(&keys) {
@@ -297,10 +317,10 @@ impl Waiting {
     fn leave(&mut self, item: &Item, key: &Dependency) {
         let Some(object) = self.by_object.get_mut(key) else { return };
         object.items.remove(item);
-        object.late.remove(item);
+        object.woken_for_known.remove(item);
         if object.items.is_empty() {
             self.by_object.remove(key);
-            self.turn.objects.insert(key.clone());
+            self.changes.objects.insert(key.clone());
         }
     }
 }

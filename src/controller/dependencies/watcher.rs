@@ -1,12 +1,13 @@
-//! Keeps an eye on objects that somebody waits for and no open watch shows.
+//! Watches the objects that items wait for and that no other watch covers.
 //!
-//! Owns a watch on each awaited name, open for as long as anybody waits for it. At most [`WATCHES`]
-//! of them; what is awaited beyond that, what we may not watch, and any object of a kind in some
-//! namespace, is read again and again, gently. What an open watch shows is read once, when the wait
-//! begins: it may have changed after the attempt read it, and been shown before anybody waited.
-//! Promises that whoever waits is brought back as soon as the object is seen to differ from what
-//! they saw, that nothing of an object is read but its metadata, and that all of it ends with the
-//! last who waits. Leaves who waits for what to `awaited`.
+//! [`DependencyWatcher`] opens one watch for each named object in the [`DependencyIndex`], at most
+//! [`MAX_WATCHES`], and closes it when no item waits for the object any more. It reads the other objects
+//! repeatedly, at a limited rate: those beyond the maximum, those that may not be watched, and "any
+//! object of this kind in this namespace". An object of a kind that another watch covers is read once,
+//! when an item begins to wait: it may have changed between the item's read and its registration.
+//!
+//! It reads nothing but metadata, and wakes an item as soon as an object differs from what the item
+//! observed.
 
 use std::{
     collections::BTreeMap,
@@ -22,186 +23,205 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::index::{Dependency, DependencyIndex, Seen, Turn};
+use super::index::{Changes, Dependency, DependencyIndex, Observed};
 use crate::{
     controller::item::Item,
     kube::{ApiError, Client, Kind, Name, Scope},
 };
 
-/// So many watches are open at most.
-const WATCHES: usize = 64;
+/// The maximum number of open watches.
+const MAX_WATCHES: usize = 64;
 
-/// For so long after somebody came to wait for it, an object that is not watched is read often.
-const EAGER: Duration = Duration::from_secs(60);
+/// For this long after an item began to wait for it, an object that is not watched is read often.
+const EAGER_PERIOD: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether a read is due: somebody may have come to wait meanwhile.
-const STEP: Duration = Duration::from_secs(1);
+/// The interval between checks whether a read is due: another item may have begun to wait meanwhile.
+const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time between two reads of whatever objects: at most 20 a second.
-const APART: Duration = Duration::from_millis(50);
+/// The minimum time between any two reads: at most 20 reads a second.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A watch that ended sooner is not begun anew at once.
-const SHORT: Duration = Duration::from_secs(10);
+/// A watch that ended sooner is not reopened at once.
+const SHORT_WATCH: Duration = Duration::from_secs(10);
 
-/// Brings back whoever waits.
+/// Wakes an item.
 pub(crate) type Waker = Box<dyn Fn(Item) + Send + Sync>;
 
-/// Keeps an eye on what is awaited.
+/// Watches the objects in a [`DependencyIndex`].
 pub(crate) struct DependencyWatcher {
-    eyes: Arc<Eyes>,
-    /// The kinds that others watch.
-    shown: Vec<Kind>,
-    open: BTreeMap<Dependency, Open>,
+    observer: Arc<ObjectObserver>,
+    /// The kinds that other watches cover.
+    watched_kinds: Vec<Kind>,
+    observed: BTreeMap<Dependency, ObservedObject>,
 }
 
-/// One object that is kept an eye on; dropping it ends that.
-struct Open {
-    /// Which time of being awaited it is for: what was known in an earlier one is forgotten.
-    number: u64,
-    /// Whether it is watched, until that is refused.
+/// An object that is being observed. Dropping this ends it.
+struct ObservedObject {
+    /// The object's [`DependencyIndex::generation`].
+    generation: u64,
+    /// Whether the object is watched; unset once the API server forbids that.
     watched: Arc<AtomicBool>,
     _end: DropGuard,
 }
 
-/// What looks.
-struct Eyes {
+/// Watches or reads objects, and wakes items.
+struct ObjectObserver {
     client: Client,
-    waits: DependencyIndex,
+    dependencies: DependencyIndex,
     wake: Waker,
-    /// When the next read of an object that is not watched may be.
+    /// The earliest time for the next read.
     next_read: Mutex<Instant>,
 }
 
-/// How long to wait before the next read of an object, the `reads`th that somebody waited `waited`
-/// for so far: 1, 2, 4 seconds, five for the rest of the first minute, then up to fifteen.
-fn read_after(reads: u32, waited: Duration) -> Duration {
+/// The delay before the next read of an object that was read `reads` times and that items have waited
+/// for since `waited`: 1, 2, 4 seconds, then 5 for the rest of the first minute, then up to 15.
+fn read_delay(reads: u32, waited: Duration) -> Duration {
     let grown = 2_u64.saturating_pow(reads.min(10));
-    let most = if waited < EAGER { 5 } else { 15 };
-    Duration::from_secs(grown.min(most))
+    let max = if waited < EAGER_PERIOD { 5 } else { 15 };
+    Duration::from_secs(grown.min(max))
 }
 
 impl DependencyWatcher {
-    /// Looks at what `waits` names, but not at objects of the kinds `shown` by others.
+    /// Observes the objects in `dependencies` and calls `wake` for items whose objects changed. Does not
+    /// observe objects of `watched_kinds`, except for one read.
     pub(crate) fn new(
         client: Client,
-        waits: DependencyIndex,
+        dependencies: DependencyIndex,
         wake: Waker,
-        shown: Vec<Kind>,
+        watched_kinds: Vec<Kind>,
     ) -> Self {
         let next_read = Mutex::new(Instant::now());
-        let eyes = Arc::new(Eyes { client, waits, wake, next_read });
-        Self { eyes, shown, open: BTreeMap::new() }
+        let observer = Arc::new(ObjectObserver { client, dependencies, wake, next_read });
+        Self { observer, watched_kinds, observed: BTreeMap::new() }
     }
 
-    /// Looks, for ever.
+    /// Runs until dropped.
     pub(crate) async fn run(mut self) {
-        let mut looking = FuturesUnordered::new();
+        let mut observations = FuturesUnordered::new();
         loop {
             tokio::select! {
                 biased;
-                // One that has ended: nobody waits for it any more.
-                Some(()) = looking.next() => {}
-                turn = self.eyes_turned() => self.turn(turn, &mut looking),
+                // Removes the finished ones.
+                Some(()) = observations.next() => {}
+                changes = self.next_changes() => self.apply(changes, &mut observations),
             }
         }
     }
 
-    async fn eyes_turned(&self) -> Turn {
-        self.eyes.waits.turned().await
+    async fn next_changes(&self) -> Changes {
+        self.observer.dependencies.next_changes().await
     }
 
-    fn turn(&mut self, turn: Turn, looking: &mut FuturesUnordered<BoxFuture<'static, ()>>) {
-        for object in turn.objects {
-            let number = self.eyes.waits.number(&object);
-            if self.open.get(&object).map(|open| open.number) == number {
+    /// Starts and ends observations, and wakes outdated items.
+    fn apply(
+        &mut self,
+        changes: Changes,
+        observations: &mut FuturesUnordered<BoxFuture<'static, ()>>,
+    ) {
+        let dependencies = self.observer.dependencies.clone();
+        for object in changes.objects {
+            let generation = dependencies.generation(&object);
+            if self.observed.get(&object).map(|observed| observed.generation) == generation {
                 continue;
             }
-            self.open.remove(&object);
-            match number {
-                Some(number) if self.is_ours(&object) => looking.push(self.begin(object, number)),
-                Some(_) if self.eyes.waits.has_seen(&object) => looking.push(self.recheck(object)),
+            self.observed.remove(&object);
+            match generation {
+                Some(generation) if self.is_observable(&object) => {
+                    observations.push(self.observe(object, generation));
+                }
+                Some(_) if dependencies.has_observation(&object) => {
+                    observations.push(self.read_once(object));
+                }
                 _ => {}
             }
         }
-        turn.late.into_iter().for_each(|item| (self.eyes.wake)(item));
+        changes.outdated.into_iter().for_each(|item| (self.observer.wake)(item));
     }
 
-    fn is_ours(&self, object: &Dependency) -> bool {
-        (object.name.is_some() || object.namespace.is_some()) && !self.shown.contains(&object.kind)
+    fn is_observable(&self, object: &Dependency) -> bool {
+        let is_limited = object.name.is_some() || object.namespace.is_some();
+        is_limited && !self.watched_kinds.contains(&object.kind)
     }
 
-    fn recheck(&self, object: Dependency) -> BoxFuture<'static, ()> {
-        let eyes = Arc::clone(&self.eyes);
-        Box::pin(async move { eyes.recheck(&object).await })
+    fn read_once(&self, object: Dependency) -> BoxFuture<'static, ()> {
+        let observer = Arc::clone(&self.observer);
+        Box::pin(async move { observer.read_once(&object).await })
     }
 
-    fn begin(&mut self, object: Dependency, number: u64) -> BoxFuture<'static, ()> {
-        let is_watched = |open: &&Open| open.watched.load(Ordering::Relaxed);
-        let taken = self.open.values().filter(is_watched).count();
-        let watched = Arc::new(AtomicBool::new(object.name.is_some() && taken < WATCHES));
+    /// Starts to observe the object, until it is removed from `observed`.
+    fn observe(&mut self, object: Dependency, generation: u64) -> BoxFuture<'static, ()> {
+        let is_watched = |observed: &&ObservedObject| observed.watched.load(Ordering::Relaxed);
+        let watches = self.observed.values().filter(is_watched).count();
+        let may_watch = object.name.is_some() && watches < MAX_WATCHES;
+        let watched = Arc::new(AtomicBool::new(may_watch));
         let end = CancellationToken::new();
-        let (eyes, ended) = (Arc::clone(&self.eyes), end.clone());
-        let open = Open { number, watched: Arc::clone(&watched), _end: end.drop_guard() };
-        self.open.insert(object.clone(), open);
+        let ended = end.clone();
+        let observed =
+            ObservedObject { generation, watched: Arc::clone(&watched), _end: end.drop_guard() };
+        self.observed.insert(object.clone(), observed);
+        let observer = Arc::clone(&self.observer);
         Box::pin(async move {
-            ended.run_until_cancelled(eyes.look(&object, &watched)).await;
+            ended.run_until_cancelled(observer.observe(&object, &watched)).await;
         })
     }
 }
 
-impl Eyes {
-    /// Watches the object, where it may be watched, and reads it, where not; for ever.
-    async fn look(&self, object: &Dependency, watched: &AtomicBool) {
+impl ObjectObserver {
+    /// Watches the object while `watched` is set, and reads it otherwise. Never returns.
+    async fn observe(&self, object: &Dependency, watched: &AtomicBool) {
         let mut reads = 0;
         loop {
             if watched.load(Ordering::Relaxed) {
                 let began = Instant::now();
-                match self.follow(object).await {
-                    Ok(()) if began.elapsed() >= SHORT => continue,
+                match self.watch(object).await {
+                    Ok(()) if began.elapsed() >= SHORT_WATCH => continue,
                     Err(error) if error.is_forbidden() => watched.store(false, Ordering::Relaxed),
                     _ => {}
                 }
             }
-            self.until_read(object, &mut reads).await;
+            self.wait_for_next_read(object, &mut reads).await;
             self.read(object).await;
         }
     }
 
-    async fn follow(&self, object: &Dependency) -> Result<(), ApiError> {
-        let tell = |version| self.tell(object, version);
-        let followed = self.client.follow(&object.kind, name(object)?, tell).await;
-        if let Err(error) = &followed {
-            tracing::debug!(resource = object.kind.resource(), %error, "an awaited object can't be watched");
+    /// Watches the object until the watch ends.
+    async fn watch(&self, object: &Dependency) -> Result<(), ApiError> {
+        let on_version = |version| self.on_version(object, version);
+        let ended = self.client.follow(&object.kind, name(object)?, on_version).await;
+        if let Err(error) = &ended {
+            tracing::debug!(resource = object.kind.resource(), %error, "cannot watch a dependency");
         }
-        followed
+        ended
     }
 
     async fn read(&self, object: &Dependency) {
-        if let Some(now) = self.now(object).await {
-            self.wake(object, self.waits.shown(object, now));
+        if let Some(now) = self.read_observed(object).await {
+            self.wake(object, self.dependencies.record(object, now));
         }
     }
 
-    async fn recheck(&self, object: &Dependency) {
-        self.keep_apart().await;
-        if let Some(now) = self.now(object).await {
-            self.wake(object, self.waits.behind(object, &now));
+    async fn read_once(&self, object: &Dependency) {
+        self.wait_for_read_slot().await;
+        if let Some(now) = self.read_observed(object).await {
+            self.wake(object, self.dependencies.outdated_items(object, &now));
         }
     }
 
-    /// What is there now; none where that can't be told.
-    async fn now(&self, object: &Dependency) -> Option<Seen> {
-        match self.version(object).await {
-            Ok(version) => Some(version.map_or(Seen::Missing, Seen::Version)),
-            Err(error) if error.is_not_found() => Some(Seen::Missing),
+    /// Reads the object; `None` if that fails.
+    async fn read_observed(&self, object: &Dependency) -> Option<Observed> {
+        match self.read_version(object).await {
+            Ok(version) => Some(version.map_or(Observed::Missing, Observed::Version)),
+            Err(error) if error.is_not_found() => Some(Observed::Missing),
             Err(error) => {
-                tracing::debug!(resource = object.kind.resource(), %error, "an awaited object can't be read");
+                tracing::debug!(resource = object.kind.resource(), %error, "cannot read a dependency");
                 None
             }
         }
     }
 
-    async fn version(&self, object: &Dependency) -> Result<Option<String>, ApiError> {
+    /// Reads the object's `resourceVersion`, or for "any object in a namespace" a summary of all
+    /// versions.
+    async fn read_version(&self, object: &Dependency) -> Result<Option<String>, ApiError> {
         if let (Some(namespace), None) = (&object.namespace, &object.name) {
             return self.client.versions(&object.kind, &Scope::namespace(namespace)?).await;
         }
@@ -209,44 +229,45 @@ impl Eyes {
         Ok(metadata.resource_version)
     }
 
-    /// DependencyIndex until the object is to be read again.
-    async fn until_read(&self, object: &Dependency, reads: &mut u32) {
-        let last = Instant::now();
-        let mut newest = self.eagerness(object);
+    /// Waits until the object is due to be read again. The delays start over when another item begins
+    /// to wait for it.
+    async fn wait_for_next_read(&self, object: &Dependency, reads: &mut u32) {
+        let last_read = Instant::now();
+        let mut last_joined = self.last_joined(object);
         loop {
-            if self.eagerness(object) != newest {
-                newest = self.eagerness(object);
+            if self.last_joined(object) != last_joined {
+                last_joined = self.last_joined(object);
                 *reads = 0;
             }
-            let left = read_after(*reads, newest.elapsed()).saturating_sub(last.elapsed());
+            let delay = read_delay(*reads, last_joined.elapsed());
+            let left = delay.saturating_sub(last_read.elapsed());
             if left.is_zero() {
                 break;
             }
-            sleep(left.min(STEP)).await;
+            sleep(left.min(DUE_CHECK_INTERVAL)).await;
         }
         *reads = reads.saturating_add(1);
-        self.keep_apart().await;
+        self.wait_for_read_slot().await;
     }
 
-    /// When the last who waits for the object came.
-    fn eagerness(&self, object: &Dependency) -> Instant {
-        self.waits.newest(object).unwrap_or_else(Instant::now)
+    fn last_joined(&self, object: &Dependency) -> Instant {
+        self.dependencies.last_joined(object).unwrap_or_else(Instant::now)
     }
 
-    /// Keeps reads from coming all at once.
-    async fn keep_apart(&self) {
+    /// Spaces reads by [`READ_INTERVAL`].
+    async fn wait_for_read_slot(&self) {
         let at = {
             let mut next = self.next_read.lock();
             let at = (*next).max(Instant::now());
-            *next = at + APART;
+            *next = at + READ_INTERVAL;
             at
         };
         tokio::time::sleep_until(at).await;
     }
 
-    fn tell(&self, object: &Dependency, version: Option<String>) {
-        let now = version.map_or(Seen::Missing, Seen::Version);
-        self.wake(object, self.waits.shown(object, now));
+    fn on_version(&self, object: &Dependency, version: Option<String>) {
+        let now = version.map_or(Observed::Missing, Observed::Version);
+        self.wake(object, self.dependencies.record(object, now));
     }
 
     fn wake(&self, object: &Dependency, items: Vec<Item>) {
@@ -256,14 +277,14 @@ impl Eyes {
                 namespace = object.namespace,
                 name = object.name,
                 ?item,
-                "an awaited object has changed"
+                "a dependency has changed"
             );
             (self.wake)(item);
         }
     }
 }
 
-/// The object's name as URLs bear it.
+/// The object's name for a request.
 fn name(object: &Dependency) -> Result<Name<'_>, ApiError> {
     let name = object.name.as_deref().unwrap_or_default();
     Ok(match &object.namespace {

@@ -1,241 +1,247 @@
-//! How many calls of one kind and class the driver is given at once.
+//! The adaptive limit of concurrent calls of one kind for one class.
 //!
-//! Owns the rule: the limit stands at its maximum until calls show that the driver has too much
-//! on its hands, falls to half at most for each round of calls, and comes back by probing. Pure:
-//! time is passed in. Promises a limit from one to the maximum, and that it reaches the maximum
-//! again within a bounded number of calls that go well.
+//! The limit is at its maximum until calls signal that the driver is overloaded. It then falls, to no less
+//! than half per round of calls, and rises again by probing. It is always between 1 and the maximum, and
+//! reaches the maximum again after a bounded number of successful calls. Pure: callers pass the time.
 //!
-//! - A *sign* is a call that met with overload while more than half the limit was in use: the call
-//!   of a lone claim that hangs says nothing about how many may run. One that was refused is a sign
-//!   as well when so many at once have not gone well before. Calls begun before the last fall ended
-//!   tell nothing new.
-//! - A limit that has fallen knows its *ceiling*, where the signs began: it climbs to just below,
-//!   stays there for a while, and then tries the ceiling again. Without one it doubles each round.
-//! - A sign while a single call runs is an outage: the class *rests*, and then one call at a time
-//!   shows whether it is over.
-//! - A repeated call that finds its volume locked has met its own earlier call, which says nothing
-//!   of load, unless the limit has fallen and so many calls have not gone well since.
+//! - A *signal* is a call that ended with [`Congestion::Overload`] while more than half of the limit was in
+//!   use: one hanging call of a single claim says nothing about concurrency. [`Congestion::Locked`] is
+//!   also a signal if that many concurrent calls have not succeeded before. Calls that began before the
+//!   last fall ended are no signals.
+//! - After a fall the limit has a *ceiling*, the value at which the signals began. It rises to one below,
+//!   stays there for [`PLATEAU`] rounds, and then tries the ceiling. Without a ceiling it doubles per round.
+//! - A signal at a limit of 1 is an outage: the class *rests*, that is, makes no call for some time, and
+//!   then makes one call at a time until one succeeds.
+//! - A repeated call that ends with [`Congestion::Locked`] has met its own earlier call. That is a signal
+//!   only if the limit has fallen and that many concurrent calls have not succeeded since.
 
 use tokio::time::{Duration, Instant};
 
 use crate::controller::provisioner::Congestion;
 
-/// The shortest and the longest rest between two calls while nothing works.
+/// The shortest and the longest rest between two calls during an outage.
 const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 
-/// For so many rounds a limit stays below its ceiling before it tries it again.
+/// The number of rounds for which a limit stays below its ceiling.
 const PLATEAU: usize = 8;
 
-/// A class that was not called for this long after its last sign begins anew.
-const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
+/// A class without calls for this long after its last signal starts over.
+const SIGNAL_LIFETIME: Duration = Duration::from_secs(10 * 60);
 
 /// The limit of one class.
 #[derive(Debug, Clone)]
-pub(super) struct Limit {
+pub(super) struct AdaptiveLimit {
     max: usize,
-    /// How many calls may run at once.
-    allowed: usize,
-    under_way: usize,
-    /// How many calls were begun.
+    /// The limit.
+    limit: usize,
+    /// The number of running calls.
+    running: usize,
+    /// The number of calls begun so far.
     begun: u64,
-    /// Calls begun before this one are no signs any more.
-    fresh: u64,
-    /// How low calls of this round may bring the limit, while it is falling.
-    bottom: Option<usize>,
-    /// Where the last signs began.
+    /// Calls up to this number are no signals any more.
+    ignored_up_to: u64,
+    /// While the limit falls: the value to which this round's signals may lower it.
+    floor: Option<usize>,
+    /// The limit at which the last signals began.
     ceiling: Option<usize>,
-    /// How many calls at once have gone well since: one is always tried.
-    good: usize,
-    /// Calls that went well since the limit last changed.
-    well: usize,
-    /// By how much it rises next.
+    /// The highest number of concurrent calls that succeeded since the last fall; at least 1.
+    proven: usize,
+    /// The number of calls that succeeded since the limit last changed.
+    successes: usize,
+    /// By how much the limit rises next.
     step: usize,
     rest: Option<Rest>,
-    last_sign: Option<Instant>,
+    last_signal: Option<Instant>,
 }
 
-/// A time without calls.
+/// A period without calls.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
     until: Instant,
     length: Duration,
 }
 
-/// A call under way.
+/// A running call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     number: u64,
-    /// How many calls were under way with it when it began.
+    /// The number of running calls when it began, including itself.
     rank: usize,
 }
 
-impl Limit {
-    /// The limit `max`, of at least one.
+impl AdaptiveLimit {
+    /// Creates a limit at its maximum `max`, which is at least 1.
     pub(super) fn new(max: usize) -> Self {
         let max = max.max(1);
         Self {
             max,
-            allowed: max,
-            under_way: 0,
+            limit: max,
+            running: 0,
             begun: 0,
-            fresh: 0,
-            bottom: None,
+            ignored_up_to: 0,
+            floor: None,
             ceiling: None,
-            good: 1,
-            well: 0,
+            proven: 1,
+            successes: 0,
             step: 1,
             rest: None,
-            last_sign: None,
+            last_signal: None,
         }
     }
 
-    /// How many calls may run at once.
+    /// The limit of concurrent calls.
     pub(super) fn limit(&self) -> usize {
-        self.allowed
+        self.limit
     }
 
-    /// How many calls run.
-    pub(super) fn under_way(&self) -> usize {
-        self.under_way
+    /// The number of running calls.
+    pub(super) fn running(&self) -> usize {
+        self.running
     }
 
-    /// Whether it says nothing that a new one would not say.
-    pub(super) fn is_as_new(&self) -> bool {
-        self.under_way == 0 && self.allowed == self.max && self.rest.is_none()
+    /// Whether it behaves as a new one, so that it need not be kept.
+    pub(super) fn is_reset(&self) -> bool {
+        self.running == 0 && self.limit == self.max && self.rest.is_none()
     }
 
-    /// Whether one more call may begin.
+    /// Whether another call may begin.
     pub(super) fn admits(&self, now: Instant) -> bool {
         match self.rest {
-            None => self.under_way < self.allowed,
-            Some(rest) => self.under_way == 0 && rest.until <= now,
+            None => self.running < self.limit,
+            Some(rest) => self.running == 0 && rest.until <= now,
         }
     }
 
-    /// When it admits a call without anything else happening.
+    /// The time at which it admits a call if nothing else happens.
     pub(super) fn rests_until(&self) -> Option<Instant> {
-        self.rest.filter(|_| self.under_way == 0).map(|rest| rest.until)
+        self.rest.filter(|_| self.running == 0).map(|rest| rest.until)
     }
 
-    /// Begins anew where the last sign is long past and nothing is under way.
-    pub(super) fn forget_old_signs(&mut self, now: Instant) {
-        let old = self.last_sign.is_some_and(|sign| now.duration_since(sign) >= FORGOTTEN);
-        if old && self.under_way == 0 {
+    /// Starts over if the last signal was long ago and no call is running.
+    pub(super) fn expire_signals(&mut self, now: Instant) {
+        let is_old = |signal| now.duration_since(signal) >= SIGNAL_LIFETIME;
+        if self.last_signal.is_some_and(is_old) && self.running == 0 {
             *self = Self::new(self.max);
         }
     }
 
-    /// A call begins.
+    /// Records that a call begins.
     pub(super) fn begin(&mut self) -> Call {
         self.begun += 1;
-        self.under_way += 1;
-        Call { number: self.begun, rank: self.under_way }
+        self.running += 1;
+        Call { number: self.begun, rank: self.running }
     }
 
-    /// A call ended with this strain; `repeats` one whose end was not known. Whether the limit
-    /// took it for a sign.
+    /// Records that a call ended. `repeats` says that it repeated one whose result was unknown. Returns
+    /// whether this was a signal.
     pub(super) fn end(
         &mut self,
         call: Call,
-        strain: Congestion,
+        congestion: Congestion,
         repeats: bool,
         now: Instant,
     ) -> bool {
-        self.under_way = self.under_way.saturating_sub(1);
-        let is_sign = self.is_sign(call, strain, repeats);
-        match strain {
+        self.running = self.running.saturating_sub(1);
+        let is_signal = self.is_signal(call, congestion, repeats);
+        match congestion {
             Congestion::Unknown => {}
-            Congestion::Bearable => self.went_well(call),
-            Congestion::Locked | Congestion::Overload if is_sign => self.sign(now),
+            Congestion::Bearable => self.on_success(call),
+            Congestion::Locked | Congestion::Overload if is_signal => self.on_signal(now),
             Congestion::Locked | Congestion::Overload => {
                 self.rest = self.rest.map(|rest| Rest { until: now + rest.length, ..rest });
             }
         }
-        is_sign
+        is_signal
     }
 
-    /// Whether the end of this call says that the driver has too much on its hands.
-    fn is_sign(&self, call: Call, strain: Congestion, repeats: bool) -> bool {
-        let in_use = call.rank * 2 > self.allowed;
-        let untried = call.rank > self.good;
-        let says_so = match strain {
+    /// Whether the end of this call signals that the driver is overloaded.
+    fn is_signal(&self, call: Call, congestion: Congestion, repeats: bool) -> bool {
+        let mostly_in_use = call.rank * 2 > self.limit;
+        let is_unproven = call.rank > self.proven;
+        let is_signal = match congestion {
             Congestion::Unknown | Congestion::Bearable => false,
-            Congestion::Overload => in_use,
-            Congestion::Locked if repeats => untried && self.ceiling.is_some(),
-            Congestion::Locked => in_use || untried,
+            Congestion::Overload => mostly_in_use,
+            Congestion::Locked if repeats => is_unproven && self.ceiling.is_some(),
+            Congestion::Locked => mostly_in_use || is_unproven,
         };
-        says_so && call.number > self.fresh
+        is_signal && call.number > self.ignored_up_to
     }
 
-    fn went_well(&mut self, call: Call) {
+    fn on_success(&mut self, call: Call) {
         self.rest = None;
-        if call.number > self.fresh {
-            self.good = self.good.max(call.rank);
+        if call.number > self.ignored_up_to {
+            self.proven = self.proven.max(call.rank);
         }
-        self.well += 1;
-        if self.well >= self.round() {
+        self.successes += 1;
+        if self.successes >= self.round_length() {
             self.rise();
         }
     }
 
-    /// How many calls must go well before the limit rises.
-    fn round(&self) -> usize {
-        let below_ceiling = self.ceiling == Some(self.allowed + 1);
-        if below_ceiling { self.allowed * PLATEAU } else { self.allowed }
+    /// The number of calls that must succeed before the limit rises.
+    fn round_length(&self) -> usize {
+        let below_ceiling = self.ceiling == Some(self.limit + 1);
+        if below_ceiling { self.limit * PLATEAU } else { self.limit }
     }
 
     fn rise(&mut self) {
-        let ceiling = self.ceiling.filter(|ceiling| self.allowed < *ceiling);
-        let risen = (self.allowed + self.step).min(self.max);
+        let ceiling = self.ceiling.filter(|ceiling| self.limit < *ceiling);
+        let risen = (self.limit + self.step).min(self.max);
         match ceiling {
-            Some(ceiling) if self.allowed + 1 == ceiling => {
-                self.allowed = ceiling;
+            Some(ceiling) if self.limit + 1 == ceiling => {
+                self.limit = ceiling;
                 self.step = 1;
             }
             Some(ceiling) => {
-                self.allowed = risen.min(ceiling - 1);
+                self.limit = risen.min(ceiling - 1);
                 self.step *= 2;
             }
-            // A whole round went well at the ceiling: it is none.
+            // A whole round succeeded at the ceiling, so it is none.
             None => {
-                self.allowed = risen;
+                self.limit = risen;
                 self.step = self.step.saturating_mul(2).min(self.max);
                 self.ceiling = None;
             }
         }
-        (self.well, self.bottom) = (0, None);
+        self.successes = 0;
+        self.floor = None;
     }
 
-    fn sign(&mut self, now: Instant) {
-        self.last_sign = Some(now);
-        (self.well, self.step) = (0, 1);
-        if self.allowed == 1 {
+    fn on_signal(&mut self, now: Instant) {
+        self.last_signal = Some(now);
+        self.successes = 0;
+        self.step = 1;
+        if self.limit == 1 {
             self.rest(now);
         } else {
             self.fall();
         }
     }
 
-    /// One call less, down to half of where the round of calls began.
+    /// Lowers the limit by one. After it has fallen to half of its value before this round's first
+    /// signal, calls that are running already are no signals any more.
     fn fall(&mut self) {
-        let bottom = self.bottom.unwrap_or_else(|| {
-            self.ceiling = Some(self.allowed);
-            self.allowed / 2
+        let floor = self.floor.unwrap_or_else(|| {
+            self.ceiling = Some(self.limit);
+            self.limit / 2
         });
-        self.allowed -= 1;
-        self.bottom = Some(bottom).filter(|bottom| self.allowed > *bottom);
-        self.good = self.good.min(self.allowed);
-        if self.bottom.is_none() {
-            (self.fresh, self.good) = (self.begun, 1);
+        self.limit -= 1;
+        self.floor = Some(floor).filter(|floor| self.limit > *floor);
+        self.proven = self.proven.min(self.limit);
+        if self.floor.is_none() {
+            self.ignored_up_to = self.begun;
+            self.proven = 1;
         }
     }
 
-    /// Nothing works: what the driver bears is unknown by now.
+    /// Rests during an outage. How many calls the driver can take is unknown afterwards.
     fn rest(&mut self, now: Instant) {
         let length = self.rest.map_or(REST.0, |rest| (rest.length * 2).min(REST.1));
         self.rest = Some(Rest { until: now + length, length });
-        (self.ceiling, self.bottom, self.good) = (None, None, 1);
-        self.fresh = self.begun;
+        self.ceiling = None;
+        self.floor = None;
+        self.proven = 1;
+        self.ignored_up_to = self.begun;
     }
 }
 

@@ -1,15 +1,14 @@
-//! Who is next.
+//! Shares the permits fairly among classes.
 //!
-//! Owns the line of each class and how the calls that may run at once are shared among classes:
-//! the next call is of the class with the fewest under way, and within a class of who came first.
-//! Pure. Promises that no permit is lost: each is under way, reserved for a key that is named to
-//! the caller, or free, and that none is free while somebody may use it.
+//! The next permit goes to the class with the fewest running calls, and within a class to the key that has
+//! waited longest. No permit is lost: each is in use, reserved for a key that was returned to the caller,
+//! or free, and none is free while a key may use it. Pure: callers pass the time.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::time::Instant;
 
-use super::adaptive::{Call, Limit};
+use super::adaptive::{AdaptiveLimit, Call};
 use crate::{
     controller::{item::Item, provisioner::Congestion},
     table::Table,
@@ -18,35 +17,35 @@ use crate::{
 /// The calls of one kind, shared among classes.
 #[derive(Debug)]
 pub(super) struct FairQueue {
-    /// How many calls may run at once, whatever their class.
+    /// The number of permits for all classes.
     total: usize,
-    /// How many run or are reserved.
-    under_way: usize,
+    /// The number of permits that are in use or reserved.
+    taken: usize,
     classes: BTreeMap<Arc<str>, Class>,
     /// The keys that wait or have a permit reserved.
-    places: Table<Item, Place>,
-    /// Counts who came when, and who was served when.
-    count: u64,
+    positions: Table<Item, Position>,
+    /// Orders arrivals and grants.
+    sequence: u64,
 }
 
 #[derive(Debug)]
 struct Class {
-    limit: Limit,
-    /// Who waits, by when they came.
-    line: BTreeMap<u64, Item>,
-    /// When the class was last served.
-    served: u64,
+    limit: AdaptiveLimit,
+    /// The waiting keys, by arrival.
+    waiting: BTreeMap<u64, Item>,
+    /// When the class last got a permit.
+    last_granted: u64,
 }
 
 #[derive(Debug)]
-enum Place {
-    /// In the line of this class, since then.
-    DependencyIndex(Arc<str>, u64),
-    /// It may call.
+enum Position {
+    /// Waits in this class, since this arrival.
+    Waiting(Arc<str>, u64),
+    /// A permit is reserved.
     Reserved(Ticket),
 }
 
-/// The right to one call.
+/// A permit for one call.
 #[derive(Debug)]
 pub(super) struct Ticket {
     class: Arc<str>,
@@ -54,188 +53,196 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// The class it is for.
+    /// The class of the call.
     pub(super) fn class(&self) -> &str {
         &self.class
     }
 }
 
-/// How a class stands.
+/// The limit and queue length of a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClassLoad {
     /// The class.
     pub(super) class: Arc<str>,
-    /// How many calls may run at once.
+    /// The limit of concurrent calls.
     pub(super) limit: usize,
-    /// How many keys wait for theirs.
+    /// The number of waiting keys.
     pub(super) waiting: usize,
 }
 
 impl FairQueue {
-    /// `total` calls at once.
+    /// Creates a queue with `total` permits.
     pub(super) fn new(total: usize) -> Self {
-        let (classes, places) = Default::default();
-        Self { total: total.max(1), under_way: 0, classes, places, count: 0 }
+        Self {
+            total: total.max(1),
+            taken: 0,
+            classes: BTreeMap::new(),
+            positions: Table::default(),
+            sequence: 0,
+        }
     }
 
-    /// The key wants to call for `class`: a ticket, or a place in the line.
+    /// Requests a permit for `key` and a call of `class`. Returns `None` if the key has to wait.
     pub(super) fn enter(&mut self, key: &Item, class: &str, now: Instant) -> Option<Ticket> {
-        match self.places.remove(key) {
-            Some(Place::Reserved(ticket)) if &*ticket.class == class => return Some(ticket),
-            Some(place) if place.class() == class => {
-                self.places.insert(key.clone(), place);
+        match self.positions.remove(key) {
+            Some(Position::Reserved(ticket)) if &*ticket.class == class => return Some(ticket),
+            Some(position) if position.class() == class => {
+                self.positions.insert(key.clone(), position);
                 return None;
             }
-            Some(elsewhere) => self.give_up(elsewhere, now),
+            Some(in_other_class) => self.release(in_other_class, now),
             None => {}
         }
-        let class = self.class(class, now);
+        let class = self.ensure_class(class, now);
         if self.is_free(&class, now) {
-            return self.begin(&class);
+            return self.grant(&class);
         }
-        self.join(key, class);
+        self.enqueue(key, class);
         None
     }
 
-    /// The key does not want to call any more.
+    /// Removes the key: it wants no permit any more.
     pub(super) fn leave(&mut self, key: &Item, now: Instant) {
-        if let Some(place) = self.places.remove(key) {
-            self.give_up(place, now);
+        if let Some(position) = self.positions.remove(key) {
+            self.release(position, now);
         }
     }
 
-    /// A call ended, or was not made. Whether it brought the limit down.
+    /// Returns a permit after its call ended or was not made. Returns whether the end was a signal of
+    /// overload.
     pub(super) fn end(
         &mut self,
         ticket: &Ticket,
-        strain: Congestion,
+        congestion: Congestion,
         repeats: bool,
         now: Instant,
     ) -> bool {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.taken = self.taken.saturating_sub(1);
         let Some(class) = self.classes.get_mut(&ticket.class) else { return false };
-        let sign = class.limit.end(ticket.call, strain, repeats, now);
-        self.tidy(&ticket.class);
-        sign
+        let is_signal = class.limit.end(ticket.call, congestion, repeats, now);
+        self.remove_if_idle(&ticket.class);
+        is_signal
     }
 
-    /// Reserves what is free for those who wait, and names them.
-    pub(super) fn serve(&mut self, now: Instant) -> Vec<Item> {
-        let mut served = Vec::new();
+    /// Reserves free permits for waiting keys, and returns those keys.
+    pub(super) fn reserve_free(&mut self, now: Instant) -> Vec<Item> {
+        let mut reserved = Vec::new();
         while let Some(class) = self.next_class(now) {
             let Some((key, ticket)) = self.reserve(&class) else { break };
-            served.push(key.clone());
-            self.places.insert(key, Place::Reserved(ticket));
+            reserved.push(key.clone());
+            self.positions.insert(key, Position::Reserved(ticket));
         }
-        served
+        reserved
     }
 
-    /// When somebody who waits may call without anything else happening.
+    /// The time at which a waiting key gets a permit if nothing else happens.
     pub(super) fn next_time(&self) -> Option<Instant> {
-        let waited_for = self.classes.values().filter(|class| !class.line.is_empty());
+        let waited_for = self.classes.values().filter(|class| !class.waiting.is_empty());
         waited_for.filter_map(|class| class.limit.rests_until()).min()
     }
 
-    /// Whether the key waits for a call, or has one reserved.
+    /// Whether the key waits for a permit, or has one reserved.
     pub(super) fn holds(&self, key: &Item) -> bool {
-        self.places.contains_key(key)
+        self.positions.contains_key(key)
     }
 
-    /// How each class stands.
+    /// Returns the limit and queue length of each class.
     pub(super) fn loads(&self) -> Vec<ClassLoad> {
-        let standing = |(name, class): (&Arc<str>, &Class)| ClassLoad {
+        let load = |(name, class): (&Arc<str>, &Class)| ClassLoad {
             class: Arc::clone(name),
             limit: class.limit.limit(),
-            waiting: class.line.len(),
+            waiting: class.waiting.len(),
         };
-        self.classes.iter().map(standing).collect()
+        self.classes.iter().map(load).collect()
     }
 
-    /// The class's name as it is kept; the class is there then.
-    fn class(&mut self, name: &str, now: Instant) -> Arc<str> {
+    /// Adds the class if it is missing, and returns its shared name.
+    fn ensure_class(&mut self, name: &str, now: Instant) -> Arc<str> {
         if let Some((name, _)) = self.classes.get_key_value(name) {
             let name = Arc::clone(name);
             if let Some(class) = self.classes.get_mut(&name) {
-                class.limit.forget_old_signs(now);
+                class.limit.expire_signals(now);
             }
             return name;
         }
         let name: Arc<str> = name.into();
-        let limit = Limit::new(self.total);
-        let class = Class { limit, line: BTreeMap::new(), served: 0 };
+        let limit = AdaptiveLimit::new(self.total);
+        let class = Class { limit, waiting: BTreeMap::new(), last_granted: 0 };
         self.classes.insert(Arc::clone(&name), class);
         name
     }
 
-    /// Whether a call for the class may begin past its line.
+    /// Whether a new key of the class gets a permit at once.
     fn is_free(&self, class: &str, now: Instant) -> bool {
         let class = self.classes.get(class);
-        self.under_way < self.total
-            && class.is_some_and(|class| class.line.is_empty() && class.limit.admits(now))
+        self.taken < self.total
+            && class.is_some_and(|class| class.waiting.is_empty() && class.limit.admits(now))
     }
 
-    fn begin(&mut self, class: &Arc<str>) -> Option<Ticket> {
+    fn grant(&mut self, class: &Arc<str>) -> Option<Ticket> {
         let state = self.classes.get_mut(class)?;
-        self.count += 1;
-        self.under_way += 1;
-        state.served = self.count;
+        self.sequence += 1;
+        self.taken += 1;
+        state.last_granted = self.sequence;
         Some(Ticket { class: Arc::clone(class), call: state.limit.begin() })
     }
 
-    fn join(&mut self, key: &Item, class: Arc<str>) {
-        self.count += 1;
+    fn enqueue(&mut self, key: &Item, class: Arc<str>) {
+        self.sequence += 1;
         if let Some(state) = self.classes.get_mut(&class) {
-            state.line.insert(self.count, key.clone());
-            self.places.insert(key.clone(), Place::DependencyIndex(class, self.count));
+            state.waiting.insert(self.sequence, key.clone());
+            self.positions.insert(key.clone(), Position::Waiting(class, self.sequence));
         }
     }
 
-    /// Who waits and may call: of all such classes the one with the fewest calls.
+    /// The class whose waiting key gets the next permit: of those whose limits admit a call, the one with
+    /// the fewest running calls.
     fn next_class(&self, now: Instant) -> Option<Arc<str>> {
-        if self.under_way >= self.total {
+        if self.taken >= self.total {
             return None;
         }
-        let may_call = |(_, class): &(_, &Class)| !class.line.is_empty() && class.limit.admits(now);
+        let may_call =
+            |(_, class): &(_, &Class)| !class.waiting.is_empty() && class.limit.admits(now);
         let next = self
             .classes
             .iter()
             .filter(may_call)
-            .min_by_key(|(_, class)| (class.limit.under_way(), class.served));
+            .min_by_key(|(_, class)| (class.limit.running(), class.last_granted));
         next.map(|(name, _)| Arc::clone(name))
     }
 
     fn reserve(&mut self, class: &Arc<str>) -> Option<(Item, Ticket)> {
-        let (_, key) = self.classes.get_mut(class)?.line.pop_first()?;
-        Some((key, self.begin(class)?))
+        let (_, key) = self.classes.get_mut(class)?.waiting.pop_first()?;
+        Some((key, self.grant(class)?))
     }
 
-    fn give_up(&mut self, place: Place, now: Instant) {
-        match place {
-            Place::Reserved(ticket) => {
+    fn release(&mut self, position: Position, now: Instant) {
+        match position {
+            Position::Reserved(ticket) => {
                 self.end(&ticket, Congestion::Unknown, false, now);
             }
-            Place::DependencyIndex(class, since) => {
+            Position::Waiting(class, since) => {
                 if let Some(state) = self.classes.get_mut(&class) {
-                    state.line.remove(&since);
+                    state.waiting.remove(&since);
                 }
-                self.tidy(&class);
+                self.remove_if_idle(&class);
             }
         }
     }
 
-    /// Lets go of a class of which there is nothing to know.
-    fn tidy(&mut self, class: &str) {
-        let idle = |class: &Class| class.line.is_empty() && class.limit.is_as_new();
+    /// Removes a class without waiting keys whose limit is reset.
+    fn remove_if_idle(&mut self, class: &str) {
+        let idle = |class: &Class| class.waiting.is_empty() && class.limit.is_reset();
         if self.classes.get(class).is_some_and(idle) {
             self.classes.remove(class);
         }
     }
 }
 
-impl Place {
+impl Position {
     fn class(&self) -> &str {
         match self {
-            Self::DependencyIndex(class, _) => class,
+            Self::Waiting(class, _) => class,
             Self::Reserved(ticket) => &ticket.class,
         }
     }

@@ -1,4 +1,4 @@
-//! Permits in time: who waits is woken, and nothing is lost.
+//! Waiting keys are woken when permits become free.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::{
     workqueue::{Limiter, Queue},
 };
 
-/// One call at once.
+/// A limiter with one permit, and the queue that it wakes.
 fn limiter() -> (ConcurrencyLimiter, Queue<String>) {
     let metrics = Metrics::new().unwrap();
     let limiter = Limiter::per_item(Duration::from_secs(1), Duration::from_secs(300));
@@ -22,34 +22,34 @@ fn limiter() -> (ConcurrencyLimiter, Queue<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permit_that_is_dropped_wakes_who_waits() {
+async fn dropping_a_permit_wakes_a_waiting_key() {
     let (limiter, queue) = limiter();
-    let permit = limiter.look(Item::claim("a")).permit("fast", false).unwrap();
-    assert!(limiter.look(Item::claim("b")).permit("fast", false).is_none());
+    let permit = limiter.attempt(Item::claim("a")).permit("fast", false).unwrap();
+    assert!(limiter.attempt(Item::claim("b")).permit("fast", false).is_none());
     assert!(queue.is_empty());
     drop(permit);
     assert_eq!(queue.len(), 1);
-    assert!(limiter.look(Item::claim("b")).permit("fast", false).is_some());
+    assert!(limiter.attempt(Item::claim("b")).permit("fast", false).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_without_a_wish_gives_up_the_place() {
+async fn an_attempt_without_a_permit_request_loses_the_position() {
     let (limiter, queue) = limiter();
-    let permit = limiter.look(Item::claim("a")).permit("fast", false).unwrap();
-    assert!(limiter.look(Item::claim("b")).permit("fast", false).is_none());
-    drop(limiter.look(Item::claim("b")));
+    let permit = limiter.attempt(Item::claim("a")).permit("fast", false).unwrap();
+    assert!(limiter.attempt(Item::claim("b")).permit("fast", false).is_none());
+    drop(limiter.attempt(Item::claim("b")));
     assert!(!limiter.holds(&Item::claim("b")));
     drop(permit);
     assert!(queue.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_rest_wakes_who_waits() {
+async fn the_end_of_a_rest_wakes_a_waiting_key() {
     let (limiter, queue) = limiter();
-    limiter.look(Item::claim("a")).permit("fast", false).unwrap().ended(Congestion::Overload);
-    assert!(limiter.look(Item::claim("b")).permit("fast", false).is_none());
-    let woken = tokio::time::timeout(Duration::from_millis(999), limiter.keep_time()).await;
+    limiter.attempt(Item::claim("a")).permit("fast", false).unwrap().ended(Congestion::Overload);
+    assert!(limiter.attempt(Item::claim("b")).permit("fast", false).is_none());
+    let woken = tokio::time::timeout(Duration::from_millis(999), limiter.run_timers()).await;
     assert!(woken.is_err() && queue.is_empty());
-    let woken = tokio::time::timeout(Duration::from_millis(2), limiter.keep_time()).await;
+    let woken = tokio::time::timeout(Duration::from_millis(2), limiter.run_timers()).await;
     assert!(woken.is_err() && queue.len() == 1);
 }

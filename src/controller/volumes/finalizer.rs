@@ -1,73 +1,71 @@
-//! The protection finalizer of PersistentVolumes: when it comes, when it goes, when a volume is
-//! due for deletion.
-//!
-//! Owns the decision, a pure function of the volume (reference 4.3 and 4.4), and the patch bodies.
-//! Leaves sending them to `volumes`.
+//! Decides what is due for a PersistentVolume: deletion, or adding or removing the protection finalizer.
+//! Contains the patch bodies as well. Pure functions with external-provisioner's rules.
 
 use serde_json::{Value, json};
 
 use crate::kube::objects::{View as _, Volume};
 
-/// Keeps a PersistentVolume until its volume is deleted at the driver.
+/// The protection finalizer: keeps a PersistentVolume until its volume is deleted at the driver.
 pub const PROTECTION: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// What is due for a volume of ours.
+/// What is due for a volume of this provisioner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
     /// Nothing.
     Nothing,
-    /// Put the protection finalizer on.
+    /// Add the protection finalizer.
     Protect,
-    /// Take the protection finalizer off, without touching the volume itself.
+    /// Remove the protection finalizer and keep the volume.
     Unprotect,
-    /// Somebody deleted the PersistentVolume before its claim was bound to it: take the protection
-    /// finalizer off, if the claim still waits, and let it ask anew (safety rule 13).
-    LetGo,
+    /// The PersistentVolume was deleted before its claim was bound to it: if the claim still waits,
+    /// remove the protection finalizer, so that the claim gets another PersistentVolume of the same
+    /// volume (safety rule 13).
+    UnprotectUnbound,
     /// Delete the volume at the driver, then the PersistentVolume.
     Delete,
 }
 
-/// What is due for `volume`, which is ours.
+/// Returns what is due for `volume`, which belongs to this provisioner.
 pub fn due(volume: &Volume) -> Due {
     let protected = volume.has_finalizer(PROTECTION);
     let terminating = volume.is_terminating();
     match (volume.spec.persistent_volume_reclaim_policy.as_str(), volume.status.phase.as_str()) {
         ("Delete", "Bound") if !protected && !terminating => Due::Protect,
-        // Somebody who deleted the PersistentVolume before its claim, unprotected, took the
-        // volume's fate into their own hands.
+        // If somebody deleted the unprotected PersistentVolume before its claim, the volume is kept.
         ("Delete", "Released") if protected || !terminating => Due::Delete,
         ("Delete", "" | "Pending" | "Available")
             if protected && terminating && is_claimed(volume) =>
         {
-            Due::LetGo
+            Due::UnprotectUnbound
         }
         ("Retain" | "Recycle", _) if protected => Due::Unprotect,
         _ => Due::Nothing,
     }
 }
 
-/// Whether the volume is meant for one certain claim.
+/// Whether the volume is for a claim of a certain UID.
 fn is_claimed(volume: &Volume) -> bool {
     volume.spec.claim_ref.as_ref().is_some_and(|claim| !claim.uid.is_empty())
 }
 
-/// The strategic merge patch that puts the protection finalizer on the volume, behind those that it
-/// was seen with: an API server puts what comes without an order first.
+/// Returns the strategic merge patch that appends the protection finalizer. Without an order the API
+/// server would put it first.
 pub fn protect(volume: &Volume) -> Value {
-    let seen = volume.metadata.finalizers.iter().flatten().map(String::as_str);
-    let order: Vec<&str> = seen.chain([PROTECTION]).collect();
+    let present = volume.metadata.finalizers.iter().flatten().map(String::as_str);
+    let order: Vec<&str> = present.chain([PROTECTION]).collect();
     json!({"metadata": {
         "uid": volume.uid(), "finalizers": [PROTECTION], "$setElementOrder/finalizers": order,
     }})
 }
 
-/// The strategic merge patch that takes it off, and leaves what others put beside it meanwhile.
+/// Returns the strategic merge patch that removes the protection finalizer and no other.
 pub fn unprotect(uid: &str) -> Value {
     json!({"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [PROTECTION]}})
 }
 
-/// The same, for as long as the volume stands as it was seen: the driver still has it.
-pub fn unprotect_as_seen(volume: &Volume) -> Value {
+/// Returns the strategic merge patch that removes the protection finalizer if the PersistentVolume still
+/// has this `resourceVersion`. For volumes that the driver still has.
+pub fn unprotect_if_unchanged(volume: &Volume) -> Value {
     let version = &volume.metadata.resource_version;
     json!({"metadata": {
         "uid": volume.uid(), "resourceVersion": version,
@@ -126,22 +124,22 @@ mod tests {
     }
 
     #[test]
-    fn one_deleted_before_its_claim_was_bound_is_let_go() {
+    fn a_volume_deleted_before_its_claim_was_bound_is_only_unprotected() {
         for phase in ["", "Pending", "Available"] {
             let mut volume = volume("Delete", phase, true, true);
-            assert_eq!(due(&volume), Due::Nothing, "it is for nobody");
+            assert_eq!(due(&volume), Due::Nothing, "it is for no claim");
             let claim = |uid: &str| serde_json::from_value(json!({"uid": uid})).unwrap();
             volume.spec.claim_ref = Some(claim(""));
-            assert_eq!(due(&volume), Due::Nothing, "anybody's of that name");
+            assert_eq!(due(&volume), Due::Nothing, "it is for any claim of that name");
             volume.spec.claim_ref = Some(claim("u"));
-            assert_eq!(due(&volume), Due::LetGo);
+            assert_eq!(due(&volume), Due::UnprotectUnbound);
             volume.metadata.deletion_timestamp = None;
-            assert_eq!(due(&volume), Due::Nothing, "it is being bound");
+            assert_eq!(due(&volume), Due::Nothing, "it is not deleted");
         }
     }
 
     #[test]
-    fn patches_name_the_uid_and_touch_only_our_finalizer() {
+    fn patches_contain_the_uid_and_only_our_finalizer() {
         let held: Volume =
             serde_json::from_value(json!({"metadata": {"uid": "u", "finalizers": ["other"]}}))
                 .unwrap();
@@ -153,11 +151,11 @@ mod tests {
         let off = unprotect("u");
         assert_eq!(off["metadata"]["$deleteFromPrimitiveList/finalizers"], json!([PROTECTION]));
         assert_eq!(off["metadata"].get("finalizers"), None);
-        let seen =
+        let volume =
             serde_json::from_value(json!({"metadata": {"uid": "u", "resourceVersion": "7"}}));
-        let mut as_seen = unprotect_as_seen(&seen.unwrap());
-        assert_eq!(as_seen["metadata"]["resourceVersion"].take(), json!("7"));
-        as_seen["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-        assert_eq!(as_seen, off);
+        let mut if_unchanged = unprotect_if_unchanged(&volume.unwrap());
+        assert_eq!(if_unchanged["metadata"]["resourceVersion"].take(), json!("7"));
+        if_unchanged["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        assert_eq!(if_unchanged, off);
     }
 }

@@ -1,10 +1,8 @@
-//! The protection finalizer of one volume: putting it on, taking it off.
+//! The part of the volume worker that adds and removes the protection finalizer.
 //!
-//! Owns the order of reads and writes for that. Promises that the finalizer comes off a volume
-//! which the driver still has only by a patch that fits nothing but the view it was decided on: by a
-//! late decision the volume would be left at the driver. A view that is out of date is read live and
-//! decided on anew, so that other writers cost a look and no more. Leaves what is due to
-//! `finalizers`.
+//! If the driver still has the volume, the patch that removes the finalizer contains the version on which
+//! that was decided: on an outdated view the volume would be leaked. After a conflict the PersistentVolume
+//! is read live and the decision repeated.
 
 use serde_json::Value;
 
@@ -23,22 +21,25 @@ use crate::{
     workqueue::Action,
 };
 
-/// So often in a row others may write first before the next try waits for its back-off.
-const TRIES: usize = 5;
+/// The number of attempts after conflicts before the back-off begins.
+const MAX_ATTEMPTS: usize = 5;
 
-/// What became of a patch.
+/// The result of a patch.
 #[derive(Debug)]
 pub(crate) enum Patched {
-    /// It is done.
+    /// The patch was applied.
     Done,
-    /// The PersistentVolume is gone or another one.
+    /// The PersistentVolume is gone, or another one has its name.
     Gone,
-    /// Somebody else has written first; for a patch that is made for one version alone.
+    /// The PersistentVolume no longer has the version in the patch.
     Outdated(ApiError),
 }
 
 impl Patched {
-    /// For a patch that others can't make out of date: what they write is an error.
+    /// For a patch without a version, which cannot be outdated.
+    ///
+    /// # Errors
+    /// The API server reported a conflict.
     pub(crate) fn done(self) -> Result<(), ApiError> {
         match self {
             Self::Done | Self::Gone => Ok(()),
@@ -48,23 +49,24 @@ impl Patched {
 }
 
 impl<P: Provisioner> VolumeWorker<P> {
-    /// Puts the protection finalizer on.
+    /// Adds the protection finalizer.
     pub(crate) async fn protect(&self, volume: &Volume) -> Action {
         let patched = self.patch(volume, finalizer::protect(volume)).await;
-        self.unless_failed(volume, patched.and_then(Patched::done))
+        self.finish_patch(volume, patched.and_then(Patched::done))
     }
 
-    /// Takes the protection finalizer off a volume that is to be kept.
+    /// Removes the protection finalizer of a volume that is to be kept.
     pub(crate) async fn unprotect(&self, volume: &Volume) -> Action {
         let patched = self.try_unprotect(volume.clone()).await;
-        self.unless_failed(volume, patched)
+        self.finish_patch(volume, patched)
     }
 
-    fn unless_failed(&self, volume: &Volume, patched: Result<(), ApiError>) -> Action {
+    /// Reports a failed patch and returns the next action.
+    fn finish_patch(&self, volume: &Volume, patched: Result<(), ApiError>) -> Action {
         let Err(error) = patched else { return Action::Done };
         let why = format!("failed to change the protection finalizer: {error}");
         tracing::warn!("{why}");
-        // It keeps a PersistentVolume that somebody deletes, and them waiting.
+        // Whoever deletes the PersistentVolume waits for this.
         if volume.is_terminating() {
             self.events.failed_delete(volume, &why);
         }
@@ -72,54 +74,58 @@ impl<P: Provisioner> VolumeWorker<P> {
     }
 
     async fn try_unprotect(&self, mut volume: Volume) -> Result<(), ApiError> {
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
-            match self.patch(&volume, finalizer::unprotect_as_seen(&volume)).await? {
+            match self.patch(&volume, finalizer::unprotect_if_unchanged(&volume)).await? {
                 Patched::Done | Patched::Gone => return Ok(()),
-                Patched::Outdated(error) if tries == TRIES => return Err(error),
-                Patched::Outdated(_) => tries += 1,
+                Patched::Outdated(error) if attempts == MAX_ATTEMPTS => return Err(error),
+                Patched::Outdated(_) => attempts += 1,
             }
-            match self.live(&volume).await? {
+            match self.read_live(&volume).await? {
                 Some(live) if due(&live) == Due::Unprotect => volume = live,
-                // What is due instead comes as an event.
+                // The watch reports what is due instead.
                 _ => return Ok(()),
             }
         }
     }
 
-    /// Takes the finalizer off a PersistentVolume that somebody deleted before its claim was bound
-    /// to it, so that the claim gets another one of the same volume (safety rule 13). Where the
-    /// claim does not wait any more, the cluster binds or releases the volume, and that comes as
-    /// an event.
-    pub(crate) async fn let_go(&self, volume: &Volume) -> Action {
-        let Err(error) = self.try_let_go(volume).await else { return Action::Done };
+    /// Removes the finalizer of a PersistentVolume that was deleted before its claim was bound to it, so
+    /// that the claim gets another one of the same volume (safety rule 13). If the claim does not wait
+    /// any more, the cluster binds or releases the volume, and the watch reports that.
+    pub(crate) async fn unprotect_unbound(&self, volume: &Volume) -> Action {
+        let Err(error) = self.try_unprotect_unbound(volume).await else { return Action::Done };
         let why = format!("failed to let go of a deleted PersistentVolume: {error}");
         tracing::warn!("{why}");
         self.events.failed_delete(volume, &why);
         Action::Retry
     }
 
-    async fn try_let_go(&self, volume: &Volume) -> Result<(), ApiError> {
-        let mut tries = 1;
+    async fn try_unprotect_unbound(&self, volume: &Volume) -> Result<(), ApiError> {
+        let mut attempts = 1;
         loop {
-            let live = self.live(volume).await?.filter(|live| due(live) == Due::LetGo);
-            let Some(live) = live else { return Ok(()) };
+            let live = self.read_live(volume).await?;
+            let Some(live) = live.filter(|live| due(live) == Due::UnprotectUnbound) else {
+                return Ok(());
+            };
             if !self.claim_waits(&live).await? {
                 return Ok(());
             }
-            self.book.claim_returns(&live);
-            match self.patch(&live, finalizer::unprotect_as_seen(&live)).await? {
-                Patched::Done | Patched::Gone => return self.gone(&live).await,
-                Patched::Outdated(error) if tries == TRIES => return Err(error),
-                Patched::Outdated(_) => tries += 1,
+            self.index.wake_claim_once_gone(&live);
+            match self.patch(&live, finalizer::unprotect_if_unchanged(&live)).await? {
+                Patched::Done | Patched::Gone => {
+                    self.report_unprotected(&live).await;
+                    return Ok(());
+                }
+                Patched::Outdated(error) if attempts == MAX_ATTEMPTS => return Err(error),
+                Patched::Outdated(_) => attempts += 1,
             }
         }
     }
 
-    /// The PersistentVolume was let go of. Where its claim was deleted meanwhile, nobody asks for
-    /// the volume again, and nothing else tells of it.
-    async fn gone(&self, volume: &Volume) -> Result<(), ApiError> {
-        self.events.let_go(volume);
+    /// Reports that the finalizer of an unbound PersistentVolume was removed. If the claim was deleted
+    /// meanwhile, the volume is a suspected leak: no claim will get it.
+    async fn report_unprotected(&self, volume: &Volume) {
+        self.events.deleted_before_bound(volume);
         if !self.claim_waits(volume).await.unwrap_or(true) {
             tracing::error!(
                 handle = volume.source_id(),
@@ -127,10 +133,9 @@ impl<P: Provisioner> VolumeWorker<P> {
             );
             self.metrics.suspected_leak(SuspectedLeak::LetGo);
         }
-        Ok(())
     }
 
-    /// Whether the claim that the volume is for stands and waits, by a live read.
+    /// Whether the volume's claim exists and is unbound, by a live read.
     async fn claim_waits(&self, volume: &Volume) -> Result<bool, ApiError> {
         let Some(claim) = &volume.spec.claim_ref else { return Ok(false) };
         match self.client.get::<Claim>(Name::namespaced(&claim.namespace, &claim.name)?).await {
@@ -140,15 +145,15 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    /// Patches the PersistentVolume if it is still the one meant.
+    /// Patches the PersistentVolume, unless it was replaced by another one.
     pub(crate) async fn patch(&self, volume: &Volume, patch: Value) -> Result<Patched, ApiError> {
         let name = Name::cluster(volume.name())?;
         match self.client.patch::<Volume>(name, &Patch::StrategicMerge(patch)).await {
             Err(error) if error.is_not_found() => Ok(Patched::Gone),
-            // The UID in the patch does not match: another one under the same name. Told by a
-            // live read, since other things can be wrong with a patch.
+            // Perhaps the UID in the patch does not match. A live read decides, as a patch can fail for
+            // other reasons as well.
             Err(error) if error.is_invalid() || error.is_conflict() => {
-                match self.is_another(volume).await? {
+                match self.is_gone_or_replaced(volume).await? {
                     true => Ok(Patched::Gone),
                     false if error.is_conflict() => Ok(Patched::Outdated(error)),
                     false => Err(error),

@@ -1,10 +1,9 @@
-//! Which PersistentVolumes stand for the same volume of the driver.
+//! Finds PersistentVolumes that have the same volume at the driver: deleting the volume for one of them
+//! would destroy the other's data (safety rule 10).
 //!
-//! Owns an index of the driver's PersistentVolumes by handle, of all of them, whatever is due:
-//! deleting a volume that another one stands for would destroy that one's data (safety rule 10).
-//! As there may be a hundred thousand, it keeps eight bytes of each, two hashes; it may therefore
-//! suspect where nothing is shared, and its caller looks live before it says no. How they lie in memory
-//! is left to `marks`.
+//! The index contains all PersistentVolumes of the driver. As there may be 100,000, it keeps eight bytes of
+//! each: two hashes. It may therefore report a shared handle by mistake, and the caller verifies that by a
+//! live list.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -12,82 +11,80 @@ use crate::controller::packed_set::PackedSet;
 
 /// The driver's PersistentVolumes by handle.
 #[derive(Debug, Default)]
-pub(crate) struct Handles {
-    known: PackedSet<RecordStatus>,
-    /// What the list under way has shown so far.
+pub(crate) struct HandleIndex {
+    known: PackedSet<HashedVolume>,
+    /// The list in progress.
     listing: Option<Listing>,
 }
 
 #[derive(Debug, Default)]
 struct Listing {
-    shown: PackedSet<RecordStatus>,
-    /// Whether it holds an object that can't be read, and so does not tell what has vanished.
+    listed: PackedSet<HashedVolume>,
+    /// Whether an object in it could not be decoded, so that it does not show which ones are gone.
     is_partial: bool,
 }
 
-/// What is kept of a PersistentVolume.
+/// A PersistentVolume by hashes of its handle and its UID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct RecordStatus {
+struct HashedVolume {
     handle: u32,
-    owner: u32,
+    uid: u32,
 }
 
-impl RecordStatus {
+impl HashedVolume {
     fn new(key: &str, uid: &str) -> Self {
-        Self { handle: hash(key), owner: hash(uid) }
+        Self { handle: hash(key), uid: hash(uid) }
     }
 }
 
-// === impl Handles ===
-
-impl Handles {
-    /// A new list begins. What an unfinished one has shown counts like everything before.
-    pub(crate) fn restarted(&mut self) {
+impl HandleIndex {
+    /// Begins a new list. What an unfinished one contained is kept as known.
+    pub(crate) fn begin_list(&mut self) {
         let unfinished = self.listing.replace(Listing::default()).unwrap_or_default();
-        unfinished.shown.iter().for_each(|mark| self.known.insert(mark));
+        unfinished.listed.iter().for_each(|volume| self.known.insert(volume));
     }
 
-    /// A PersistentVolume of the driver goes past, of this UID, whose handle `key` tells apart.
-    pub(crate) fn seen(&mut self, key: &str, uid: &str) {
-        let marks = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.shown);
-        marks.insert(RecordStatus::new(key, uid));
+    /// Adds the PersistentVolume of this UID, whose volume `key` identifies.
+    pub(crate) fn insert(&mut self, key: &str, uid: &str) {
+        let volumes = self.listing.as_mut().map_or(&mut self.known, |listing| &mut listing.listed);
+        volumes.insert(HashedVolume::new(key, uid));
     }
 
-    /// A PersistentVolume goes past that can't be read.
-    pub(crate) fn unreadable(&mut self) {
+    /// Records that a PersistentVolume could not be decoded.
+    pub(crate) fn mark_unreadable(&mut self) {
         if let Some(listing) = &mut self.listing {
             listing.is_partial = true;
         }
     }
 
-    /// A PersistentVolume of the driver is gone.
-    pub(crate) fn deleted(&mut self, key: &str, uid: &str) {
-        let mark = RecordStatus::new(key, uid);
-        self.known.remove(mark);
+    /// Removes a PersistentVolume.
+    pub(crate) fn remove(&mut self, key: &str, uid: &str) {
+        let volume = HashedVolume::new(key, uid);
+        self.known.remove(volume);
         if let Some(listing) = &mut self.listing {
-            listing.shown.remove(mark);
+            listing.listed.remove(volume);
         }
     }
 
-    /// The list is whole.
-    pub(crate) fn complete(&mut self) {
+    /// Completes the list: forgets the PersistentVolumes that it does not contain, unless an object in it
+    /// could not be decoded.
+    pub(crate) fn complete_list(&mut self) {
         match self.listing.take() {
             Some(listing) if listing.is_partial => {
-                listing.shown.iter().for_each(|mark| self.known.insert(mark));
+                listing.listed.iter().for_each(|volume| self.known.insert(volume));
             }
-            Some(listing) => self.known = listing.shown,
+            Some(listing) => self.known = listing.listed,
             None => {}
         }
     }
 
-    /// Whether another PersistentVolume than that of this UID may have such a handle.
+    /// Whether a PersistentVolume of another UID may have the volume that `key` identifies.
     pub(crate) fn may_share(&self, key: &str, uid: &str) -> bool {
-        let own = RecordStatus::new(key, uid);
-        let same =
-            RecordStatus { owner: u32::MIN, ..own }..=RecordStatus { owner: u32::MAX, ..own };
-        let listing = self.listing.as_ref().map(|listing| &listing.shown);
-        let mut marks = std::iter::once(&self.known).chain(listing);
-        marks.any(|marks| marks.range(same.clone()).any(|mark| mark != own))
+        let own = HashedVolume::new(key, uid);
+        let same = HashedVolume { uid: u32::MIN, ..own }..=HashedVolume { uid: u32::MAX, ..own };
+        let listing = self.listing.as_ref().map(|listing| &listing.listed);
+        let mut volumes = std::iter::once(&self.known).chain(listing);
+        volumes.any(|volumes| volumes.range(same.clone()).any(|volume| volume != own))
     }
 
     #[cfg(test)]
@@ -96,7 +93,7 @@ impl Handles {
     }
 }
 
-/// The same in every process; whoever aims at it makes us look, and no more.
+/// Unkeyed: a deliberate collision only costs a live list.
 fn hash(text: &str) -> u32 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -107,67 +104,67 @@ fn hash(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    fn listed(volumes: &[(&str, &str)]) -> Handles {
-        let mut handles = Handles::default();
-        handles.restarted();
+    fn listed(volumes: &[(&str, &str)]) -> HandleIndex {
+        let mut handles = HandleIndex::default();
+        handles.begin_list();
         for (uid, handle) in volumes {
-            handles.seen(handle, uid);
+            handles.insert(handle, uid);
         }
-        handles.complete();
+        handles.complete_list();
         handles
     }
 
     #[test]
-    fn a_handle_is_shared_when_another_volume_has_it() {
+    fn a_handle_is_shared_if_another_volume_has_it() {
         let mut handles = listed(&[("a", "h"), ("b", "other")]);
         assert!(!handles.may_share("h", "a"));
         assert!(handles.may_share("h", "unseen"));
-        handles.seen("h", "a");
-        assert!(!handles.may_share("h", "a"), "shown twice, it is still one");
-        handles.seen("h", "c");
+        handles.insert("h", "a");
+        assert!(!handles.may_share("h", "a"), "the same volume twice");
+        handles.insert("h", "c");
         assert!(handles.may_share("h", "a"));
-        handles.deleted("h", "c");
+        handles.remove("h", "c");
         assert!(!handles.may_share("h", "a"));
     }
 
     #[test]
-    fn what_a_new_list_does_not_show_is_forgotten_once_it_is_whole() {
+    fn volumes_missing_in_a_complete_list_are_forgotten() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
-        handles.restarted();
-        handles.seen("h", "a");
-        assert!(handles.may_share("h", "a"), "the list may still show the other one");
-        handles.complete();
+        handles.begin_list();
+        handles.insert("h", "a");
+        assert!(handles.may_share("h", "a"), "the list may still contain the other one");
+        handles.complete_list();
         assert!(!handles.may_share("h", "a"));
         assert_eq!(handles.len(), 1);
     }
 
     #[test]
-    fn what_a_list_has_shown_that_broke_off_counts_until_the_next_is_whole() {
+    fn volumes_of_an_interrupted_list_are_known_until_the_next_list_is_complete() {
         let mut handles = listed(&[("a", "h")]);
-        handles.restarted();
-        handles.seen("h", "young");
-        handles.restarted();
-        assert!(handles.may_share("h", "a"), "the new list has not come to it");
-        handles.seen("h", "a");
-        handles.complete();
+        handles.begin_list();
+        handles.insert("h", "young");
+        handles.begin_list();
+        assert!(handles.may_share("h", "a"), "not in the new list yet");
+        handles.insert("h", "a");
+        handles.complete_list();
         assert!(!handles.may_share("h", "a"), "it is gone");
     }
 
     #[test]
-    fn an_unfinished_list_counts_as_far_as_it_has_come() {
+    fn volumes_of_an_unfinished_list_are_known() {
         let mut handles = listed(&[("a", "h")]);
-        handles.restarted();
-        handles.seen("h", "b");
+        handles.begin_list();
+        handles.insert("h", "b");
         assert!(handles.may_share("h", "a"));
     }
 
     #[test]
-    fn a_list_with_something_unreadable_proves_no_end() {
+    fn a_list_with_an_unreadable_object_forgets_nothing() {
         let mut handles = listed(&[("a", "h"), ("b", "h")]);
-        handles.restarted();
-        handles.seen("h", "a");
-        handles.unreadable();
-        handles.complete();
+        handles.begin_list();
+        handles.insert("h", "a");
+        handles.mark_unreadable();
+        handles.complete_list();
         assert!(handles.may_share("h", "a"));
     }
 }

@@ -1,9 +1,9 @@
-//! What is known of every volume in work.
+//! The PersistentVolumes that need work.
 //!
-//! Owns the cache of volumes with something due, by name, the memory of how far deletions have
-//! come (by UID, until the PersistentVolume is gone), and the index of the driver's handles.
-//! Promises that volumes with nothing due cost no more than their place in that index, and that
-//! each one going past is first compared with our claims.
+//! Keeps the PersistentVolumes for which something is due, by name; the progress of each deletion, by UID,
+//! until the PersistentVolume is gone; and the handles of all volumes of the driver. A PersistentVolume
+//! with nothing due takes no memory but eight bytes for its handle. Each PersistentVolume is reported to
+//! the [`ClaimIndex`] first.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tokio::time::{Duration, Instant};
 
 use super::{
     finalizer::{Due, due},
-    handles::Handles,
+    handles::HandleIndex,
 };
 use crate::{
-    controller::{claims::index::ClaimIndex, events::EVENT_LASTS, ownership::Identity},
+    controller::{claims::index::ClaimIndex, events::EVENT_LASTS, ownership::ProvisionerIdentity},
     kube::{
         informer::{
             InformerEvent,
@@ -26,297 +26,307 @@ use crate::{
     table::Table,
 };
 
-/// How long an event that nobody has looked at since is news.
-const NEWS: Duration = Duration::from_secs(2);
+/// The age up to which a view from a watch event is fresh.
+const FRESH: Duration = Duration::from_secs(2);
 
-/// Every volume in work. Clones share it.
+/// The PersistentVolumes that need work. Clones share one index.
 #[derive(Clone)]
-pub struct VolumeIndex(Arc<Shared>);
+pub struct VolumeIndex(Arc<SharedIndex>);
 
-struct Shared {
-    identity: Identity,
+struct SharedIndex {
+    identity: ProvisionerIdentity,
     claims: ClaimIndex,
     in_reach: InReach,
-    key: Key,
+    handle_key: HandleKey,
     inner: Mutex<Inner>,
 }
 
-/// Whether a volume is for this process to look after.
+/// Whether this process can delete the volume at the driver.
 type InReach = Box<dyn Fn(&Volume) -> bool + Send + Sync>;
 
-/// What tells the driver's volumes apart; none for a volume that is no driver's of ours.
-type Key = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
+/// The key that identifies the volume at the driver; `None` for a volume of another driver.
+type HandleKey = Box<dyn Fn(&Volume) -> Option<String> + Send + Sync>;
 
 #[derive(Default)]
 struct Inner {
     volumes: Cache<Arc<Volume>>,
-    /// When a watch event showed a volume that nobody has looked at since; it may have been under
-    /// way for any time before.
-    sighted: Table<String, Instant>,
-    /// How far the deletion of a volume has come, by UID: from when it is taken in hand until the
-    /// PersistentVolume is gone, whether or not anything is due for it meanwhile.
+    /// When a watch event arrived for a volume whose snapshot was not taken since.
+    arrived: Table<String, Instant>,
+    /// The progress of deletions by UID, from their start until the PersistentVolume is gone, even
+    /// while nothing is due for it.
     deletions: Cache<Deletion>,
-    /// Every PersistentVolume of our driver, to find those that share a volume.
-    handles: Handles,
+    /// The handles of all PersistentVolumes of the driver, to find those that share a volume.
+    handles: HandleIndex,
 }
 
-/// How far the deletion of a volume has come.
+/// The progress of a volume's deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Deletion {
-    /// The driver was not asked, or has not deleted it yet.
+    /// The driver has not deleted the volume.
     #[default]
-    NotYet,
-    /// The driver was not asked: the volume is attached, and whoever reads its events knows.
-    Attached(AttachmentTold),
-    /// The driver has deleted it and is not asked again.
-    AtDriver,
-    /// The PersistentVolume is removed as well: what still comes is an echo.
+    Pending,
+    /// The driver was not called, because the volume is attached. An event about that was emitted.
+    Attached(ReportedAttachment),
+    /// The driver has deleted the volume and is not called again.
+    DeletedAtDriver,
+    /// The PersistentVolume is deleted as well. Events about it may still arrive.
     Removed,
 }
 
-/// What a volume's user was told last of the node that it is attached to.
+/// The attachment that the last event was about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttachmentTold {
+pub struct ReportedAttachment {
     node: Arc<str>,
     at: Instant,
 }
 
 impl Deletion {
-    /// Whether the driver still has the volume, as far as we know.
-    pub fn is_ahead(&self) -> bool {
-        matches!(self, Self::NotYet | Self::Attached(_))
+    /// Whether the driver still has the volume, as far as is known.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending | Self::Attached(_))
     }
 
-    /// The volume is attached to this node, which its user is to be told now: at once, when the node
-    /// changes, and again before the event is forgotten.
-    pub fn tell_attached(&self, node: &str) -> Option<Self> {
-        let is_told =
-            |told: &AttachmentTold| *told.node == *node && told.at.elapsed() < EVENT_LASTS;
-        let is_known = matches!(self, Self::Attached(told) if is_told(told));
-        (!is_known)
-            .then(|| Self::Attached(AttachmentTold { node: node.into(), at: Instant::now() }))
+    /// Returns the new progress if an event is to be emitted now about the attachment to `node`: at
+    /// first, when the node has changed, and when the last event is old.
+    pub fn report_attached(&self, node: &str) -> Option<Self> {
+        let is_current = |reported: &ReportedAttachment| {
+            *reported.node == *node && reported.at.elapsed() < EVENT_LASTS
+        };
+        let is_reported = matches!(self, Self::Attached(reported) if is_current(reported));
+        (!is_reported)
+            .then(|| Self::Attached(ReportedAttachment { node: node.into(), at: Instant::now() }))
     }
 }
 
-/// What a sighting asks for.
+/// The items to queue because of an event.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Wake {
-    /// Volumes to look at, by name.
+pub struct WakeUps {
+    /// The names of volumes.
     pub volumes: Vec<String>,
-    /// Whether a volume is to be adopted, which can wait.
-    pub adoption: bool,
-    /// Claims to look at, by UID.
+    /// Whether a volume lacks the protection finalizer, which is not urgent.
+    pub unprotected: bool,
+    /// The UIDs of claims.
     pub claims: Vec<String>,
 }
 
-/// One volume as a worker finds it.
+/// What a worker needs of one volume.
 #[derive(Debug, Clone)]
-pub struct VolumeState {
-    /// The volume as last seen.
+pub struct VolumeSnapshot {
+    /// The volume, as the watch last reported it.
     pub volume: Arc<Volume>,
-    /// When the watch showed that view, where nobody has looked at it since.
-    sighted: Option<Instant>,
-    /// How far its deletion has come.
+    /// When the watch event arrived, if this is the first snapshot since.
+    arrived: Option<Instant>,
+    /// The progress of its deletion.
     pub deletion: Deletion,
-    /// Whether its deletion was taken in hand before.
+    /// Whether its deletion was begun before.
     pub begun: bool,
 }
 
-impl VolumeState {
-    /// Whether the view has just arrived; how old it is that does not say.
-    pub fn is_news(&self) -> bool {
-        self.sighted.is_some_and(|at| at.elapsed() < NEWS)
+impl VolumeSnapshot {
+    /// Whether the watch event has just arrived. The view itself may be older.
+    pub fn is_fresh(&self) -> bool {
+        self.arrived.is_some_and(|at| at.elapsed() < FRESH)
     }
 }
 
 impl VolumeIndex {
-    /// An empty book, which tells `claims` of the volumes that go past and keeps those that are
-    /// `in_reach`. Two with the same `key` are the same volume of the driver.
+    /// Creates an empty index, which reports each PersistentVolume to `claims`. `in_reach` says whether
+    /// this process can delete the volume. PersistentVolumes with the same `handle_key` have the same
+    /// volume at the driver.
     pub fn new(
-        identity: Identity,
+        identity: ProvisionerIdentity,
         claims: ClaimIndex,
         in_reach: impl Fn(&Volume) -> bool + Send + Sync + 'static,
-        key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
+        handle_key: impl Fn(&Volume) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        let (in_reach, key) = (Box::new(in_reach), Box::new(key));
-        let inner = Mutex::default();
-        Self(Arc::new(Shared { identity, claims, in_reach, key, inner }))
+        Self(Arc::new(SharedIndex {
+            identity,
+            claims,
+            in_reach: Box::new(in_reach),
+            handle_key: Box::new(handle_key),
+            inner: Mutex::default(),
+        }))
     }
 
-    /// Takes in what the volume watch shows.
-    pub fn observe(&self, event: InformerEvent<Volume>) -> Wake {
+    /// Applies an event of the informer. Returns the items to queue.
+    pub fn on_event(&self, event: InformerEvent<Volume>) -> WakeUps {
         match event {
             InformerEvent::Init => {
                 self.0.claims.on_volume_list_start();
                 let mut inner = self.0.inner.lock();
                 inner.volumes.restarted();
                 inner.deletions.restarted();
-                inner.handles.restarted();
-                Wake::default()
+                inner.handles.begin_list();
+                WakeUps::default()
             }
-            InformerEvent::InitApply(volume) => self.seen(volume, None),
-            InformerEvent::Apply(volume) => self.seen(volume, Some(Instant::now())),
-            InformerEvent::Delete(volume) => self.gone(&volume),
+            InformerEvent::InitApply(volume) => self.on_apply(volume, None),
+            InformerEvent::Apply(volume) => self.on_apply(volume, Some(Instant::now())),
+            InformerEvent::Delete(volume) => self.on_delete(&volume),
             InformerEvent::Unreadable { name, uid, .. } => {
                 self.0.claims.on_unreadable_volume(&name);
                 let mut inner = self.0.inner.lock();
                 inner.volumes.unreadable(&name);
                 inner.deletions.unreadable(&uid);
-                inner.handles.unreadable();
-                Wake::default()
+                inner.handles.mark_unreadable();
+                WakeUps::default()
             }
-            InformerEvent::InitDone => {
-                let mut inner = self.0.inner.lock();
-                let vanished = inner.volumes.complete();
-                drop(inner.deletions.complete());
-                inner.handles.complete();
-                drop(inner);
-                let mut wake = Wake::default();
-                for volume in vanished {
-                    let woken = self.gone(&volume);
-                    wake.volumes.extend(woken.volumes);
-                    wake.claims.extend(woken.claims);
-                }
-                wake.claims.extend(self.0.claims.on_volume_list_done());
-                wake
-            }
+            InformerEvent::InitDone => self.on_list_complete(),
         }
     }
 
-    fn seen(&self, volume: Volume, at: Option<Instant>) -> Wake {
-        let closed = self.0.claims.on_volume(&volume);
+    fn on_list_complete(&self) -> WakeUps {
+        let mut inner = self.0.inner.lock();
+        let deleted = inner.volumes.complete();
+        drop(inner.deletions.complete());
+        inner.handles.complete_list();
+        drop(inner);
+        let mut wake_ups = WakeUps::default();
+        for volume in deleted {
+            let WakeUps { volumes, claims, .. } = self.on_delete(&volume);
+            wake_ups.volumes.extend(volumes);
+            wake_ups.claims.extend(claims);
+        }
+        wake_ups.claims.extend(self.0.claims.on_volume_list_done());
+        wake_ups
+    }
+
+    /// Applies a volume from a list, or from a watch event that arrived at `at`.
+    fn on_apply(&self, volume: Volume, at: Option<Instant>) -> WakeUps {
+        let claims = self.0.claims.on_volume(&volume);
         let name = volume.name().to_owned();
         let due = self.0.due(&volume);
         let in_reach = (self.0.in_reach)(&volume);
-        let interesting = due != Due::Nothing;
-        let key = (self.0.key)(&volume);
+        let is_kept = due != Due::Nothing;
+        let key = (self.0.handle_key)(&volume);
         let mut inner = self.0.inner.lock();
         if let Some(key) = key {
-            inner.handles.seen(&key, volume.uid());
+            inner.handles.insert(&key, volume.uid());
         }
-        // It exists: what is remembered of its deletion stays.
+        // Keeps the progress of its deletion, which a new list would remove otherwise.
         inner.deletions.unreadable(volume.uid());
-        match at.filter(|_| interesting) {
-            Some(at) => inner.sighted.insert(name.clone(), at),
-            None => inner.sighted.remove(&name),
+        match at.filter(|_| is_kept) {
+            Some(at) => inner.arrived.insert(name.clone(), at),
+            None => inner.arrived.remove(&name),
         };
-        let mut wake = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
-            // Shown again by a new list: those that wait and back off are not woken for that.
+        let mut wake_ups = match inner.volumes.seen(&name, is_kept.then(|| Arc::new(volume))) {
+            // A new list repeats unchanged volumes: those that back off are not woken for that.
             Change::Updated { old, new } if at.is_none() && new.is_as_before(&old) => {
-                Wake::default()
+                WakeUps::default()
             }
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {
-                Wake { adoption: in_reach, ..Wake::default() }
+                WakeUps { unprotected: in_reach, ..WakeUps::default() }
             }
             Change::Entered(_) | Change::Updated { .. } => {
-                Wake { volumes: vec![name], ..Wake::default() }
+                WakeUps { volumes: vec![name], ..WakeUps::default() }
             }
-            Change::Left(_) | Change::Gone(_) | Change::Nothing => Wake::default(),
+            Change::Left(_) | Change::Gone(_) | Change::Nothing => WakeUps::default(),
         };
-        wake.claims.extend(closed);
-        wake
+        wake_ups.claims.extend(claims);
+        wake_ups
     }
 
-    fn gone(&self, volume: &Volume) -> Wake {
+    fn on_delete(&self, volume: &Volume) -> WakeUps {
         let mut inner = self.0.inner.lock();
-        // A list may have shown its successor under this name before the watch comes to its end.
+        // A list may have added another PersistentVolume of this name before the watch reports the
+        // deletion of this one.
         if inner.volumes.get(volume.name()).is_none_or(|known| known.uid() == volume.uid()) {
             inner.volumes.deleted(volume.name());
-            inner.sighted.remove(volume.name());
+            inner.arrived.remove(volume.name());
         }
         inner.deletions.deleted(volume.uid());
-        let freed = self.0.freed(&mut inner, volume);
+        let volumes = self.0.remove_handle(&mut inner, volume);
         drop(inner);
         let claims = self.0.claims.on_volume_deleted(volume).into_iter().collect();
-        Wake { volumes: freed, claims, ..Wake::default() }
+        WakeUps { volumes, claims, ..WakeUps::default() }
     }
 
-    /// One volume, as a worker needs it; none when nothing is due for it. The view is news once.
-    pub fn snapshot(&self, name: &str) -> Option<VolumeState> {
+    /// Returns the volume of this name for a worker; `None` if nothing is due for it. Only the first
+    /// snapshot after a watch event is fresh.
+    pub fn snapshot(&self, name: &str) -> Option<VolumeSnapshot> {
         let mut inner = self.0.inner.lock();
         let volume = Arc::clone(inner.volumes.get(name)?);
-        let sighted = inner.sighted.remove(name);
-        let known = inner.deletions.get(volume.uid()).cloned();
-        let begun = known.is_some();
-        Some(VolumeState { volume, sighted, deletion: known.unwrap_or_default(), begun })
+        let arrived = inner.arrived.remove(name);
+        let deletion = inner.deletions.get(volume.uid()).cloned();
+        let begun = deletion.is_some();
+        Some(VolumeSnapshot { volume, arrived, deletion: deletion.unwrap_or_default(), begun })
     }
 
-    /// Whether another PersistentVolume may stand for the same volume of the driver, which `key`
-    /// tells apart.
+    /// Whether another PersistentVolume may have the same volume at the driver, which `key` identifies.
     pub fn may_share_handle(&self, key: &str, volume: &Volume) -> bool {
         self.0.inner.lock().handles.may_share(key, volume.uid())
     }
 
-    /// The claim that the volume is for waits for another one: it is looked at once this one's
-    /// PersistentVolume is gone (safety rule 13).
-    pub fn claim_returns(&self, volume: &Volume) {
+    /// Records that the volume's claim needs another PersistentVolume. The claim is queued when this one
+    /// is gone (safety rule 13).
+    pub fn wake_claim_once_gone(&self, volume: &Volume) {
         self.0.claims.requeue_when_pv_gone(volume);
     }
 
-    /// The deletion of the volume is taken in hand.
-    pub fn deletion_begins(&self, volume: &Volume) {
+    /// Records that the deletion of the volume begins.
+    pub fn begin_deletion(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_none() {
-            inner.deletions.seen(volume.uid(), Some(Deletion::NotYet));
+            inner.deletions.seen(volume.uid(), Some(Deletion::Pending));
         }
     }
 
-    /// The deletion of the volume has come this far. Not remembered of one whose end was seen
-    /// meanwhile: nothing would make it forgotten again.
-    pub fn deletion_reached(&self, volume: &Volume, deletion: Deletion) {
+    /// Records the progress of a deletion that has begun. Does nothing if the PersistentVolume is gone
+    /// already, as the record would never be removed.
+    pub fn set_deletion(&self, volume: &Volume, deletion: Deletion) {
         let mut inner = self.0.inner.lock();
         if inner.deletions.get(volume.uid()).is_some() {
             inner.deletions.seen(volume.uid(), Some(deletion));
         }
     }
 
-    /// The volume does not wait to be detached, or no longer.
-    pub fn is_detached(&self, volume: &Volume) {
+    /// Records that the volume does not wait for its detachment.
+    pub fn clear_attached(&self, volume: &Volume) {
         let mut inner = self.0.inner.lock();
         if let Some(Deletion::Attached(_)) = inner.deletions.get(volume.uid()) {
-            inner.deletions.seen(volume.uid(), Some(Deletion::NotYet));
+            inner.deletions.seen(volume.uid(), Some(Deletion::Pending));
         }
     }
 
-    /// How many volumes wait to be detached.
-    pub fn attached(&self) -> usize {
+    /// The number of volumes whose deletion waits for a detachment.
+    pub fn attached_count(&self) -> usize {
         let inner = self.0.inner.lock();
-        let waits = |volume: &Volume| {
+        let is_waiting = |volume: &Volume| {
             let deletion = inner.deletions.get(volume.uid());
             due(volume) == Due::Delete && matches!(deletion, Some(Deletion::Attached(_)))
         };
-        inner.volumes.iter().filter(|(_, volume)| waits(volume)).count()
+        inner.volumes.iter().filter(|(_, volume)| is_waiting(volume)).count()
     }
 
-    /// Whether the volume's PersistentVolume is removed, and only its echo awaited.
+    /// Whether the PersistentVolume is deleted, and only the event about that is outstanding.
     pub fn is_removed(&self, name: &str) -> bool {
         let inner = self.0.inner.lock();
         let deletion = inner.volumes.get(name).and_then(|it| inner.deletions.get(it.uid()));
         deletion == Some(&Deletion::Removed)
     }
 
-    /// Every volume in work but those to be adopted.
+    /// Returns the names of all volumes except those that only lack the protection finalizer.
     pub fn all(&self) -> Vec<String> {
         self.names(|volume| due(volume) != Due::Protect)
     }
 
-    /// The volumes to be adopted: they lack the protection finalizer.
-    pub fn to_adopt(&self) -> Vec<String> {
+    /// Returns the names of the volumes in reach that lack the protection finalizer.
+    pub fn to_protect(&self) -> Vec<String> {
         self.names(|volume| due(volume) == Due::Protect && (self.0.in_reach)(volume))
     }
 
-    /// The volumes that whoever reaches them has not adopted yet.
-    pub fn orphans(&self) -> Vec<String> {
+    /// Returns the names of the volumes out of reach that lack the protection finalizer: the process that
+    /// can reach them has not added it yet.
+    pub fn to_protect_elsewhere(&self) -> Vec<String> {
         self.names(|volume| due(volume) == Due::Protect && !(self.0.in_reach)(volume))
     }
 
-    fn names(&self, such: impl Fn(&Volume) -> bool) -> Vec<String> {
+    fn names(&self, predicate: impl Fn(&Volume) -> bool) -> Vec<String> {
         let inner = self.0.inner.lock();
-        let volumes = inner.volumes.iter().filter(|(_, volume)| such(volume));
+        let volumes = inner.volumes.iter().filter(|(_, volume)| predicate(volume));
         volumes.map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// How many volumes are in work, and how many deleted ones are remembered.
+    /// The number of volumes, and of deletions.
     #[cfg(test)]
     fn len(&self) -> (usize, usize) {
         let inner = self.0.inner.lock();
@@ -324,28 +334,29 @@ impl VolumeIndex {
     }
 }
 
-impl Shared {
-    /// What is due here for a volume that goes past. Of those out of reach only the finalizer is
-    /// looked after, since the process that reaches them may be gone for good.
+impl SharedIndex {
+    /// What is due for this process to do for the volume. For volumes out of reach that is only the
+    /// finalizer, as the process that can reach them may be gone for good.
     fn due(&self, volume: &Volume) -> Due {
         if !self.identity.owns_volume(volume) {
             return Due::Nothing;
         }
         match due(volume) {
-            Due::Delete | Due::LetGo if !(self.in_reach)(volume) => Due::Nothing,
+            Due::Delete | Due::UnprotectUnbound if !(self.in_reach)(volume) => Due::Nothing,
             due => due,
         }
     }
 
-    /// The PersistentVolume is gone: the volumes in work that waited for its handle, by name.
-    fn freed(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
-        let Some(key) = (self.key)(gone) else { return Vec::new() };
-        inner.handles.deleted(&key, gone.uid());
+    /// Removes the handle of a PersistentVolume that is gone. Returns the names of the kept volumes with the
+    /// same handle, whose deletion may have waited for this.
+    fn remove_handle(&self, inner: &mut Inner, gone: &Volume) -> Vec<String> {
+        let Some(key) = (self.handle_key)(gone) else { return Vec::new() };
+        inner.handles.remove(&key, gone.uid());
         if !inner.handles.may_share(&key, gone.uid()) {
             return Vec::new();
         }
-        let same = |volume: &Volume| (self.key)(volume).as_ref() == Some(&key);
-        let waiting = inner.volumes.iter().filter(|(_, volume)| same(volume));
+        let has_same_handle = |volume: &Volume| (self.handle_key)(volume).as_ref() == Some(&key);
+        let waiting = inner.volumes.iter().filter(|(_, volume)| has_same_handle(volume));
         waiting.map(|(name, _)| name.to_owned()).collect()
     }
 }

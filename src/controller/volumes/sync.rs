@@ -1,9 +1,7 @@
-//! One volume, from its queue to its end.
+//! The volume worker: deletes volumes, first at the driver and then their PersistentVolumes.
 //!
-//! Owns the order of things for a volume: its protection finalizer (`protection`), and its
-//! deletion, first at the driver and then of the PersistentVolume. Promises that a live read right
-//! before each DeleteVolume decides (safety rule 10), that a driver which has deleted a volume is not asked again, and that only our
-//! finalizer is taken off. Leaves what is due to `finalizers`, and the driver to the [`Provisioner`].
+//! It guarantees that a live read right before each DeleteVolume decides (safety rule 10), and that a driver
+//! that has deleted a volume is not called again. [`finalizer`] decides what is due.
 
 use std::{borrow::Cow, ops::ControlFlow, sync::Arc};
 
@@ -13,7 +11,7 @@ use tracing::{Instrument as _, field};
 use super::{
     finalizer,
     finalizer::{Due, due},
-    index::{Deletion, VolumeIndex, VolumeState},
+    index::{Deletion, VolumeIndex, VolumeSnapshot},
 };
 use crate::{
     controller::{
@@ -37,41 +35,41 @@ use crate::{
     workqueue::{Action, KeyedMutex},
 };
 
-/// When a volume that waits to be detached is looked at without having been woken.
-const MISSED_DETACH: Duration = Duration::from_secs(5 * 60);
+/// The delay before a volume that waits for its detachment is checked again without an event.
+const DETACH_RECHECK: Duration = Duration::from_secs(5 * 60);
 
-/// For how long at least the process that reaches a volume has precedence over all others.
-const PRECEDENCE: Duration = Duration::from_secs(2);
+/// The minimum delay for processes that cannot reach a volume, so that one that can acts first.
+const PRECEDENCE_DELAY: Duration = Duration::from_secs(2);
 
-/// Why a volume is not deleted on what the API server took so long to say.
-const LOOKED_TOO_LONG_AGO: &str = "the volume is not deleted: how its PersistentVolume stands was more than two seconds under way from the API server, and may have changed. It is read again";
+/// The error if no live read was recent enough.
+const READ_TOO_OLD: &str = "the volume is not deleted: how its PersistentVolume stands was more than two seconds under way from the API server, and may have changed. It is read again";
 
-/// So often a PersistentVolume is read whose answer was too long under way.
-const READS: usize = 3;
+/// The number of live reads before a deletion fails with [`READ_TOO_OLD`].
+const MAX_READS: usize = 3;
 
-/// Works on volumes.
+/// The worker of the queue of volumes.
 pub struct VolumeWorker<P> {
-    /// Deletes at the driver.
+    /// Deletes volumes at the driver.
     pub provisioner: Arc<P>,
-    /// What is known of the volumes.
-    pub book: VolumeIndex,
+    /// The volumes that need work.
+    pub index: VolumeIndex,
     /// Reads and writes PersistentVolumes.
     pub client: Client,
-    /// Tells users.
+    /// Emits events about volumes.
     pub events: VolumeEvents,
-    /// Counts.
+    /// Counters of deletions.
     pub metrics: ControllerMetrics,
-    /// One actor a volume.
-    pub exclusive: KeyedMutex,
-    /// How many DeleteVolume calls there may be.
+    /// One worker per volume at a time, including the claim worker (safety rule 5).
+    pub volume_keys: KeyedMutex,
+    /// Limits the DeleteVolume calls.
     pub limiter: ConcurrencyLimiter,
     /// Knows the volumes that are being saved.
     pub store: PvStore,
-    /// How old what was read is.
+    /// Measures the age of live reads.
     pub live: Live,
-    /// What else the volumes wait for.
-    pub waits: DependencyIndex,
-    /// Jitter.
+    /// The objects that volumes wait for.
+    pub dependencies: DependencyIndex,
+    /// For jitter.
     pub random: Arc<dyn Random>,
 }
 
@@ -82,55 +80,55 @@ impl From<ApiError> for NotDeleted {
 }
 
 impl<P: Provisioner> VolumeWorker<P> {
-    /// Brings one volume a step further.
+    /// Does what is due for the volume of this name. Returns when to do so again.
     pub async fn sync(&self, name: &str) -> Action {
-        let look = self.limiter.look(Item::volume(name));
-        let _held = self.exclusive.hold(&key(name)).await;
-        // Looked at under the key: what another actor has just done is seen.
-        let Some(snapshot) = self.book.snapshot(name) else {
-            self.waits.forget(&Item::volume(name));
+        let attempt = self.limiter.attempt(Item::volume(name));
+        let _held = self.volume_keys.hold(&key(name)).await;
+        // Taken while the key is held, so that it includes what another worker has just done.
+        let Some(snapshot) = self.index.snapshot(name) else {
+            self.dependencies.forget(&Item::volume(name));
             return Action::Done;
         };
         let claim = snapshot.volume.spec.claim_ref.as_ref();
         let claim = claim.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let span = tracing::info_span!("volume", pv = name, claim, code = field::Empty);
-        let verdict = self.step(snapshot, look).instrument(span).await;
-        if verdict == Action::Done {
-            self.waits.forget(&Item::volume(name));
+        let action = self.do_what_is_due(snapshot, attempt).instrument(span).await;
+        if action == Action::Done {
+            self.dependencies.forget(&Item::volume(name));
         }
-        verdict
+        action
     }
 
-    async fn step(&self, snapshot: VolumeState, look: Attempt) -> Action {
+    async fn do_what_is_due(&self, snapshot: VolumeSnapshot, attempt: Attempt) -> Action {
         let volume = Arc::clone(&snapshot.volume);
-        tracing::debug!(due = ?due(&volume), deletion = ?snapshot.deletion, "looking at the volume");
+        tracing::debug!(due = ?due(&volume), deletion = ?snapshot.deletion, "syncing the volume");
         match due(&volume) {
             Due::Nothing => Action::Done,
             Due::Protect => self.protect(&volume).await,
-            // Whoever reaches the volume comes first.
-            Due::Unprotect if snapshot.is_news() && !self.provisioner.should_delete(&volume) => {
-                Action::RequeueAfter(PRECEDENCE.mul_f64(1.0 + 5.0 * self.random.unit()))
+            // A process that can reach the volume acts first.
+            Due::Unprotect if snapshot.is_fresh() && !self.provisioner.should_delete(&volume) => {
+                Action::RequeueAfter(PRECEDENCE_DELAY.mul_f64(1.0 + 5.0 * self.random.unit()))
             }
             Due::Unprotect => self.unprotect(&volume).await,
-            Due::LetGo => self.let_go(&volume).await,
-            Due::Delete => self.delete(snapshot, look).await,
+            Due::UnprotectUnbound => self.unprotect_unbound(&volume).await,
+            Due::Delete => self.delete(snapshot, attempt).await,
         }
     }
 
-    /// Whether the PersistentVolume of this name is gone or another one by now.
-    pub(super) async fn is_another(&self, volume: &Volume) -> Result<bool, ApiError> {
-        self.live(volume).await.map(|live| live.is_none())
+    /// Whether the PersistentVolume is gone, or another one has its name, by a live read.
+    pub(super) async fn is_gone_or_replaced(&self, volume: &Volume) -> Result<bool, ApiError> {
+        self.read_live(volume).await.map(|live| live.is_none())
     }
 
-    async fn delete(&self, snapshot: VolumeState, mut look: Attempt) -> Action {
+    async fn delete(&self, snapshot: VolumeSnapshot, mut attempt: Attempt) -> Action {
         if snapshot.deletion == Deletion::Removed
             || !self.provisioner.should_delete(&snapshot.volume)
         {
             return Action::Done;
         }
         let mut permit = None;
-        if snapshot.deletion.is_ahead() {
-            permit = look.permit(class_of_volume(&snapshot.volume), snapshot.begun);
+        if snapshot.deletion.is_pending() {
+            permit = attempt.permit(class_of_volume(&snapshot.volume), snapshot.begun);
             if permit.is_none() {
                 return Action::AwaitChange;
             }
@@ -138,11 +136,11 @@ impl<P: Provisioner> VolumeWorker<P> {
         let started = Instant::now();
         let deleted = self.try_delete(&snapshot, permit).await;
         if !matches!(deleted, Err(NotDeleted::Attached { .. })) {
-            self.book.is_detached(&snapshot.volume);
+            self.index.clear_attached(&snapshot.volume);
         }
         match deleted {
             Ok(Some(volume)) => {
-                self.book.deletion_reached(&volume, Deletion::Removed);
+                self.index.set_deletion(&volume, Deletion::Removed);
                 self.metrics.deleted(class_label(&volume), started.elapsed());
                 tracing::info!("volume deleted");
                 Action::Done
@@ -153,30 +151,23 @@ impl<P: Provisioner> VolumeWorker<P> {
         }
     }
 
-    /// Deletes the volume and then its PersistentVolume; `None` where it is not due any more.
-    /// Without a permit the driver has removed it already.
+    /// Deletes the volume and then its PersistentVolume. Without a permit the driver has deleted the volume
+    /// already. Returns `None` if the deletion is not due any more.
     async fn try_delete(
         &self,
-        snapshot: &VolumeState,
+        snapshot: &VolumeSnapshot,
         permit: Option<Permit>,
     ) -> Result<Option<Arc<Volume>>, NotDeleted> {
-        let removal = match permit {
-            None => None,
-            Some(permit) => {
-                self.book.deletion_begins(&snapshot.volume);
-                Some((permit, self.provisioner.prepare_delete(&snapshot.volume).await?))
-            }
-        };
-        let volume = match removal {
-            None => Arc::clone(&snapshot.volume),
-            Some((permit, removal)) => {
-                self.check_handle(&snapshot.volume).await?;
-                // Whatever took its time comes before this look, and nothing after it.
-                let Some(volume) = self.due_now(&snapshot.volume).await? else { return Ok(None) };
-                self.delete_at_driver(&volume, permit, removal).await?;
-                volume
-            }
-        };
+        let mut volume = Arc::clone(&snapshot.volume);
+        if let Some(permit) = permit {
+            self.index.begin_deletion(&volume);
+            let removal = self.provisioner.prepare_delete(&volume).await?;
+            self.check_handle(&volume).await?;
+            // The last thing awaited before the call, so that the read is recent.
+            let Some(live) = self.read_if_due(&volume).await? else { return Ok(None) };
+            volume = live;
+            self.delete_at_driver(&volume, permit, removal).await?;
+        }
         self.remove(&volume).await?;
         Ok(Some(volume))
     }
@@ -193,21 +184,22 @@ impl<P: Provisioner> VolumeWorker<P> {
         permit.ended(deleted.as_ref().err().map_or(Congestion::Bearable, NotDeleted::congestion));
         deleted?;
         if !mutations::is_on(Mutation::DeleteTwice) {
-            self.book.deletion_reached(volume, Deletion::AtDriver);
+            self.index.set_deletion(volume, Deletion::DeletedAtDriver);
         }
         Ok(())
     }
 
-    /// The volume by a live read that is not old (safety rule 10), if it is to be deleted.
+    /// Reads the PersistentVolume live, and returns it if its deletion is due and the read is recent
+    /// (safety rule 10).
     ///
     /// # Errors
-    /// It could not be read, or not in time: then nothing is deleted.
-    async fn due_now(&self, volume: &Arc<Volume>) -> Result<Option<Arc<Volume>>, NotDeleted> {
+    /// The PersistentVolume could not be read, or not recently enough.
+    async fn read_if_due(&self, volume: &Arc<Volume>) -> Result<Option<Arc<Volume>>, NotDeleted> {
         if mutations::is_on(Mutation::DeleteUnseen) {
             return Ok(Some(Arc::clone(volume)));
         }
-        for _ in 0..READS {
-            let Some((live, at)) = self.live_dated(volume).await? else { return Ok(None) };
+        for _ in 0..MAX_READS {
+            let Some((live, at)) = self.read_live_with_time(volume).await? else { return Ok(None) };
             if due(&live) != Due::Delete {
                 return Ok(None);
             }
@@ -215,23 +207,26 @@ impl<P: Provisioner> VolumeWorker<P> {
                 return Ok(Some(Arc::new(live)));
             }
         }
-        Err(NotDeleted::Failed(Failure::new(LOOKED_TOO_LONG_AGO)))
+        Err(NotDeleted::Failed(Failure::new(READ_TOO_OLD)))
     }
 
-    /// The PersistentVolume as it is now, if it still is the one meant.
-    pub(super) async fn live(&self, volume: &Volume) -> Result<Option<Volume>, ApiError> {
-        Ok(self.live_dated(volume).await?.map(|(live, _)| live))
+    /// Reads the PersistentVolume; `None` if it is gone or another one has its name.
+    pub(super) async fn read_live(&self, volume: &Volume) -> Result<Option<Volume>, ApiError> {
+        Ok(self.read_live_with_time(volume).await?.map(|(live, _)| live))
     }
 
-    /// The same, and when that was asked.
-    async fn live_dated(&self, volume: &Volume) -> Result<Option<(Volume, Duration)>, ApiError> {
+    /// Reads as [`VolumeWorker::read_live`] does, and returns when the request was sent as well.
+    async fn read_live_with_time(
+        &self,
+        volume: &Volume,
+    ) -> Result<Option<(Volume, Duration)>, ApiError> {
         match self.client.get_dated::<Volume>(Name::cluster(volume.name())?).await {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(|found| Some(found).filter(|(live, _)| live.uid() == volume.uid())),
         }
     }
 
-    /// Refuses to delete a volume that another PersistentVolume stands for (safety rule 10).
+    /// Fails if another PersistentVolume has the same volume at the driver (safety rule 10).
     async fn check_handle(&self, volume: &Volume) -> Result<(), NotDeleted> {
         let Some(handle) = self.provisioner.handle(volume) else { return Ok(()) };
         let refuse = |other: &str| {
@@ -240,92 +235,95 @@ impl<P: Provisioner> VolumeWorker<P> {
             )))
         };
         let key = self.provisioner.key(&handle);
-        let same = |other: &str| self.provisioner.key(other) == key;
-        if self.store.holds_as_another(same, volume.name()) {
+        let is_same = |other: &str| self.provisioner.key(other) == key;
+        if self.store.holds_as_another(is_same, volume.name()) {
             return Err(refuse("a PersistentVolume that is being saved"));
         }
-        if !self.book.may_share_handle(key, volume) {
+        if !self.index.may_share_handle(key, volume) {
             return Ok(());
         }
-        match self.sharer(volume, same).await? {
+        match self.find_same_handle(volume, is_same).await? {
             Some(name) => Err(refuse(&format!("PersistentVolume {name:?}"))),
             None => Ok(()),
         }
     }
 
-    /// Another PersistentVolume of the same handle, by what the API server says now.
-    async fn sharer(
+    /// Lists PersistentVolumes live, and returns the name of another one whose handle satisfies
+    /// `is_same`.
+    async fn find_same_handle(
         &self,
         volume: &Volume,
-        same: impl Fn(&str) -> bool + Send,
+        is_same: impl Fn(&str) -> bool + Send,
     ) -> Result<Option<String>, ApiError> {
-        let mut sharer = None;
-        let look = |other: Volume| {
-            let is_same = self.provisioner.handle(&other).is_some_and(|handle| same(&handle));
-            if !is_same || other.uid() == volume.uid() {
+        let mut found = None;
+        let check = |other: Volume| {
+            let has_same = self.provisioner.handle(&other).is_some_and(|handle| is_same(&handle));
+            if !has_same || other.uid() == volume.uid() {
                 return ControlFlow::Continue(());
             }
-            sharer = Some(other.name().to_owned());
+            found = Some(other.name().to_owned());
             ControlFlow::Break(())
         };
-        self.client.list(&Scope::all(), look).await?;
-        Ok(sharer)
+        self.client.list(&Scope::all(), check).await?;
+        Ok(found)
     }
 
-    /// A detachment wakes the volume. What its user is told is counted as the original counts it.
-    fn wait_for_detach(&self, snapshot: &VolumeState, node: &str) -> Action {
+    /// Requeues a volume that is attached; its detachment queues it earlier. Each event about it counts
+    /// as a failed deletion, as in external-provisioner.
+    fn wait_for_detach(&self, snapshot: &VolumeSnapshot, node: &str) -> Action {
         tracing::debug!(node, "waiting for detach");
         let volume = &snapshot.volume;
-        if let Some(attached) = snapshot.deletion.tell_attached(node) {
+        if let Some(attached) = snapshot.deletion.report_attached(node) {
             self.events.still_attached(volume, node);
             self.metrics.delete_failed(class_label(volume));
-            self.book.deletion_reached(volume, attached);
+            self.index.set_deletion(volume, attached);
         }
-        Action::RequeueAfter(MISSED_DETACH)
+        Action::RequeueAfter(DETACH_RECHECK)
     }
 
-    /// Removes the PersistentVolume, whose volume is gone.
+    /// Deletes the PersistentVolume of a deleted volume, and removes the protection finalizer.
     async fn remove(&self, volume: &Volume) -> Result<(), ApiError> {
         let name = Name::cluster(volume.name())?;
         let uid = (!mutations::is_on(Mutation::DeleteWithoutUid)).then(|| volume.uid());
         let kept_by = match self.client.delete::<Volume>(name, uid).await {
             Err(error) if error.is_not_found() => return Ok(()),
-            // The UID is a precondition; told by a live read, as other things can conflict too.
+            // Perhaps the UID in the precondition does not match. A live read decides, as there are
+            // other conflicts as well.
             Err(error) if error.is_conflict() => {
-                return if self.is_another(volume).await? { Ok(()) } else { Err(error) };
+                return if self.is_gone_or_replaced(volume).await? { Ok(()) } else { Err(error) };
             }
             deleted => deleted?,
         };
-        // Somebody may have put it on since the volume was seen.
+        // The finalizer may have been added since the volume was read.
         let is_kept = kept_by.iter().any(|finalizer| finalizer == finalizer::PROTECTION);
         if is_kept || volume.has_finalizer(finalizer::PROTECTION) {
-            // Whatever has changed about it since: there is nothing left to protect.
+            // Without a version, as there is nothing left to protect.
             let patch = finalizer::unprotect(volume.uid());
             self.patch(volume, patch).await?.done()?;
         }
         Ok(())
     }
 
-    /// The task that worked on the volume died: the volume is set aside until it changes or the
-    /// next audit, and its user told.
-    pub fn panicked(&self, name: &str, panic: &str) {
+    /// Reports that the sync of this volume panicked. The volume is synced again when it changes, or at
+    /// the next resync.
+    pub fn on_panic(&self, name: &str, panic: &str) {
         tracing::error!(pv = name, panic, "working on a volume panicked; this is a bug");
         self.metrics.panicked(Panicked::Volumes);
-        if let Some(snapshot) = self.book.snapshot(name) {
+        if let Some(snapshot) = self.index.snapshot(name) {
             self.events.failed_delete(&snapshot.volume, PANICKED);
         }
     }
 
     fn failed(&self, volume: &Volume, why: &Failure) -> Action {
         tracing::warn!(error = %why, "deleting the volume failed");
-        self.waits.wait(&Item::volume(volume.name()), why.dependencies());
+        self.dependencies.wait(&Item::volume(volume.name()), why.dependencies());
         self.events.failed_delete(volume, &why.to_string());
         self.metrics.delete_failed(class_label(volume));
         Action::Retry
     }
 }
 
-/// The key under which one actor at a time works on the volume: that of its claim.
+/// The key under which one worker at a time works on the volume. The claim worker uses it as well.
 fn key(name: &str) -> Cow<'_, str> {
     if mutations::is_on(Mutation::SeparateKeys) {
         return format!("{name} to be deleted").into();
@@ -333,7 +331,7 @@ fn key(name: &str) -> Cow<'_, str> {
     name.into()
 }
 
-/// How metrics name the volume's class: by its field alone, as in the original and as for claims.
+/// The label of the volume's class in metrics: the field alone, as in external-provisioner.
 fn class_label(volume: &Volume) -> &str {
     &volume.spec.storage_class_name
 }
@@ -345,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_do_not_follow_the_older_annotation_of_the_class() {
+    fn the_class_label_in_metrics_ignores_the_beta_annotation() {
         let volume = serde_json::from_value(json!({
             "metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "old"}},
             "spec": {"storageClassName": "new"},

@@ -71,7 +71,7 @@ pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Sou
     let found = find_volume(client, query, &source).await;
     found.map_err(|unusable| {
         let is_lasting = !matches!(unusable, Unusable::BadVolume);
-        let failure = Failure::new(unusable).awaiting([dependencies.as_seen(&source.metadata)]);
+        let failure = Failure::new(unusable).awaiting([dependencies.observed_as(&source.metadata)]);
         if is_lasting { failure.lasting() } else { failure }
     })
 }

@@ -71,7 +71,7 @@ pub(super) async fn find(client: &Client, query: &SourceQuery<'_>) -> Result<Sou
     let snapshot = read_snapshot(client, namespace, name).await.map_err(|unread| {
         Failure::new(&unread).unread(dependencies.clone(), unread.is_missing())
     })?;
-    let dependencies = dependencies.as_seen(&snapshot.metadata);
+    let dependencies = dependencies.observed_as(&snapshot.metadata);
     let content = bound_content(&snapshot)
         .map_err(|unusable| Failure::new(&unusable).awaiting([dependencies.clone()]).lasting())?;
     let usable = find_content(client, query, &snapshot, content).await;

@@ -1,16 +1,16 @@
 use super::*;
-use crate::leader::Identity;
+use crate::leader::CandidateIdentity;
 
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Wall time 1 s after the epoch, as a Lease spells it.
+/// Wall time 1 s after the epoch, in the format of a Lease.
 const NOW: &str = "1970-01-01T00:00:01.000000Z";
 
 fn settings(pod_uid: Option<&str>) -> ElectionSettings {
     ElectionSettings {
         lease_name: "lease".into(),
         namespace: "ns".into(),
-        identity: Identity::new("me", pod_uid),
+        identity: CandidateIdentity::new("me", pod_uid),
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: RETRY,
@@ -41,42 +41,42 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn seen(record: Record) -> Seen {
-    Seen::Held { record, since: at(100) }
+fn seen(record: Record) -> ObservedLease {
+    ObservedLease::Held { record, since: at(100) }
 }
 
 fn step(
     settings: &ElectionSettings,
-    seen: &Seen,
+    lease: &ObservedLease,
     written: &[Record],
     leads_at: Option<i64>,
     now: Duration,
 ) -> Step {
     let wall = jiff::Timestamp::from_second(1).unwrap();
-    decide(&Observation { settings, seen, written, leads_at, wall }, now)
+    decide(&Observation { settings, lease, written, leads_at, wall }, now)
 }
 
-fn candidate(seen: &Seen, now: Duration) -> Step {
-    step(&settings(None), seen, &[], None, now)
+fn candidate(lease: &ObservedLease, now: Duration) -> Step {
+    step(&settings(None), lease, &[], None, now)
 }
 
-fn leader(seen: &Seen, written: &[Record]) -> Step {
-    step(&settings(None), seen, written, Some(7), at(101))
-}
-
-#[test]
-fn a_missing_lease_is_made() {
-    assert_eq!(candidate(&Seen::Absent, at(0)), Step::Create(own(NOW, 0)));
-    assert_eq!(leader(&Seen::Absent, &[record("me", 7)]), Step::Create(own(NOW, 0)));
+fn leader(lease: &ObservedLease, written: &[Record]) -> Step {
+    step(&settings(None), lease, written, Some(7), at(101))
 }
 
 #[test]
-fn a_lease_held_by_nobody_is_taken_at_once_and_counted() {
+fn a_missing_lease_is_created() {
+    assert_eq!(candidate(&ObservedLease::Absent, at(0)), Step::Create(own(NOW, 0)));
+    assert_eq!(leader(&ObservedLease::Absent, &[record("me", 7)]), Step::Create(own(NOW, 0)));
+}
+
+#[test]
+fn a_lease_without_holder_is_taken_at_once_as_a_transition() {
     assert_eq!(candidate(&seen(record("", 7)), at(100)), Step::TakeOver(own(NOW, 8)));
 }
 
 #[test]
-fn a_lease_of_another_is_taken_once_its_record_stood_still_for_its_own_duration() {
+fn a_lease_of_another_is_taken_once_its_record_is_unchanged_for_its_own_duration() {
     for (seconds, now, expected) in [
         (15, at(100), Step::Wait(at(115))),
         (15, Duration::new(114, 999_999_999), Step::Wait(at(115))),
@@ -93,7 +93,7 @@ fn a_lease_of_another_is_taken_once_its_record_stood_still_for_its_own_duration(
 }
 
 #[test]
-fn times_in_the_record_are_never_believed() {
+fn times_in_the_record_are_ignored() {
     let old = Record { renewed: Some("1970-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
     let future =
         Record { renewed: Some("2999-01-01T00:00:00.000000Z".into()), ..record("other", 7) };
@@ -114,31 +114,31 @@ fn a_leader_renews_what_it_wrote_and_keeps_when_it_was_acquired() {
 }
 
 #[test]
-fn a_write_whose_end_was_not_learnt_counts_as_ours_when_it_shows() {
+fn a_write_with_unknown_result_counts_as_own_when_it_is_observed() {
     let first = record("me", 7);
     let second = Record { renewed: Some("later".into()), ..first.clone() };
     assert_eq!(leader(&seen(second.clone()), &[first, second]), Step::Renew(own("acquired", 7)));
 }
 
 #[test]
-fn a_leader_that_sees_another_holder_stops() {
+fn a_leader_that_observes_another_holder_stops() {
     assert_eq!(
         leader(&seen(record("other", 8)), &[record("me", 7)]),
         Step::StopLeading(Loss::OtherHolder("other".into()))
     );
-    // However long the other has been silent: that is for the next election.
+    // For however long the other has not renewed.
     let late = step(&settings(None), &seen(record("other", 8)), &[], Some(7), at(9999));
     assert_eq!(late, Step::StopLeading(Loss::OtherHolder("other".into())));
 }
 
 #[test]
-fn a_leader_whose_lease_was_emptied_takes_it_again_unless_somebody_led_in_between() {
+fn a_leader_whose_lease_lost_its_holder_takes_it_again_unless_another_led_in_between() {
     assert_eq!(leader(&seen(record("", 7)), &[]), Step::TakeOver(own(NOW, 8)));
     assert_eq!(leader(&seen(record("", 8)), &[]), Step::StopLeading(Loss::Interrupted));
 }
 
 #[test]
-fn a_bare_host_name_counts_as_ours_only_after_two_quiet_retry_periods() {
+fn a_record_under_the_bare_host_name_counts_as_own_only_after_two_quiet_retry_periods() {
     let lease = seen(record("me", 7));
     assert_eq!(candidate(&lease, at(100)), Step::Wait(at(110)));
     assert_eq!(candidate(&lease, at(109)), Step::Wait(at(110)));
@@ -146,7 +146,7 @@ fn a_bare_host_name_counts_as_ours_only_after_two_quiet_retry_periods() {
 }
 
 #[test]
-fn the_name_of_one_pod_counts_as_ours_at_once() {
+fn a_record_under_the_pods_name_counts_as_own_at_once() {
     let settings = settings(Some("uid"));
     let lease = seen(record("me_uid", 7));
     let expected = Step::Renew(Record { holder: "me_uid".into(), ..own("acquired", 7) });
@@ -155,7 +155,7 @@ fn the_name_of_one_pod_counts_as_ours_at_once() {
 }
 
 #[test]
-fn a_leader_with_a_bare_host_name_stops_when_its_namesake_writes() {
+fn a_leader_with_a_bare_host_name_stops_when_another_process_of_that_name_writes() {
     assert_eq!(
         leader(
             &seen(Record { renewed: Some("not by me".into()), ..record("me", 7) }),
@@ -165,7 +165,7 @@ fn a_leader_with_a_bare_host_name_stops_when_its_namesake_writes() {
     );
 }
 
-/// Anything that may be seen, and anybody who may look.
+/// Arbitrary observations and candidates.
 mod properties {
     use proptest::prelude::*;
 
@@ -186,17 +186,17 @@ mod properties {
         )
     }
 
-    fn any_seen() -> impl Strategy<Value = Seen> {
+    fn any_seen() -> impl Strategy<Value = ObservedLease> {
         let held = (any_record(), 0_u64..200)
-            .prop_map(|(record, since)| Seen::Held { record, since: at(since) });
-        prop_oneof![1 => Just(Seen::Absent), 9 => held]
+            .prop_map(|(record, since)| ObservedLease::Held { record, since: at(since) });
+        prop_oneof![1 => Just(ObservedLease::Absent), 9 => held]
     }
 
-    /// A candidate with or without a name of its own, what it sees, and when it looks.
+    /// A candidate with or without a unique name, what it observes, and when.
     #[derive(Debug, Clone)]
     struct Case {
         settings: ElectionSettings,
-        seen: Seen,
+        seen: ObservedLease,
         written: Vec<Record>,
         leads_at: Option<i64>,
         now: Duration,
@@ -213,8 +213,8 @@ mod properties {
 
         fn held(&self) -> Option<(&Record, Duration)> {
             match &self.seen {
-                Seen::Absent => None,
-                Seen::Held { record, since } => Some((record, *since)),
+                ObservedLease::Absent => None,
+                ObservedLease::Held { record, since } => Some((record, *since)),
             }
         }
 
@@ -232,8 +232,8 @@ mod properties {
         let leads = prop_oneof![Just(None), any::<i64>().prop_map(Some)];
         (any::<bool>(), any_seen(), written, leads, 200_u64..400).prop_map(
             |(named, seen, mut written, leads_at, now)| {
-                // Often enough, what is seen is what was written.
-                if let (Seen::Held { record, .. }, true) = (&seen, now % 2 == 0) {
+                // Often the observed record is the one that was written.
+                if let (ObservedLease::Held { record, .. }, true) = (&seen, now % 2 == 0) {
                     written.push(record.clone());
                 }
                 let settings = settings(named.then_some("uid"));
@@ -246,7 +246,7 @@ mod properties {
         #![proptest_config(ProptestConfig::with_cases(4000))]
 
         #[test]
-        fn nobodys_lease_but_a_silent_holders_is_taken(case in any_case()) {
+        fn only_a_lease_without_active_holder_is_taken(case in any_case()) {
             let Step::TakeOver(_) = case.step() else { return Ok(()) };
             let (record, since) = case.held().unwrap();
             if !record.holder.is_empty() {
@@ -258,7 +258,7 @@ mod properties {
         }
 
         #[test]
-        fn a_leader_never_goes_on_over_what_another_wrote(case in any_case()) {
+        fn a_leader_never_overwrites_what_another_process_wrote(case in any_case()) {
             if case.leads_at.is_none() {
                 return Ok(());
             }
@@ -271,7 +271,7 @@ mod properties {
         }
 
         #[test]
-        fn what_is_written_names_the_candidate_and_counts_holders(case in any_case()) {
+        fn written_records_have_the_candidates_name_and_count_transitions(case in any_case()) {
             let before = case.held().map_or(-1, |(record, _)| record.transitions);
             let (record, transitions) = match case.step() {
                 Step::Create(record) => (record, 0),
@@ -293,7 +293,7 @@ mod properties {
         }
 
         #[test]
-        fn only_who_leads_stops_leading(case in any_case()) {
+        fn only_a_leader_stops_leading(case in any_case()) {
             if let Step::StopLeading(_) = case.step() {
                 prop_assert!(case.leads_at.is_some());
             }

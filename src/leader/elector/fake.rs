@@ -1,4 +1,4 @@
-//! One Lease with optimistic concurrency, the way to it, and clocks that go wrong.
+//! A fake API server with one Lease, clients with network failures, and drifting clocks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ElectionDeps, ElectionSettings, LeaseError, Leases};
 use crate::{
-    leader::{Health, Identity, Sight},
+    leader::{CandidateIdentity, Health, LeaseEvent},
     metrics::Metrics,
     runtime::{Clock, Gate, Generator},
 };
@@ -27,16 +27,16 @@ pub(super) struct Store {
     pub(super) lease: Option<Value>,
     version: u64,
     changed: Arc<Notify>,
-    /// Whether nobody may watch.
+    /// Whether watches are forbidden.
     pub(super) watch_refused: bool,
-    /// Whether watches tell nothing.
+    /// Whether watches yield no events.
     pub(super) watch_is_silent: bool,
     /// Every request that arrived, in order.
     pub(super) requests: Vec<&'static str>,
 }
 
 impl Store {
-    /// Changes the Lease as somebody outside the election would.
+    /// Changes the Lease from outside the election.
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
         if let Some(lease) = &mut self.lease {
             edit(lease);
@@ -44,7 +44,7 @@ impl Store {
         self.stamp();
     }
 
-    /// Deletes the Lease, and tells those who watch it.
+    /// Deletes the Lease.
     pub(super) fn delete(&mut self) {
         self.lease = None;
         self.stamp();
@@ -96,60 +96,62 @@ impl Store {
     }
 }
 
-/// How requests fare on their way.
+/// The state of a client's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Clear,
-    /// Refused at once.
+pub(super) enum Network {
+    Up,
+    /// Requests fail at once.
     Down,
-    /// Never arrives, never answered.
-    Hangs,
-    /// Arrives, and is carried out; the answer does not come back.
-    Deaf,
+    /// Requests do not arrive and are not answered.
+    Hanging,
+    /// Requests are carried out, but their responses are lost.
+    ResponsesLost,
 }
 
-/// One candidate's way to the store.
+/// A candidate's client.
 #[derive(Clone)]
-pub(super) struct Road {
+pub(super) struct FakeClient {
     pub(super) store: Arc<Mutex<Store>>,
-    pub(super) way: Arc<Mutex<Way>>,
+    pub(super) network: Arc<Mutex<Network>>,
     pub(super) latency: Arc<Mutex<Duration>>,
 }
 
-impl Road {
-    pub(super) fn to(store: &Arc<Mutex<Store>>) -> Self {
+impl FakeClient {
+    pub(super) fn new(store: &Arc<Mutex<Store>>) -> Self {
         Self {
             store: store.clone(),
-            way: Arc::new(Mutex::new(Way::Clear)),
+            network: Arc::new(Mutex::new(Network::Up)),
             latency: Arc::new(Mutex::new(Duration::from_millis(20))),
         }
     }
 
-    async fn travel(
+    async fn request(
         &self,
         act: impl FnOnce(&mut Store) -> Result<Value, LeaseError> + Send,
     ) -> Result<Value, LeaseError> {
         let half = *self.latency.lock() / 2;
         sleep(half).await;
-        let way = *self.way.lock();
-        match way {
-            Way::Down => return Err(LeaseError::Failed("no route".into())),
-            Way::Hangs => std::future::pending().await,
-            Way::Clear | Way::Deaf => {}
+        let network = *self.network.lock();
+        match network {
+            Network::Down => return Err(LeaseError::Failed("no route".into())),
+            Network::Hanging => std::future::pending().await,
+            Network::Up | Network::ResponsesLost => {}
         }
         let answer = act(&mut self.store.lock());
         sleep(half).await;
-        let way = *self.way.lock();
-        match way {
-            Way::Clear => answer,
-            Way::Down | Way::Hangs | Way::Deaf => std::future::pending().await,
+        let network = *self.network.lock();
+        match network {
+            Network::Up => answer,
+            Network::Down | Network::Hanging | Network::ResponsesLost => {
+                std::future::pending().await
+            }
         }
     }
 }
 
-impl Road {
-    /// The first state after `version` that finds its way here; what passed before is not told.
-    async fn next_after(&self, version: u64) -> (Sight, u64) {
+impl FakeClient {
+    /// Waits for a state after `version` that this client receives. Skips earlier ones.
+    async fn next_after(&self, version: u64) -> (LeaseEvent, u64) {
         loop {
             let changed = self.store.lock().changed.clone();
             let changed = changed.notified();
@@ -157,29 +159,29 @@ impl Road {
                 let store = self.store.lock();
                 (store.lease.clone(), store.version)
             };
-            let clear = *self.way.lock() == Way::Clear;
+            let clear = *self.network.lock() == Network::Up;
             if clear && newest > version && !self.store.lock().watch_is_silent {
                 let half = *self.latency.lock() / 2;
                 sleep(half).await;
-                return (lease.map_or(Sight::Gone, Sight::Lease), newest);
+                return (lease.map_or(LeaseEvent::Deleted, LeaseEvent::Applied), newest);
             }
-            // A way that is blocked is tried again.
+            // Checks the network again.
             let _ = timeout(Duration::from_secs(1), changed).await;
         }
     }
 }
 
-impl Leases for Road {
+impl Leases for FakeClient {
     async fn get(&self, _: &str, _: &str) -> Result<Value, LeaseError> {
-        self.travel(Store::get).await
+        self.request(Store::get).await
     }
 
     async fn create(&self, _: &str, lease: &Value) -> Result<Value, LeaseError> {
-        self.travel(|store| store.create(lease)).await
+        self.request(|store| store.create(lease)).await
     }
 
     async fn replace(&self, _: &str, _: &str, lease: &Value) -> Result<Value, LeaseError> {
-        self.travel(|store| store.replace(lease)).await
+        self.request(|store| store.replace(lease)).await
     }
 
     fn watch(
@@ -187,21 +189,21 @@ impl Leases for Road {
         _: &str,
         _: &str,
         version: &str,
-    ) -> BoxStream<'static, Result<Sight, LeaseError>> {
+    ) -> BoxStream<'static, Result<LeaseEvent, LeaseError>> {
         if self.store.lock().watch_refused {
             self.store.lock().requests.push("watch");
             return stream::iter([Err(LeaseError::Forbidden("no".into()))]).boxed();
         }
-        let (road, version) = (self.clone(), version.parse().unwrap());
-        stream::unfold((road, version), |(road, version)| async move {
-            let (seen, version) = road.next_after(version).await;
-            Some((Ok(seen), (road, version)))
+        let (client, version) = (self.clone(), version.parse().unwrap());
+        stream::unfold((client, version), |(client, version)| async move {
+            let (seen, version) = client.next_after(version).await;
+            Some((Ok(seen), (client, version)))
         })
         .boxed()
     }
 }
 
-/// A clock whose boot time runs at its own rate, and whose wall time is anything.
+/// A clock whose boot time runs at its own rate, and whose wall-clock time is arbitrary.
 pub(super) struct Drifting {
     origin: Instant,
     rate: f64,
@@ -214,7 +216,7 @@ impl Drifting {
         Self { origin: Instant::now(), rate, wall_offset, suspended: Mutex::default() }
     }
 
-    /// The machine was suspended for so long.
+    /// Suspends the machine for `time`.
     pub(super) fn suspend(&self, time: Duration) {
         *self.suspended.lock() += time;
     }
@@ -239,7 +241,7 @@ pub(super) fn settings(host: &str, pod_uid: Option<&str>) -> ElectionSettings {
     ElectionSettings {
         lease_name: "lease".into(),
         namespace: "ns".into(),
-        identity: Identity::new(host, pod_uid),
+        identity: CandidateIdentity::new(host, pod_uid),
         lease_duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),
         retry_period: Duration::from_secs(5),
@@ -254,6 +256,6 @@ pub(super) fn deps(clock: Arc<dyn Clock>, seed: u64) -> ElectionDeps {
         clock,
         random: Arc::new(Generator::from_seed(seed)),
         metrics: Metrics::new().unwrap().leader,
-        stands_by: CancellationToken::new(),
+        standby: CancellationToken::new(),
     }
 }

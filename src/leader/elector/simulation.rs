@@ -1,6 +1,6 @@
-//! Elections under everything that goes wrong, by seed: drifting clocks, frozen processes,
-//! kills, lost requests and answers, silent and refused watches, slow servers, edits by hand. At no moment two gates are open, and
-//! once the trouble ends one candidate leads.
+//! Elections with random faults, by seed: drifting clocks, frozen and killed processes, lost requests and
+//! responses, silent and forbidden watches, slow servers, manual edits. At no time two gates are open, and
+//! once the faults end one candidate leads.
 
 use std::{
     future::Future,
@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    fake::{Drifting, Road, Store, Way, deps, settings},
+    fake::{Drifting, FakeClient, Network, Store, deps, settings},
     *,
 };
 use crate::runtime::{Generator, Tasks, TokioSpawner};
@@ -61,12 +61,12 @@ impl Hand {
 /// One process of the simulation; its pod outlives it.
 struct Process {
     pod: usize,
-    road: Road,
+    client: FakeClient,
     gate: Gate,
     hand: Hand,
 }
 
-struct Env {
+struct Simulation {
     random: Arc<Generator>,
     store: Arc<Mutex<Store>>,
     tasks: Tasks,
@@ -74,17 +74,17 @@ struct Env {
     starts: u64,
 }
 
-impl Env {
+impl Simulation {
     fn new(seed: u64) -> Self {
         let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
         let random = Arc::new(Generator::from_seed(seed));
-        let mut world =
+        let mut simulation =
             Self { random, store: Arc::default(), tasks, processes: Vec::new(), starts: 0 };
-        for pod in 0..2 + world.below(4) {
-            let process = world.start(pod);
-            world.processes.push(process);
+        for pod in 0..2 + simulation.below(4) {
+            let process = simulation.start(pod);
+            simulation.processes.push(process);
         }
-        world
+        simulation
     }
 
     fn below(&self, bound: usize) -> usize {
@@ -98,35 +98,36 @@ impl Env {
         let clock =
             Arc::new(Drifting::new(rate, self.random.below(100_000).cast_signed() - 50_000));
         let around = deps(clock, self.random.bits());
-        let (road, hand, gate) = (Road::to(&self.store), Hand::default(), around.gate.clone());
+        let (client, hand, gate) =
+            (FakeClient::new(&self.store), Hand::default(), around.gate.clone());
         let settings = settings("host", Some(&format!("pod{pod}")));
         let elections = {
-            let road = road.clone();
+            let client = client.clone();
             async move {
                 loop {
                     let stop = CancellationToken::new();
-                    lead(road.clone(), settings.clone(), around.clone(), |_| {}, stop).await;
+                    lead(client.clone(), settings.clone(), around.clone(), |_| {}, stop).await;
                 }
             }
         };
         self.tasks.spawn("process", hand.clone().holds(elections));
-        Process { pod, road, gate, hand }
+        Process { pod, client, gate, hand }
     }
 
-    /// Something goes wrong, or right again.
-    fn trouble(&mut self) {
+    /// Injects or ends a random fault.
+    fn inject_fault(&mut self) {
         let index = self.below(self.processes.len());
         let process = &self.processes[index];
         match self.below(14) {
-            0 => *process.road.way.lock() = Way::Down,
-            1 => *process.road.way.lock() = Way::Hangs,
-            2 => *process.road.way.lock() = Way::Deaf,
-            3..5 => *process.road.way.lock() = Way::Clear,
+            0 => *process.client.network.lock() = Network::Down,
+            1 => *process.client.network.lock() = Network::Hanging,
+            2 => *process.client.network.lock() = Network::ResponsesLost,
+            3..5 => *process.client.network.lock() = Network::Up,
             5 => process.hand.set(Grip::Frozen),
             6..8 => process.hand.set(Grip::Open),
             8 => {
                 let latency = self.random.below(8_000);
-                *process.road.latency.lock() = Duration::from_millis(latency);
+                *process.client.latency.lock() = Duration::from_millis(latency);
             }
             9 => {
                 process.hand.set(Grip::Killed);
@@ -143,11 +144,11 @@ impl Env {
         }
     }
 
-    fn calm(&self) {
+    fn end_faults(&self) {
         self.store.lock().watch_is_silent = false;
         for process in &self.processes {
-            *process.road.way.lock() = Way::Clear;
-            *process.road.latency.lock() = Duration::from_millis(20);
+            *process.client.network.lock() = Network::Up;
+            *process.client.latency.lock() = Duration::from_millis(20);
             process.hand.set(Grip::Open);
         }
     }
@@ -162,41 +163,45 @@ impl Env {
     }
 }
 
-/// Runs one seed; says how often leadership changed.
+/// Runs one seed. Returns how often the leader changed.
 async fn run(seed: u64) -> usize {
-    let mut world = Env::new(seed);
+    let mut simulation = Simulation::new(seed);
     let (mut last, mut changes) = (None, 0);
     for step in 0..12_000 {
-        // Storms of a minute, with a minute to recover in between.
+        // A minute with faults, then a minute to recover.
         if step % 2_400 < 1_200 {
-            if world.below(40) == 0 {
-                world.trouble();
+            if simulation.below(40) == 0 {
+                simulation.inject_fault();
             }
         } else if step % 2_400 == 1_200 {
-            world.calm();
+            simulation.end_faults();
         }
         sleep(STEP).await;
-        let leaders = world.leaders();
+        let leaders = simulation.leaders();
         assert!(leaders.len() < 2, "seed {seed}, step {step}: {leaders:?} lead at once");
         if let Some(leader) = leaders.first() {
             changes += usize::from(last != Some(*leader));
             last = Some(*leader);
         }
         if step % 2_400 == 2_399 {
-            assert_eq!(leaders.len(), 1, "seed {seed}, step {step}: nobody leads after the storm");
+            assert_eq!(
+                leaders.len(),
+                1,
+                "seed {seed}, step {step}: nobody leads after the faults ended"
+            );
         }
     }
     changes
 }
 
 #[test]
-fn no_two_lead_at_once_and_after_trouble_one_does() {
+fn at_most_one_leads_at_a_time_and_one_does_after_faults() {
     let mut changes = 0;
     for seed in 0..60 {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         changes += runtime.unwrap().block_on(run(seed));
     }
-    // Else nothing was tested.
+    // Otherwise nothing was tested.
     assert!(changes > 200, "leadership changed only {changes} times");
 }

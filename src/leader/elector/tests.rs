@@ -2,15 +2,15 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    fake::{Drifting, Road, Store, Way, deps, settings},
+    fake::{Drifting, FakeClient, Network, Store, settings},
     *,
 };
 use crate::runtime::{Tasks, TokioSpawner};
 
-/// A candidate at work.
+/// A running candidate.
 struct Candidate {
-    road: Road,
-    around: ElectionDeps,
+    client: FakeClient,
+    deps: ElectionDeps,
     stop: CancellationToken,
     changes: Arc<parking_lot::Mutex<Vec<String>>>,
     ended: tokio::sync::oneshot::Receiver<Ended>,
@@ -21,33 +21,35 @@ fn store() -> Arc<parking_lot::Mutex<Store>> {
 }
 
 fn start(store: &Arc<parking_lot::Mutex<Store>>, settings: ElectionSettings) -> Candidate {
-    let road = Road::to(store);
-    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
+    let client = FakeClient::new(store);
+    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let stop = CancellationToken::new();
     let changes = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let (tell, ended) = tokio::sync::oneshot::channel();
+    let (send_end, ended) = tokio::sync::oneshot::channel();
     let (tasks, _) = Tasks::new(Arc::new(TokioSpawner));
-    let told = changes.clone();
+    let reported = changes.clone();
     let election = lead(
-        road.clone(),
+        client.clone(),
         settings,
-        around.clone(),
-        move |change| told.lock().push(change.message()),
+        deps.clone(),
+        move |change| reported.lock().push(change.message()),
         stop.clone(),
     );
     tasks.spawn("candidate", async move {
-        let _ = tell.send(election.await);
+        let _ = send_end.send(election.await);
     });
-    Candidate { road, around, stop, changes, ended }
+    Candidate { client, deps, stop, changes, ended }
 }
 
 impl Candidate {
     fn leads(&self) -> bool {
-        self.around.gate.check().is_ok()
+        self.deps.gate.check().is_ok()
     }
 
     async fn until_it_stops(&self) {
-        timeout(Duration::from_secs(300), self.around.gate.shuts()).await.expect("leads for ever");
+        timeout(Duration::from_secs(300), self.deps.gate.wait_until_shut())
+            .await
+            .expect("leads for ever");
     }
 
     async fn until_it_leads(&self) -> Duration {
@@ -65,7 +67,7 @@ async fn secs(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_only_candidate_makes_the_lease_and_renews_it() {
+async fn a_single_candidate_creates_and_renews_the_lease() {
     let store = store();
     let one = start(&store, settings("one", None));
     assert!(one.until_it_leads().await < Duration::from_secs(1));
@@ -82,7 +84,7 @@ async fn the_only_candidate_makes_the_lease_and_renews_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_are_set_and_others_stay() {
+async fn labels_are_set_and_others_kept() {
     let store = store();
     let mut settings = settings("one", None);
     settings.labels.insert("team".into(), "storage".into());
@@ -98,14 +100,14 @@ async fn labels_are_set_and_others_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_holders_lease_is_taken_after_its_duration_and_no_earlier() {
+async fn an_expired_lease_is_taken_after_its_duration_and_not_earlier() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
     let two = start(&store, settings("two", None));
     secs(30).await;
     assert!(one.leads() && !two.leads());
-    *one.road.way.lock() = Way::Hangs;
+    *one.client.network.lock() = Network::Hanging;
     let waited = two.until_it_leads().await;
     assert!(!one.leads());
     // The last renewal was up to a retry period ago, and seen up to 2.2 retry periods later.
@@ -117,11 +119,11 @@ async fn a_silent_holders_lease_is_taken_after_its_duration_and_no_earlier() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal_was_sent() {
-    for way in [Way::Down, Way::Hangs, Way::Deaf] {
+    for way in [Network::Down, Network::Hanging, Network::ResponsesLost] {
         let one = start(&store(), settings("one", None));
         one.until_it_leads().await;
         secs(20).await;
-        *one.road.way.lock() = way;
+        *one.client.network.lock() = way;
         let start = Instant::now();
         one.until_it_stops().await;
         assert!(start.elapsed() <= Duration::from_secs(10), "{way:?} {:?}", start.elapsed());
@@ -130,17 +132,17 @@ async fn a_leader_cut_off_shuts_its_gate_a_renew_deadline_after_its_last_renewal
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_nobody_tends_shuts_a_renew_deadline_after_the_write_was_sent() {
-    let road = Road::to(&store());
-    *road.latency.lock() = Duration::from_secs(2);
-    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
+async fn without_further_renewals_the_gate_shuts_a_renew_deadline_after_the_write_was_sent() {
+    let client = FakeClient::new(&store());
+    *client.latency.lock() = Duration::from_secs(2);
+    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
     let stop = CancellationToken::new();
-    let election = lead(road, settings("one", None), around.clone(), |_| {}, stop);
+    let election = lead(client, settings("one", None), deps.clone(), |_| {}, stop);
     let start = Instant::now();
     // Looked at 0, wrote at 2, was answered at 4; then its task sleeps for ever.
     assert!(timeout(Duration::from_millis(4100), election).await.is_err());
-    assert!(around.gate.check().is_ok());
-    timeout(Duration::from_secs(300), around.gate.shuts()).await.unwrap();
+    assert!(deps.gate.check().is_ok());
+    timeout(Duration::from_secs(300), deps.gate.wait_until_shut()).await.unwrap();
     assert_eq!(start.elapsed().as_millis() / 100, 120);
 }
 
@@ -148,7 +150,7 @@ async fn a_gate_that_nobody_tends_shuts_a_renew_deadline_after_the_write_was_sen
 async fn a_slow_api_server_costs_no_leadership() {
     let store = store();
     let one = start(&store, settings("one", None));
-    *one.road.latency.lock() = Duration::from_secs(4);
+    *one.client.latency.lock() = Duration::from_secs(4);
     one.until_it_leads().await;
     secs(300).await;
     assert!(one.leads());
@@ -161,9 +163,9 @@ async fn short_outages_cost_no_leadership() {
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
     for _ in 0..20 {
-        *one.road.way.lock() = Way::Down;
+        *one.client.network.lock() = Network::Down;
         secs(4).await;
-        *one.road.way.lock() = Way::Clear;
+        *one.client.network.lock() = Network::Up;
         secs(7).await;
         assert!(one.leads());
     }
@@ -171,7 +173,7 @@ async fn short_outages_cost_no_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn seeing_another_holder_shuts_the_gate_at_once() {
+async fn observing_another_holder_shuts_the_gate_at_once() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
@@ -185,11 +187,11 @@ async fn seeing_another_holder_shuts_the_gate_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_shuts_the_gate_until_it_is_made_again() {
+async fn a_deleted_lease_shuts_the_gate_until_it_is_created_again() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
-    *one.road.latency.lock() = Duration::from_millis(500);
+    *one.client.latency.lock() = Duration::from_millis(500);
     secs(6).await;
     store.lock().lease = None;
     let start = Instant::now();
@@ -201,7 +203,7 @@ async fn a_deleted_lease_shuts_the_gate_until_it_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_lease_is_made_by_a_standby_only_after_its_holders_duration() {
+async fn a_standby_creates_a_deleted_lease_only_after_its_holders_duration() {
     for watch_refused in [false, true] {
         let store = store();
         store.lock().watch_refused = watch_refused;
@@ -210,7 +212,7 @@ async fn a_deleted_lease_is_made_by_a_standby_only_after_its_holders_duration() 
         let two = start(&store, settings("two", None));
         secs(6).await;
         // Renewed a second ago: it leads for another nine.
-        *one.road.way.lock() = Way::Hangs;
+        *one.client.network.lock() = Network::Hanging;
         store.lock().delete();
         let waited = two.until_it_leads().await;
         assert!(!one.leads());
@@ -224,7 +226,7 @@ async fn a_deleted_lease_is_made_by_a_standby_only_after_its_holders_duration() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_makes_its_deleted_lease_anew_and_is_followed_as_before() {
+async fn a_leader_recreates_its_deleted_lease_and_standbys_wait_as_before() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
@@ -246,7 +248,7 @@ async fn a_leader_makes_its_deleted_lease_anew_and_is_followed_as_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_misses_the_lease_late_waits_from_then_on() {
+async fn a_standby_that_notices_the_deletion_late_waits_from_then_on() {
     let slow = |host| ElectionSettings {
         lease_duration: Duration::from_secs(137),
         renew_deadline: Duration::from_secs(107),
@@ -259,18 +261,18 @@ async fn a_standby_that_misses_the_lease_late_waits_from_then_on() {
     one.until_it_leads().await;
     let two = start(&store, slow("two"));
     secs(1).await;
-    *two.road.way.lock() = Way::Down;
+    *two.client.network.lock() = Network::Down;
     // Four renewals that the standby does not see.
     secs(109).await;
-    *one.road.way.lock() = Way::Hangs;
-    *two.road.way.lock() = Way::Clear;
+    *one.client.network.lock() = Network::Hanging;
+    *two.client.network.lock() = Network::Up;
     store.lock().delete();
     two.until_it_leads().await;
     assert!(!one.leads());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_emptied_lease_is_taken_again() {
+async fn a_lease_whose_holder_was_removed_is_taken_again() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
@@ -282,7 +284,7 @@ async fn an_emptied_lease_is_taken_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_leader_gives_the_lease_back_with_its_gate_shut() {
+async fn a_stopped_leader_releases_the_lease_with_its_gate_shut() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
@@ -290,7 +292,7 @@ async fn a_stopped_leader_gives_the_lease_back_with_its_gate_shut() {
     secs(3).await;
     one.stop.cancel();
     assert_eq!(one.ended.await, Ok(Ended::Released));
-    assert!(one.around.gate.check().is_err());
+    assert!(one.deps.gate.check().is_err());
     assert_eq!(*one.changes.lock(), ["one became leader", "one stopped leading"]);
     let spec = store.lock().lease.clone().unwrap()["spec"].clone();
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&json!(""), &json!(1)));
@@ -299,13 +301,13 @@ async fn a_stopped_leader_gives_the_lease_back_with_its_gate_shut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_is_shown_the_lease_and_asks_for_nothing() {
+async fn a_standby_watches_the_lease_without_further_requests() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
     let two = start(&store, settings("two", None));
     secs(1).await;
-    assert!(two.around.stands_by.is_cancelled() && !one.around.stands_by.is_cancelled());
+    assert!(two.deps.standby.is_cancelled() && !one.deps.standby.is_cancelled());
     store.lock().requests.clear();
     secs(600).await;
     assert!(one.leads() && !two.leads());
@@ -314,7 +316,7 @@ async fn a_standby_is_shown_the_lease_and_asks_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_may_not_watch_looks_from_time_to_time() {
+async fn a_standby_that_may_not_watch_reads_periodically() {
     let store = store();
     store.lock().watch_refused = true;
     let one = start(&store, settings("one", None));
@@ -334,19 +336,19 @@ async fn a_standby_that_may_not_watch_looks_from_time_to_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_whose_watch_went_silent_looks_as_early_as_without_one() {
+async fn a_standby_whose_watch_is_silent_reads_as_early_as_without_one() {
     let store = store();
     let one = start(&store, settings("one", None));
     one.until_it_leads().await;
     let two = start(&store, settings("two", None));
     secs(60).await;
-    *two.road.way.lock() = Way::Deaf;
+    *two.client.network.lock() = Network::ResponsesLost;
     one.stop.cancel();
     assert_eq!(one.ended.await, Ok(Ended::Released));
     secs(1).await;
     // Events are lost, new requests are answered.
     store.lock().watch_is_silent = true;
-    *two.road.way.lock() = Way::Clear;
+    *two.client.network.lock() = Network::Up;
     assert!(two.until_it_leads().await < Duration::from_secs(11));
 }
 
@@ -354,18 +356,18 @@ async fn a_standby_whose_watch_went_silent_looks_as_early_as_without_one() {
 async fn time_spent_suspended_ends_a_term() {
     let store = store();
     let clock = Arc::new(Drifting::new(1.0, 0));
-    let around = deps(clock.clone(), 1);
+    let deps = fake::deps(clock.clone(), 1);
     let lost = lead(
-        Road::to(&store),
+        FakeClient::new(&store),
         settings("one", None),
-        around.clone(),
+        deps.clone(),
         |_| {},
         CancellationToken::new(),
     );
     let suspend = async {
         secs(2).await;
         clock.suspend(Duration::from_secs(3600));
-        assert!(around.gate.check().is_err(), "not a moment longer");
+        assert!(deps.gate.check().is_err(), "not a moment longer");
         Instant::now()
     };
     let (ended, resumed) = tokio::join!(lost, suspend);
@@ -374,13 +376,13 @@ async fn time_spent_suspended_ends_a_term() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_cut_short_by_the_stop_does_not_keep_the_lease() {
+async fn a_renewal_cancelled_by_the_stop_does_not_keep_the_lease() {
     // The stop comes while a renewal is on its way there, or its answer on its way back.
     for millis in [4900, 5100, 5300, 5500, 5900] {
         let store = store();
         let one = start(&store, settings("one", None));
         one.until_it_leads().await;
-        *one.road.latency.lock() = Duration::from_secs(1);
+        *one.client.latency.lock() = Duration::from_secs(1);
         sleep(Duration::from_millis(millis)).await;
         one.stop.cancel();
         assert_eq!(one.ended.await, Ok(Ended::Released), "{millis}");
@@ -389,10 +391,10 @@ async fn a_renewal_cut_short_by_the_stop_does_not_keep_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_cannot_be_given_back_is_left_to_run_out() {
+async fn a_lease_that_cannot_be_released_expires() {
     let one = start(&store(), settings("one", None));
     one.until_it_leads().await;
-    *one.road.way.lock() = Way::Hangs;
+    *one.client.network.lock() = Network::Hanging;
     one.stop.cancel();
     let start = Instant::now();
     assert_eq!(one.ended.await, Ok(Ended::Unreleased));
@@ -414,17 +416,17 @@ async fn a_stopped_candidate_leaves_the_lease_to_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopped_candidate_leaves_the_lease_to_its_namesake() {
+async fn a_stopped_candidate_leaves_the_lease_to_a_process_of_the_same_name() {
     let store = store();
     let two = start(&store, settings("host", None));
-    *two.road.latency.lock() = Duration::from_secs(1);
+    *two.client.latency.lock() = Duration::from_secs(1);
     // Its create has been carried out, and it never learns of that.
     sleep(Duration::from_millis(1700)).await;
-    *two.road.way.lock() = Way::Deaf;
+    *two.client.network.lock() = Network::ResponsesLost;
     assert_eq!(store.lock().holder(), Some("host"));
     let one = start(&store, settings("host", None));
     one.until_it_leads().await;
-    *two.road.way.lock() = Way::Clear;
+    *two.client.network.lock() = Network::Up;
     secs(20).await;
     two.stop.cancel();
     assert_eq!(two.ended.await, Ok(Ended::NeverLed));
@@ -435,10 +437,10 @@ async fn a_stopped_candidate_leaves_the_lease_to_its_namesake() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_take_over_that_a_stop_cut_short_is_given_back() {
+async fn an_acquisition_cancelled_by_the_stop_is_released() {
     let store = store();
     let one = start(&store, settings("one", None));
-    *one.road.latency.lock() = Duration::from_secs(1);
+    *one.client.latency.lock() = Duration::from_secs(1);
     // The create has been carried out, its answer is on its way.
     sleep(Duration::from_millis(1700)).await;
     assert_eq!(store.lock().holder(), Some("one"));
@@ -450,9 +452,14 @@ async fn a_take_over_that_a_stop_cut_short_is_given_back() {
 /// Leaves a Lease as a killed process does.
 async fn killed(host: &str, pod_uid: Option<&str>) -> Arc<parking_lot::Mutex<Store>> {
     let store = store();
-    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
-    let election =
-        lead(Road::to(&store), settings(host, pod_uid), around, |_| {}, CancellationToken::new());
+    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
+    let election = lead(
+        FakeClient::new(&store),
+        settings(host, pod_uid),
+        deps,
+        |_| {},
+        CancellationToken::new(),
+    );
     assert!(timeout(Duration::from_secs(7), election).await.is_err());
     store
 }
@@ -486,11 +493,11 @@ async fn of_two_processes_with_one_bare_name_only_one_leads() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_is_counted_as_slow_path() {
     let store = store();
-    let road = Road::to(&store);
+    let client = FakeClient::new(&store);
     let metrics = crate::metrics::Metrics::new().unwrap();
-    let mut around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
-    around.metrics = metrics.leader.clone();
-    let election = lead(road, settings("one", None), around, |_| {}, CancellationToken::new());
+    let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
+    deps.metrics = metrics.leader.clone();
+    let election = lead(client, settings("one", None), deps, |_| {}, CancellationToken::new());
     let touch = async {
         secs(7).await;
         store.lock().edit(|lease| lease["metadata"]["annotations"] = json!({"touched": "by hand"}));
@@ -503,14 +510,14 @@ async fn a_failed_renewal_is_counted_as_slow_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taking_up_its_own_lease_after_a_restart_is_counted_as_slow_path() {
+async fn renewing_its_own_lease_after_a_restart_is_counted_as_slow_path() {
     let slow_paths = async |pod_uid| {
         let store = killed("host", Some("uid")).await;
         let metrics = crate::metrics::Metrics::new().unwrap();
-        let mut around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
-        around.metrics = metrics.leader.clone();
+        let mut deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
+        deps.metrics = metrics.leader.clone();
         let again = settings("host", Some(pod_uid));
-        let election = lead(Road::to(&store), again, around, |_| {}, CancellationToken::new());
+        let election = lead(FakeClient::new(&store), again, deps, |_| {}, CancellationToken::new());
         assert!(timeout(Duration::from_secs(60), election).await.is_err());
         metrics.text()
     };
@@ -520,15 +527,15 @@ async fn taking_up_its_own_lease_after_a_restart_is_counted_as_slow_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stuck_election_is_unhealthy_only_while_it_believes_to_lead() {
+async fn a_stuck_election_is_unhealthy_only_while_it_leads() {
     let store = store();
-    let around = deps(Arc::new(Drifting::new(1.0, 0)), 1);
-    let health = around.health.clone();
+    let deps = fake::deps(Arc::new(Drifting::new(1.0, 0)), 1);
+    let health = deps.health.clone();
     assert!(health.check().is_ok());
     let mut election = Box::pin(lead(
-        Road::to(&store),
+        FakeClient::new(&store),
         settings("one", None),
-        around,
+        deps,
         |_| {},
         CancellationToken::new(),
     ));

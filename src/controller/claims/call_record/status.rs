@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    controller::{model::record::Record, ownership::Identity},
+    controller::{model::record::Record, ownership::ProvisionerIdentity},
     kube::{
         Edit,
         client::finalizers,
@@ -41,7 +41,7 @@ pub enum RecordStatus {
 #[derive(Debug, Clone, Copy)]
 pub struct ThisProcess<'a> {
     /// The driver and the node of this process.
-    pub identity: &'a Identity,
+    pub identity: &'a ProvisionerIdentity,
     /// The node that is gone and whose call for the claim this process follows.
     pub adopted: Option<&'a str>,
 }
@@ -89,7 +89,7 @@ pub fn judge(
 
 /// Whether the process of this node, or the only process, made the recorded call. A record without
 /// a node belongs to the process that provisions for the claim (`is_ours`).
-fn is_of_this_node(record: &Record, identity: &Identity, is_ours: bool) -> bool {
+fn is_of_this_node(record: &Record, identity: &ProvisionerIdentity, is_ours: bool) -> bool {
     match &record.node {
         _ if identity.node.is_none() => true,
         Some(node) => identity.is_on(node),
@@ -266,11 +266,11 @@ mod tests {
         serde_json::from_value(object.clone()).unwrap()
     }
 
-    fn identity(node: Option<&str>) -> Identity {
-        Identity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
+    fn identity(node: Option<&str>) -> ProvisionerIdentity {
+        ProvisionerIdentity { driver: "d".into(), in_tree: None, node: node.map(str::to_owned) }
     }
 
-    fn here(identity: &Identity) -> ThisProcess<'_> {
+    fn here(identity: &ProvisionerIdentity) -> ThisProcess<'_> {
         ThisProcess { identity, adopted: None }
     }
 

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     controller::{
         claims::call_record::{RecordStatus, status},
-        ownership::Identity,
+        ownership::ProvisionerIdentity,
     },
     kube::{
         informer::{InformerEvent, cache::Change},
@@ -225,7 +225,11 @@ impl Inner {
 }
 
 /// Decides why a claim is kept, if it is. Evaluated anew at every event (safety rule 12).
-fn interest(identity: &Identity, claim: &Claim, record_status: Option<&RecordStatus>) -> Interest {
+fn interest(
+    identity: &ProvisionerIdentity,
+    claim: &Claim,
+    record_status: Option<&RecordStatus>,
+) -> Interest {
     match record_status {
         _ if claim.is_unbound() && identity.owns_claim(claim) => Interest::Unbound,
         // The process of that node follows the call while the claim is not being deleted.

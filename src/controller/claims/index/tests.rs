@@ -23,7 +23,7 @@ fn empty_index() -> ClaimIndex {
 
 fn index_of_node(node: Option<&str>) -> ClaimIndex {
     let node = node.map(str::to_owned);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node };
     ClaimIndex::new(identity, |uid| Some(format!("pvc-{uid}")), |_| {})
 }
 
@@ -251,7 +251,7 @@ fn a_volume_of_any_name_seen_after_its_claim_was_listed_makes_it_done() {
 
 #[test]
 fn a_name_without_the_whole_uid_is_always_looked_up() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let index = lead(index);
     index.on_event(InformerEvent::Apply(claim("0a1b")));
@@ -260,7 +260,7 @@ fn a_name_without_the_whole_uid_is_always_looked_up() {
 
 #[tokio::test]
 async fn a_name_without_the_whole_uid_is_looked_up_before_each_new_call() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     let index = lead(index);
     index.on_event(InformerEvent::Apply(claim("0a1b")));
@@ -434,7 +434,7 @@ fn claims_are_found_by_their_class() {
 
 #[test]
 fn two_claims_that_share_a_name_do_not_take_it_from_each_other() {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let index = ClaimIndex::new(identity, |_| Some("pvc-cut".into()), |_| {});
     index.on_event(InformerEvent::Apply(claim("first")));
     index.on_event(InformerEvent::Apply(claim("second")));
@@ -558,7 +558,7 @@ async fn a_volume_made_by_hand_closes_no_open_call() {
 fn with_closings() -> (ClaimIndex, Arc<Mutex<Vec<String>>>) {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let calls = Arc::clone(&closed);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let index = lead(ClaimIndex::new(identity, name, move |uid| calls.lock().push(uid.to_owned())));
     index.on_event(InformerEvent::Apply(claim("u")));
@@ -626,7 +626,7 @@ fn a_claim_that_waits_needs_its_source_until_it_is_deleted_or_has_its_volume() {
 fn a_claim_with_a_record_needs_its_source_until_the_record_is_removed() {
     let closed: Arc<Mutex<Vec<String>>> = Arc::default();
     let calls = Arc::clone(&closed);
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let name = |uid: &str| Some(format!("pvc-{uid}"));
     let index = ClaimIndex::new(identity, name, move |uid| calls.lock().push(uid.to_owned()));
     let mut deleted = with_record("u", DRIVER);

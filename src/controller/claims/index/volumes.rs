@@ -49,7 +49,8 @@ impl ClaimIndex {
     /// Whether a provisioner of our driver has made the PersistentVolume, and so named it.
     fn is_named_by_us(&self, volume: &Volume) -> bool {
         let maker = volume.annotation(PROVISIONED_BY);
-        !claim_uid(volume).is_empty() && maker.is_some_and(|maker| self.0.identity.knows(maker))
+        !claim_uid(volume).is_empty()
+            && maker.is_some_and(|maker| self.0.identity.is_own_name(maker))
     }
 
     /// Whether a live look-up for the claim finds the PersistentVolume by its name.

@@ -15,8 +15,8 @@ use crate::{
 
 const DRIVER: &str = "d.example.com";
 
-fn identity() -> Identity {
-    Identity { driver: DRIVER.into(), in_tree: None, node: None }
+fn identity() -> ProvisionerIdentity {
+    ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None }
 }
 
 fn claim(node: Option<&str>) -> Arc<Claim> {
@@ -56,7 +56,7 @@ fn planned(snapshot: &ClaimSnapshot, class: Option<Arc<StorageClass>>) -> String
 }
 
 fn planned_by(
-    identity: &Identity,
+    identity: &ProvisionerIdentity,
     snapshot: &ClaimSnapshot,
     class: Option<Arc<StorageClass>>,
 ) -> String {
@@ -188,7 +188,7 @@ fn a_recorded_call_is_repeated_only_with_its_class() {
 
 #[test]
 fn a_claim_whose_call_is_open_on_another_node_is_left_to_it() {
-    let on_node = Identity { node: Some("n1".into()), ..identity() };
+    let on_node = ProvisionerIdentity { node: Some("n1".into()), ..identity() };
     let class = || Some(class(DRIVER, "Immediate"));
     let record =
         |node: Option<&str>| Some(Record { node: node.map(str::to_owned), ..Record::default() });

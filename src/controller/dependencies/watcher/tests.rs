@@ -9,28 +9,32 @@ use crate::kube::{
 
 #[test]
 fn reads_come_often_at_first_and_gently_later() {
-    let early: Vec<u64> = (0..6).map(|reads| read_after(reads, Duration::ZERO).as_secs()).collect();
+    let early: Vec<u64> = (0..6).map(|reads| read_delay(reads, Duration::ZERO).as_secs()).collect();
     assert_eq!(early, [1, 2, 4, 5, 5, 5]);
-    let late: Vec<u64> = (0..6).map(|reads| read_after(reads, EAGER).as_secs()).collect();
+    let late: Vec<u64> = (0..6).map(|reads| read_delay(reads, EAGER_PERIOD).as_secs()).collect();
     assert_eq!(late, [1, 2, 4, 8, 15, 15]);
-    assert_eq!(read_after(u32::MAX, Duration::MAX), Duration::from_secs(15));
+    assert_eq!(read_delay(u32::MAX, Duration::MAX), Duration::from_secs(15));
 }
 
-/// A lookout at work, and what it wakes.
-struct Post {
-    waits: DependencyIndex,
+/// A watcher at work, and what it wakes.
+struct RunningWatcher {
+    dependencies: DependencyIndex,
     woken: mpsc::UnboundedReceiver<Item>,
     _work: tokio::task::JoinHandle<()>,
 }
 
 #[allow(clippy::disallowed_methods)] // a test's own task
-fn post(server: &Server) -> Post {
-    let waits = DependencyIndex::default();
+fn start(server: &Server) -> RunningWatcher {
+    let dependencies = DependencyIndex::default();
     let (wake, woken) = mpsc::unbounded_channel();
     let wake = Box::new(move |item| wake.send(item).unwrap());
-    let lookout =
-        DependencyWatcher::new(client(server), waits.clone(), wake, vec![Kind::of::<Claim>()]);
-    Post { waits, woken, _work: tokio::spawn(lookout.run()) }
+    let watcher = DependencyWatcher::new(
+        client(server),
+        dependencies.clone(),
+        wake,
+        vec![Kind::of::<Claim>()],
+    );
+    RunningWatcher { dependencies, woken, _work: tokio::spawn(watcher.run()) }
 }
 
 fn secret(name: &str) -> Dependency {
@@ -49,10 +53,10 @@ fn is_watch(request: &Request) -> bool {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_comes_brings_back_who_waits_for_it() {
     let server = Server::new(|_, _| Answer::watch().event(10, "ADDED", &object("1")));
-    let mut post = post(&server);
+    let mut watcher = start(&server);
     let began = Instant::now();
-    post.waits.wait(&Item::claim("1"), &[secret("s").missing()]);
-    assert_eq!(post.woken.recv().await, Some(Item::claim("1")));
+    watcher.dependencies.wait(&Item::claim("1"), &[secret("s").missing()]);
+    assert_eq!(watcher.woken.recv().await, Some(Item::claim("1")));
     assert_eq!(began.elapsed(), Duration::from_secs(10));
     let watch = server.seen().remove(0);
     assert!(
@@ -65,7 +69,7 @@ async fn an_object_that_comes_brings_back_who_waits_for_it() {
     assert!(watch.header("accept").contains("as=PartialObjectMetadata"), "no content");
 }
 
-/// What is there as it was seen wakes nobody; another version does.
+/// The version that the item observed does not wake it; another version does.
 #[tokio::test(start_paused = true)]
 async fn only_another_version_counts() {
     let server = Server::new(|_, _| {
@@ -74,15 +78,15 @@ async fn only_another_version_counts() {
             .iter()
             .fold(Answer::watch(), |answer, (after, kind, it)| answer.event(*after, kind, it))
     });
-    let mut post = post(&server);
+    let mut watcher = start(&server);
     let began = Instant::now();
     let metadata = serde_json::from_value(json!({"resourceVersion": "1"})).unwrap();
-    post.waits.wait(&Item::volume("pv"), &[secret("s").as_seen(&metadata)]);
-    assert_eq!(post.woken.recv().await, Some(Item::volume("pv")));
+    watcher.dependencies.wait(&Item::volume("pv"), &[secret("s").observed_as(&metadata)]);
+    assert_eq!(watcher.woken.recv().await, Some(Item::volume("pv")));
     assert_eq!(began.elapsed(), Duration::from_secs(10));
 }
 
-/// The right to read is all there is: asked often for a minute, then gently, and found in time.
+/// With the right to read alone, the object is read often for a minute, then less often.
 #[tokio::test(start_paused = true)]
 async fn where_watching_is_forbidden_it_is_read() {
     let there = Arc::new(Mutex::new(false));
@@ -92,21 +96,21 @@ async fn where_watching_is_forbidden_it_is_read() {
         false if *is_there.lock() => Answer::json(200, &object("1")),
         false => Answer::refusal(404, "NotFound", "none"),
     });
-    let mut post = post(&server);
-    post.waits.wait(&Item::claim("1"), &[secret("s").missing()]);
+    let mut watcher = start(&server);
+    watcher.dependencies.wait(&Item::claim("1"), &[secret("s").missing()]);
     sleep(Duration::from_secs(120)).await;
     let reads = server.times();
     let (first, rest) = (reads[0], &reads[1..]);
-    assert_eq!(first, 0, "the one try to watch");
+    assert_eq!(first, 0, "the only attempt to watch");
     let gaps: Vec<u64> = rest.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let early = rest.iter().zip(&gaps).filter(|(at, _)| **at < 55);
     assert!(early.into_iter().all(|(_, gap)| *gap <= 5), "{reads:?}");
     assert!(gaps.iter().all(|gap| *gap <= 15) && reads.len() < 25, "{reads:?}");
-    // Somebody else comes to wait for it: often again, though it is long known to be missing.
-    post.waits.wait(&Item::claim("2"), &[secret("s").missing()]);
+    // Another item begins to wait: the object is read often again.
+    watcher.dependencies.wait(&Item::claim("2"), &[secret("s").missing()]);
     *there.lock() = true;
     let began = Instant::now();
-    let woken = [post.woken.recv().await, post.woken.recv().await].map(Option::unwrap);
+    let woken = [watcher.woken.recv().await, watcher.woken.recv().await].map(Option::unwrap);
     assert_eq!(woken, [Item::claim("1"), Item::claim("2")]);
     assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
 }
@@ -115,16 +119,16 @@ async fn where_watching_is_forbidden_it_is_read() {
 async fn nothing_is_asked_for_once_nobody_waits() {
     for watching in [true, false] {
         let server = Server::new(move |_, request| match is_watch(request) {
-            // Ends at once, as some proxies do it.
+            // Ends at once, as behind some proxies.
             true if watching => Answer::status(200),
             true => Answer::refusal(403, "Forbidden", "no"),
             false => Answer::refusal(500, "InternalError", "no"),
         });
-        let post = post(&server);
-        post.waits.wait(&Item::claim("1"), &[secret("s")]);
+        let watcher = start(&server);
+        watcher.dependencies.wait(&Item::claim("1"), &[secret("s")]);
         sleep(Duration::from_secs(30)).await;
-        post.waits.forget(&Item::claim("1"));
-        sleep(Duration::from_secs(2)).await; // what is on its way gets out
+        watcher.dependencies.forget(&Item::claim("1"));
+        sleep(Duration::from_secs(2)).await; // requests under way end
         let asked = server.seen().len();
         assert!((4..=20).contains(&asked), "{asked}");
         sleep(Duration::from_secs(600)).await;
@@ -132,24 +136,24 @@ async fn nothing_is_asked_for_once_nobody_waits() {
     }
 }
 
-/// Sixty-four watches, and reads for what is beyond, twenty a second at most.
+/// At most 64 watches; further objects are read, at most 20 a second.
 #[tokio::test(start_paused = true)]
 async fn there_are_never_too_many_watches_or_reads() {
     let server = Server::new(|_, request| {
         if is_watch(request) { Answer::watch() } else { Answer::refusal(404, "NotFound", "none") }
     });
-    let post = post(&server);
+    let watcher = start(&server);
     for number in 0..1000 {
         let name = format!("s{number}");
-        post.waits.wait(&Item::claim(&name), &[secret(&name).missing()]);
+        watcher.dependencies.wait(&Item::claim(&name), &[secret(&name).missing()]);
     }
     sleep(Duration::from_secs(60)).await;
     let (watches, reads): (Vec<_>, Vec<_>) = server.seen().into_iter().partition(is_watch);
-    assert_eq!(watches.len(), WATCHES);
+    assert_eq!(watches.len(), MAX_WATCHES);
     assert!((1000..=1201).contains(&reads.len()), "{}", reads.len());
 }
 
-/// What may not be watched leaves its place to what may.
+/// A forbidden watch does not count towards the maximum.
 #[tokio::test(start_paused = true)]
 async fn a_refused_watch_takes_no_place() {
     let server = Server::new(|_, request| match is_watch(request) {
@@ -157,13 +161,13 @@ async fn a_refused_watch_takes_no_place() {
         true => Answer::watch(),
         false => Answer::refusal(404, "NotFound", "none"),
     });
-    let post = post(&server);
-    for number in 0..WATCHES {
+    let watcher = start(&server);
+    for number in 0..MAX_WATCHES {
         let name = format!("barred{number}");
-        post.waits.wait(&Item::claim(&name), &[secret(&name).missing()]);
+        watcher.dependencies.wait(&Item::claim(&name), &[secret(&name).missing()]);
     }
     sleep(Duration::from_secs(60)).await;
-    post.waits.wait(&Item::claim("free"), &[secret("free").missing()]);
+    watcher.dependencies.wait(&Item::claim("free"), &[secret("free").missing()]);
     sleep(Duration::from_secs(60)).await;
     let watched = |request: &_| is_watch(request) && request.url.contains("free");
     assert_eq!(server.seen().iter().filter(|request| watched(request)).count(), 1);
@@ -172,27 +176,27 @@ async fn a_refused_watch_takes_no_place() {
 #[tokio::test(start_paused = true)]
 async fn what_others_watch_and_what_has_no_name_is_left_to_them() {
     let server = Server::new(|_, _| Answer::watch());
-    let post = post(&server);
+    let watcher = start(&server);
     let claim = Dependency::object::<Claim>(Some("ns"), "data");
-    post.waits.wait(&Item::claim("1"), &[claim, Dependency::any::<Secret>()]);
+    watcher.dependencies.wait(&Item::claim("1"), &[claim, Dependency::any::<Secret>()]);
     sleep(Duration::from_secs(60)).await;
     assert!(server.seen().is_empty());
 }
 
-/// Any object of the namespace will do: its collection is read, and a change of it wakes.
+/// For "any object of the namespace" the collection is read, and a change in it wakes the item.
 #[tokio::test(start_paused = true)]
 async fn any_object_of_a_namespace_is_looked_for_gently() {
     let items = Arc::new(Mutex::new(vec![]));
     let listed = Arc::clone(&items);
     let server = Server::new(move |_, _| Answer::json(200, &json!({"items": &*listed.lock()})));
-    let mut post = post(&server);
-    post.waits.wait(&Item::claim("1"), &[Dependency::any_in::<Secret>("ns")]);
+    let mut watcher = start(&server);
+    watcher.dependencies.wait(&Item::claim("1"), &[Dependency::any_in::<Secret>("ns")]);
     sleep(Duration::from_secs(50)).await;
-    assert!(post.woken.try_recv().is_err(), "there are none");
+    assert!(watcher.woken.try_recv().is_err(), "there are none");
     for object in [object("1"), object("2")] {
         let began = Instant::now();
         items.lock().push(object);
-        assert_eq!(post.woken.recv().await, Some(Item::claim("1")));
+        assert_eq!(watcher.woken.recv().await, Some(Item::claim("1")));
         assert!(began.elapsed() <= Duration::from_secs(5), "{:?}", began.elapsed());
     }
     let asked = server.seen();
@@ -200,38 +204,38 @@ async fn any_object_of_a_namespace_is_looked_for_gently() {
     assert!(asked.len() < 30, "{}", asked.len());
 }
 
-/// It changed after the attempt had read it, and the watch showed that before anybody waited.
+/// The object changed after the attempt read it, and its event came before the item was registered.
 #[tokio::test(start_paused = true)]
 async fn what_others_watch_is_read_once_by_who_may_have_missed_it() {
     let claim = || Dependency::object::<Claim>(Some("ns"), "data");
     let metadata =
         |version: &str| serde_json::from_value(json!({"resourceVersion": version})).unwrap();
-    for (saw, comes_back) in [
+    for (observed, comes_back) in [
         (claim().missing(), true),
-        (claim().as_seen(&metadata("6")), true),
-        (claim().as_seen(&metadata("7")), false),
+        (claim().observed_as(&metadata("6")), true),
+        (claim().observed_as(&metadata("7")), false),
     ] {
         let server = Server::new(|_, _| Answer::json(200, &object("7")));
-        let mut post = post(&server);
+        let mut watcher = start(&server);
         for _ in 0..3 {
-            post.waits.wait(&Item::claim("1"), std::slice::from_ref(&saw));
+            watcher.dependencies.wait(&Item::claim("1"), std::slice::from_ref(&observed));
             sleep(Duration::from_secs(60)).await;
         }
-        assert_eq!(server.seen().len(), 1, "{saw:?}");
-        assert_eq!(post.woken.try_recv().is_ok(), comes_back, "{saw:?}");
-        assert!(post.woken.try_recv().is_err(), "once: {saw:?}");
+        assert_eq!(server.seen().len(), 1, "{observed:?}");
+        assert_eq!(watcher.woken.try_recv().is_ok(), comes_back, "{observed:?}");
+        assert!(watcher.woken.try_recv().is_err(), "once: {observed:?}");
     }
 }
 
-/// A claim is served and another one has just read that there is none: what was known went with
-/// the first.
+/// The last waiting item leaves, and with it what is known; another one that just read that the object
+/// is missing begins to wait.
 #[tokio::test(start_paused = true)]
 async fn who_comes_right_after_the_last_one_left_misses_nothing() {
     let server = Server::new(|_, _| Answer::watch().event(0, "ADDED", &object("1")));
-    let mut post = post(&server);
-    post.waits.wait(&Item::claim("1"), &[secret("s").missing()]);
-    assert_eq!(post.woken.recv().await, Some(Item::claim("1")));
-    post.waits.forget(&Item::claim("1"));
-    post.waits.wait(&Item::claim("2"), &[secret("s").missing()]);
-    assert_eq!(post.woken.recv().await, Some(Item::claim("2")));
+    let mut watcher = start(&server);
+    watcher.dependencies.wait(&Item::claim("1"), &[secret("s").missing()]);
+    assert_eq!(watcher.woken.recv().await, Some(Item::claim("1")));
+    watcher.dependencies.forget(&Item::claim("1"));
+    watcher.dependencies.wait(&Item::claim("2"), &[secret("s").missing()]);
+    assert_eq!(watcher.woken.recv().await, Some(Item::claim("2")));
 }

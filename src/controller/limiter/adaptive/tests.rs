@@ -1,29 +1,29 @@
-//! The rule as a table, and what holds after any history.
+//! Examples of the limit's rules, and a property that holds after any history.
 
 use proptest::prelude::*;
 
 use super::*;
 use Congestion::{Bearable, Locked, Overload, Unknown};
 
-/// `count` calls that run at once and all end so; none of them a repeat.
-fn round(limit: &mut Limit, count: usize, strain: Congestion) {
+/// Runs `count` concurrent calls that all end with this congestion; none is a repeat.
+fn round(limit: &mut AdaptiveLimit, count: usize, congestion: Congestion) {
     let calls: Vec<_> = (0..count).map(|_| limit.begin()).collect();
     for call in calls {
-        limit.end(call, strain, false, Instant::now());
+        limit.end(call, congestion, false, Instant::now());
     }
 }
 
-/// Rounds of as many calls as may run, all ending so: the limits after each.
-fn rounds(limit: &mut Limit, count: usize, strain: Congestion) -> Vec<usize> {
+/// Runs rounds of as many calls as the limit allows. Returns the limit after each round.
+fn rounds(limit: &mut AdaptiveLimit, count: usize, congestion: Congestion) -> Vec<usize> {
     let run = |_| {
-        round(limit, limit.limit(), strain);
+        round(limit, limit.limit(), congestion);
         limit.limit()
     };
     (0..count).map(run).collect()
 }
 
-/// How many single calls that go well bring the limit to its maximum.
-fn recovery(limit: &mut Limit) -> usize {
+/// The number of successful single calls until the limit is at its maximum.
+fn recovery(limit: &mut AdaptiveLimit) -> usize {
     let mut calls = 0;
     while limit.limit() < limit.max && calls < 1_000_000 {
         round(limit, 1, Bearable);
@@ -34,22 +34,26 @@ fn recovery(limit: &mut Limit) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_answers_gets_all_calls() {
-    let mut limit = Limit::new(100);
+    let mut limit = AdaptiveLimit::new(100);
     assert_eq!(rounds(&mut limit, 3, Bearable), [100, 100, 100]);
-    assert!(limit.is_as_new());
+    assert!(limit.is_reset());
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_round_of_overload_halves_the_limit_down_to_one() {
-    for strain in [Overload, Locked] {
-        let mut limit = Limit::new(100);
-        assert_eq!(rounds(&mut limit, 8, strain), [50, 25, 12, 6, 3, 1, 1, 1], "{strain:?}");
+    for congestion in [Overload, Locked] {
+        let mut limit = AdaptiveLimit::new(100);
+        assert_eq!(
+            rounds(&mut limit, 8, congestion),
+            [50, 25, 12, 6, 3, 1, 1, 1],
+            "{congestion:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_begun_before_the_fall_ended_tells_nothing_new() {
-    let mut limit = Limit::new(8);
+async fn calls_that_began_before_the_fall_ended_are_no_signals() {
+    let mut limit = AdaptiveLimit::new(8);
     let calls: Vec<_> = (0..8).map(|_| limit.begin()).collect();
     for call in calls.into_iter().rev() {
         limit.end(call, Overload, false, Instant::now());
@@ -59,7 +63,7 @@ async fn what_was_begun_before_the_fall_ended_tells_nothing_new() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lone_claim_that_hangs_does_not_lower_the_limit() {
-    let mut limit = Limit::new(100);
+    let mut limit = AdaptiveLimit::new(100);
     for _ in 0..1000 {
         round(&mut limit, 1, Overload);
     }
@@ -67,8 +71,8 @@ async fn a_lone_claim_that_hangs_does_not_lower_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeat_that_meets_its_own_lock_does_not_lower_the_limit() {
-    let mut limit = Limit::new(10);
+async fn a_repeated_call_that_finds_its_volume_locked_does_not_lower_the_limit() {
+    let mut limit = AdaptiveLimit::new(10);
     for _ in 0..100 {
         let calls: Vec<_> = (0..10).map(|_| limit.begin()).collect();
         for call in calls {
@@ -79,18 +83,18 @@ async fn a_repeat_that_meets_its_own_lock_does_not_lower_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_fall_a_refused_repeat_beyond_what_went_well_is_a_sign() {
-    let mut limit = Limit::new(8);
+async fn after_a_fall_a_locked_repeat_beyond_the_proven_concurrency_is_a_signal() {
+    let mut limit = AdaptiveLimit::new(8);
     round(&mut limit, 8, Overload);
     round(&mut limit, 2, Bearable);
     let calls: Vec<_> = (0..3).map(|_| limit.begin()).collect();
-    let signs = calls.into_iter().map(|call| limit.end(call, Locked, true, Instant::now()));
-    assert_eq!(signs.collect::<Vec<_>>(), [false, false, true]);
+    let signals = calls.into_iter().map(|call| limit.end(call, Locked, true, Instant::now()));
+    assert_eq!(signals.collect::<Vec<_>>(), [false, false, true]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_climbs_to_below_the_ceiling_and_tries_that_again_later() {
-    let mut limit = Limit::new(100);
+async fn the_limit_rises_to_below_its_ceiling_and_tries_the_ceiling_later() {
+    let mut limit = AdaptiveLimit::new(100);
     rounds(&mut limit, 3, Overload);
     assert_eq!((limit.limit(), limit.ceiling), (12, Some(25)));
     let climbed = rounds(&mut limit, 14, Bearable);
@@ -99,8 +103,8 @@ async fn it_climbs_to_below_the_ceiling_and_tries_that_again_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_nothing_works_one_call_at_a_time_asks_after_growing_rests() {
-    let mut limit = Limit::new(2);
+async fn during_an_outage_single_calls_are_made_after_growing_rests() {
+    let mut limit = AdaptiveLimit::new(2);
     round(&mut limit, 2, Overload);
     let mut rests = Vec::new();
     for _ in 0..5 {
@@ -116,56 +120,56 @@ async fn while_nothing_works_one_call_at_a_time_asks_after_growing_rests() {
     assert!(!limit.admits(Instant::now()), "one at a time");
     limit.end(probe, Bearable, true, Instant::now());
     assert_eq!(limit.limit(), 2);
-    assert!(limit.is_as_new());
+    assert!(limit.is_reset());
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_the_limit_doubles_each_round() {
-    let mut limit = Limit::new(100);
+    let mut limit = AdaptiveLimit::new(100);
     rounds(&mut limit, 8, Overload);
     assert_eq!(rounds(&mut limit, 7, Bearable), [2, 4, 8, 16, 32, 64, 100]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_long_without_signs_begins_anew() {
-    let mut limit = Limit::new(100);
+async fn a_class_without_signals_for_long_starts_over() {
+    let mut limit = AdaptiveLimit::new(100);
     rounds(&mut limit, 8, Overload);
-    tokio::time::advance(FORGOTTEN.saturating_sub(Duration::from_secs(1))).await;
-    limit.forget_old_signs(Instant::now());
+    tokio::time::advance(SIGNAL_LIFETIME.saturating_sub(Duration::from_secs(1))).await;
+    limit.expire_signals(Instant::now());
     assert_eq!(limit.limit(), 1);
     tokio::time::advance(Duration::from_secs(1)).await;
-    limit.forget_old_signs(Instant::now());
-    assert!(limit.is_as_new());
+    limit.expire_signals(Instant::now());
+    assert!(limit.is_reset());
 }
 
-fn strain() -> impl Strategy<Value = Congestion> {
+fn congestion() -> impl Strategy<Value = Congestion> {
     prop_oneof![Just(Unknown), Just(Bearable), Just(Locked), Just(Overload)]
 }
 
 proptest! {
     #[test]
-    fn after_any_history_the_limit_is_in_bounds_and_comes_back(
+    fn after_any_history_the_limit_is_in_bounds_and_recovers(
         max in 0_usize..40,
-        history in prop::collection::vec((0_usize..8, strain(), any::<bool>(), 0_u64..3000), 0..400),
+        history in prop::collection::vec((0_usize..8, congestion(), any::<bool>(), 0_u64..3000), 0..400),
     ) {
-        let mut limit = Limit::new(max);
+        let mut limit = AdaptiveLimit::new(max);
         let (mut now, mut calls) = (Instant::now(), Vec::new());
-        for (which, strain, repeats, wait) in history {
+        for (which, congestion, repeats, wait) in history {
             now += Duration::from_millis(wait);
             if limit.admits(now) {
                 calls.push(limit.begin());
             }
             if which < calls.len() {
-                limit.end(calls.remove(which), strain, repeats, now);
+                limit.end(calls.remove(which), congestion, repeats, now);
             }
             prop_assert!((1..=max.max(1)).contains(&limit.limit()));
-            prop_assert_eq!(limit.under_way(), calls.len());
+            prop_assert_eq!(limit.running(), calls.len());
             prop_assert!(calls.len() <= max.max(1));
         }
         for call in calls {
             limit.end(call, Unknown, false, now);
         }
-        prop_assert!(limit.admits(now + REST.1), "it always goes on");
+        prop_assert!(limit.admits(now + REST.1), "it always admits a call in the end");
         let bound = 16 * limit.max + 16;
         let calls = recovery(&mut limit);
         prop_assert!(calls <= bound, "{} calls", calls);

@@ -1,37 +1,37 @@
-//! Who is next, and that no permit is lost.
+//! The order of grants, and that no permit is lost.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Enters the key and says whether it may call.
+/// Requests a permit for the claim `key`.
 fn enter(queue: &mut FairQueue, key: &str, class: &str) -> Option<Ticket> {
     queue.enter(&Item::claim(key), class, Instant::now())
 }
 
-fn end(queue: &mut FairQueue, ticket: &Ticket, strain: Congestion) -> Vec<String> {
-    queue.end(ticket, strain, false, Instant::now());
-    serve(queue)
+fn end(queue: &mut FairQueue, ticket: &Ticket, congestion: Congestion) -> Vec<String> {
+    queue.end(ticket, congestion, false, Instant::now());
+    reserve_free(queue)
 }
 
-/// The keys of the claims that are served.
-fn serve(queue: &mut FairQueue) -> Vec<String> {
+/// Reserves free permits. Returns the UIDs of their claims.
+fn reserve_free(queue: &mut FairQueue) -> Vec<String> {
     let claim = |item| match item {
         Item::Claim(uid) => uid,
         Item::Volume(name) => panic!("{name}"),
     };
-    queue.serve(Instant::now()).into_iter().map(claim).collect()
+    queue.reserve_free(Instant::now()).into_iter().map(claim).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_came_first_is_served_first_and_finds_its_permit() {
+async fn the_first_waiting_key_gets_the_next_permit() {
     let mut queue = FairQueue::new(1);
     let first = enter(&mut queue, "a", "fast").unwrap();
     assert!(enter(&mut queue, "b", "fast").is_none());
     assert!(enter(&mut queue, "c", "fast").is_none());
-    assert!(enter(&mut queue, "b", "fast").is_none(), "a second look keeps its place");
+    assert!(enter(&mut queue, "b", "fast").is_none(), "a repeated request keeps its position");
     assert_eq!(end(&mut queue, &first, Congestion::Bearable), ["b"]);
-    assert!(enter(&mut queue, "d", "fast").is_none(), "reserved is not free");
+    assert!(enter(&mut queue, "d", "fast").is_none(), "the permit is reserved");
     assert!(enter(&mut queue, "b", "fast").is_some());
 }
 
@@ -44,7 +44,7 @@ async fn the_class_with_the_fewest_calls_is_next() {
         assert!(enter(&mut queue, key, class).is_none());
     }
     assert_eq!(end(&mut queue, &slow.remove(0), Congestion::Bearable), ["x"]);
-    let next = "of two with one each, the one whose last turn is longer ago";
+    let next = "of two classes with one call each, the one whose last grant is older";
     assert_eq!(end(&mut queue, &slow.remove(0), Congestion::Bearable), ["d"], "{next}");
     assert_eq!(end(&mut queue, &slow.remove(0), Congestion::Bearable), ["y"], "{next}");
 }
@@ -64,7 +64,7 @@ async fn a_class_that_fails_leaves_its_permits_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_gives_up_a_place_or_a_permit() {
+async fn leaving_releases_a_position_or_a_reserved_permit() {
     let mut queue = FairQueue::new(1);
     let first = enter(&mut queue, "a", "fast").unwrap();
     for key in ["b", "c", "d"] {
@@ -73,13 +73,13 @@ async fn leaving_gives_up_a_place_or_a_permit() {
     queue.leave(&Item::claim("b"), Instant::now());
     assert_eq!(end(&mut queue, &first, Congestion::Bearable), ["c"]);
     queue.leave(&Item::claim("c"), Instant::now());
-    assert_eq!(serve(&mut queue), ["d"]);
+    assert_eq!(reserve_free(&mut queue), ["d"]);
     let holds = |uid| queue.holds(&Item::claim(uid));
     assert!(!holds("b") && !holds("c") && holds("d"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_and_a_volume_of_the_same_name_are_two() {
+async fn a_claim_and_a_volume_of_the_same_name_are_different_keys() {
     let (mut queue, now) = (FairQueue::new(2), Instant::now());
     let first = queue.enter(&Item::claim("a"), "fast", now).unwrap();
     assert!(queue.enter(&Item::volume("a"), "fast", now).is_some());
@@ -87,11 +87,11 @@ async fn a_claim_and_a_volume_of_the_same_name_are_two() {
     assert!(queue.enter(&Item::claim("b"), "fast", now).is_none());
     queue.leave(&Item::claim("b"), now);
     queue.end(&first, Congestion::Bearable, false, now);
-    assert_eq!(queue.serve(now), [Item::volume("b")]);
+    assert_eq!(queue.reserve_free(now), [Item::volume("b")]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_of_another_class_by_now_waits_there() {
+async fn a_key_whose_class_changed_waits_in_the_new_class() {
     let mut queue = FairQueue::new(1);
     let first = enter(&mut queue, "a", "old").unwrap();
     assert!(enter(&mut queue, "b", "old").is_none());
@@ -102,7 +102,7 @@ async fn a_key_of_another_class_by_now_waits_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_without_anything_to_know_is_forgotten() {
+async fn an_idle_class_is_removed() {
     let mut queue = FairQueue::new(2);
     let call = enter(&mut queue, "a", "fast").unwrap();
     assert_eq!(queue.loads().len(), 1);
@@ -110,7 +110,7 @@ async fn a_class_without_anything_to_know_is_forgotten() {
     assert!(queue.loads().is_empty());
 }
 
-/// One thing that happens, to the key or call with this number.
+/// An operation on the key or call with this number.
 #[derive(Debug, Clone)]
 enum Step {
     Enter(u8, u8),
@@ -119,7 +119,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let strain = prop_oneof![
+    let congestion = prop_oneof![
         Just(Congestion::Unknown),
         Just(Congestion::Bearable),
         Just(Congestion::Locked),
@@ -128,13 +128,13 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0_u8..12, 0_u8..3).prop_map(|(key, class)| Step::Enter(key, class)),
         (0_u8..12).prop_map(Step::Leave),
-        (0_usize..6, strain).prop_map(|(call, strain)| Step::End(call, strain)),
+        (0_usize..6, congestion).prop_map(|(call, congestion)| Step::End(call, congestion)),
     ]
 }
 
 proptest! {
     #[test]
-    fn no_permit_is_lost_and_nobody_waits_beside_a_free_one(
+    fn no_permit_is_lost_and_no_key_waits_while_one_is_free(
         total in 1_usize..6,
         steps in prop::collection::vec((step(), 0_u64..2000), 0..300),
     ) {
@@ -147,35 +147,35 @@ proptest! {
                     calls.extend(queue.enter(&Item::claim(&key.to_string()), &class.to_string(), now));
                 }
                 Step::Leave(key) => queue.leave(&Item::claim(&key.to_string()), now),
-                Step::End(call, strain) if call < calls.len() => {
+                Step::End(call, congestion) if call < calls.len() => {
                     let ticket = calls.remove(call);
-                    queue.end(&ticket, strain, false, now);
+                    queue.end(&ticket, congestion, false, now);
                 }
                 Step::End(..) => {}
             }
-            queue.serve(now);
-            let reserved = queue.places.values();
-            let reserved = reserved.filter(|place| matches!(place, Place::Reserved(_))).count();
-            prop_assert_eq!(queue.under_way, calls.len() + reserved);
-            prop_assert!(queue.under_way <= total);
-            prop_assert!(queue.next_class(now).is_none(), "somebody could be served");
+            queue.reserve_free(now);
+            let reserved = queue.positions.values();
+            let reserved = reserved.filter(|position| matches!(position, Position::Reserved(_))).count();
+            prop_assert_eq!(queue.taken, calls.len() + reserved);
+            prop_assert!(queue.taken <= total);
+            prop_assert!(queue.next_class(now).is_none(), "a permit is free for a waiting key");
         }
-        // Everything ends: everybody who waits is served in time, and nothing is kept.
+        // All calls end: every waiting key gets a permit in time, and nothing is kept.
         for ticket in calls {
             queue.end(&ticket, Congestion::Bearable, false, now);
         }
         let mut served = 0;
-        while !queue.places.is_empty() {
-            queue.serve(now);
-            let key = queue.places.iter().find(|(_, place)| matches!(place, Place::Reserved(_)));
+        while !queue.positions.is_empty() {
+            queue.reserve_free(now);
+            let key = queue.positions.iter().find(|(_, position)| matches!(position, Position::Reserved(_)));
             let Some(key) = key.map(|(key, _)| key.clone()) else {
-                now = queue.next_time().expect("somebody waits for nothing");
+                now = queue.next_time().expect("a key waits, and no time is set");
                 continue;
             };
             queue.leave(&key, now);
             served += 1;
             prop_assert!(served <= 12);
         }
-        prop_assert_eq!(queue.under_way, 0);
+        prop_assert_eq!(queue.taken, 0);
     }
 }

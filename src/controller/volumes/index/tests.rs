@@ -4,14 +4,14 @@ use super::*;
 
 const DRIVER: &str = "d.example.com";
 
-/// How the driver calls a volume, where it is one of its own.
+/// The handle of a volume of the driver.
 fn handle(volume: &Volume) -> Option<String> {
     let csi = volume.spec.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
     Some(csi.volume_handle.clone())
 }
 
-fn books() -> (VolumeIndex, ClaimIndex) {
-    let identity = Identity { driver: DRIVER.into(), in_tree: None, node: None };
+fn indexes() -> (VolumeIndex, ClaimIndex) {
+    let identity = ProvisionerIdentity { driver: DRIVER.into(), in_tree: None, node: None };
     let claims = ClaimIndex::new(identity.clone(), |uid| Some(format!("pvc-{uid}")), |_| {});
     let in_reach = |volume: &Volume| volume.name() != "elsewhere";
     (VolumeIndex::new(identity, claims.clone(), in_reach, handle), claims)
@@ -33,50 +33,53 @@ fn released(name: &str) -> Volume {
 
 #[tokio::test(start_paused = true)]
 async fn only_volumes_of_ours_with_something_due_are_kept() {
-    let (book, _) = books();
+    let (index, _) = indexes();
     for (idle, driver) in [("Available", DRIVER), ("Released", "other")] {
         assert_eq!(
-            book.observe(InformerEvent::Apply(volume("idle", idle, driver))),
-            Wake::default()
+            index.on_event(InformerEvent::Apply(volume("idle", idle, driver))),
+            WakeUps::default()
         );
     }
-    assert_eq!(book.len(), (0, 0));
-    assert_eq!(book.observe(InformerEvent::Apply(released("pv"))).volumes, ["pv"]);
-    assert_eq!(book.all(), ["pv"]);
+    assert_eq!(index.len(), (0, 0));
+    assert_eq!(index.on_event(InformerEvent::Apply(released("pv"))).volumes, ["pv"]);
+    assert_eq!(index.all(), ["pv"]);
     assert_eq!(
-        book.observe(InformerEvent::Apply(volume("pv", "Available", DRIVER))),
-        Wake::default()
+        index.on_event(InformerEvent::Apply(volume("pv", "Available", DRIVER))),
+        WakeUps::default()
     );
-    assert_eq!(book.len(), (0, 0), "left, though not deleted");
+    assert_eq!(index.len(), (0, 0), "left, though not deleted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_volume_out_of_reach_only_the_finalizer_is_looked_after() {
-    let (book, _) = books();
-    assert_eq!(book.observe(InformerEvent::Apply(released("elsewhere"))), Wake::default());
-    assert_eq!(book.len(), (0, 0));
+async fn for_volumes_out_of_reach_only_the_finalizer_is_due() {
+    let (index, _) = indexes();
+    assert_eq!(index.on_event(InformerEvent::Apply(released("elsewhere"))), WakeUps::default());
+    assert_eq!(index.len(), (0, 0));
     let bound = volume("elsewhere", "Bound", DRIVER);
-    assert_eq!(book.observe(InformerEvent::Apply(bound)), Wake::default(), "nobody hurries");
-    assert_eq!((book.to_adopt(), book.orphans()), (vec![], vec!["elsewhere".to_owned()]));
+    assert_eq!(index.on_event(InformerEvent::Apply(bound)), WakeUps::default(), "not urgent");
+    assert_eq!(
+        (index.to_protect(), index.to_protect_elsewhere()),
+        (vec![], vec!["elsewhere".to_owned()])
+    );
     let mut kept = volume("elsewhere", "Bound", DRIVER);
     kept.spec.persistent_volume_reclaim_policy = "Retain".into();
     kept.metadata.finalizers =
         Some(vec![crate::controller::volumes::finalizer::PROTECTION.to_owned()]);
-    assert_eq!(book.observe(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
+    assert_eq!(index.on_event(InformerEvent::Apply(kept)).volumes, ["elsewhere"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_view_is_news_once_and_not_for_long() {
-    let (book, _) = books();
-    let news = || book.snapshot("pv").unwrap().is_news();
-    book.observe(InformerEvent::InitApply(released("pv")));
-    assert!(!news(), "it may have stood so for ever");
-    book.observe(InformerEvent::Apply(released("pv")));
-    assert!(news());
-    assert!(!news(), "whoever comes again has waited");
-    book.observe(InformerEvent::Apply(released("pv")));
-    tokio::time::advance(NEWS).await;
-    assert!(!news());
+async fn only_the_first_snapshot_soon_after_an_event_is_fresh() {
+    let (index, _) = indexes();
+    let is_fresh = || index.snapshot("pv").unwrap().is_fresh();
+    index.on_event(InformerEvent::InitApply(released("pv")));
+    assert!(!is_fresh(), "the list says nothing about its age");
+    index.on_event(InformerEvent::Apply(released("pv")));
+    assert!(is_fresh());
+    assert!(!is_fresh(), "not the first snapshot");
+    index.on_event(InformerEvent::Apply(released("pv")));
+    tokio::time::advance(FRESH).await;
+    assert!(!is_fresh());
 }
 
 fn in_version(version: &str, mut volume: Volume) -> Volume {
@@ -86,119 +89,119 @@ fn in_version(version: &str, mut volume: Volume) -> Volume {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_remembered_until_the_object_is_gone() {
-    let (book, _) = books();
+    let (index, _) = indexes();
     let pv = released("pv");
-    book.observe(InformerEvent::Apply(pv.clone()));
-    assert_eq!(book.snapshot("pv").unwrap().deletion, Deletion::NotYet);
-    book.deletion_begins(&pv);
-    book.deletion_reached(&pv, Deletion::AtDriver);
-    assert_eq!(book.snapshot("pv").unwrap().deletion, Deletion::AtDriver);
+    index.on_event(InformerEvent::Apply(pv.clone()));
+    assert_eq!(index.snapshot("pv").unwrap().deletion, Deletion::Pending);
+    index.begin_deletion(&pv);
+    index.set_deletion(&pv, Deletion::DeletedAtDriver);
+    assert_eq!(index.snapshot("pv").unwrap().deletion, Deletion::DeletedAtDriver);
     let mut successor = released("pv");
     successor.metadata.uid = Some("another".into());
-    book.observe(InformerEvent::Apply(successor));
-    let anew = book.snapshot("pv").unwrap().deletion;
-    assert_eq!(anew, Deletion::NotYet, "another volume under the same name");
-    book.observe(InformerEvent::Delete(pv.clone()));
-    assert_eq!(book.len(), (1, 0), "the other one stays");
-    book.deletion_reached(&pv, Deletion::Removed);
-    assert_eq!(book.len(), (1, 0), "its end was seen already");
+    index.on_event(InformerEvent::Apply(successor));
+    let anew = index.snapshot("pv").unwrap().deletion;
+    assert_eq!(anew, Deletion::Pending, "another volume under the same name");
+    index.on_event(InformerEvent::Delete(pv.clone()));
+    assert_eq!(index.len(), (1, 0), "the other one stays");
+    index.set_deletion(&pv, Deletion::Removed);
+    assert_eq!(index.len(), (1, 0), "it is gone already");
 }
 
-/// A list that was asked for later than a watch began shows the successor before the watch comes to its
-/// predecessor's end.
+/// A list that was requested after the watch may contain the successor before the watch reports the
+/// deletion of its predecessor.
 #[tokio::test(start_paused = true)]
-async fn a_late_end_does_not_take_the_successor_with_it() {
-    let (book, _) = books();
+async fn a_late_deletion_event_does_not_remove_the_successor() {
+    let (index, _) = indexes();
     let mut successor = released("pv");
     successor.metadata.uid = Some("another".into());
-    book.observe(InformerEvent::InitApply(successor.clone()));
-    book.observe(InformerEvent::Delete(released("pv")));
-    assert_eq!(book.all(), ["pv"]);
-    book.observe(InformerEvent::Delete(successor));
-    assert!(book.all().is_empty());
+    index.on_event(InformerEvent::InitApply(successor.clone()));
+    index.on_event(InformerEvent::Delete(released("pv")));
+    assert_eq!(index.all(), ["pv"]);
+    index.on_event(InformerEvent::Delete(successor));
+    assert!(index.all().is_empty());
 }
 
-/// What a new list shows again as it was is no reason to try before a back-off ends.
+/// A new list repeats volumes that are in their back-off.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_shows_a_volume_as_it_was_wakes_nobody() {
-    let (book, _) = books();
+async fn an_unchanged_volume_in_a_new_list_is_not_queued() {
+    let (index, _) = indexes();
     let listed =
-        |version| book.observe(InformerEvent::InitApply(in_version(version, released("pv"))));
+        |version| index.on_event(InformerEvent::InitApply(in_version(version, released("pv"))));
     assert_eq!(listed("5").volumes, ["pv"]);
-    book.observe(InformerEvent::Init);
-    assert_eq!(listed("5"), Wake::default());
+    index.on_event(InformerEvent::Init);
+    assert_eq!(listed("5"), WakeUps::default());
     assert_eq!(listed("6").volumes, ["pv"]);
 }
 
-/// Also where its end was missed.
+/// Also if its deletion was missed.
 #[tokio::test(start_paused = true)]
-async fn the_end_of_one_wakes_who_waits_with_the_same_handle() {
+async fn the_deletion_of_a_volume_queues_those_with_the_same_handle() {
     for is_missed in [false, true] {
-        let (book, _) = books();
+        let (index, _) = indexes();
         let mut sharer = volume("sharer", "Bound", DRIVER);
         sharer.spec.persistent_volume_reclaim_policy = "Delete".into();
         sharer.spec.csi.as_mut().unwrap().volume_handle = "pv".into();
         sharer.status.phase = "Released".into();
-        book.observe(InformerEvent::InitApply(sharer.clone()));
-        book.observe(InformerEvent::InitApply(released("pv")));
+        index.on_event(InformerEvent::InitApply(sharer.clone()));
+        index.on_event(InformerEvent::InitApply(released("pv")));
         let woken = if is_missed {
-            book.observe(InformerEvent::Init);
-            book.observe(InformerEvent::InitApply(released("pv")));
-            book.observe(InformerEvent::InitDone)
+            index.on_event(InformerEvent::Init);
+            index.on_event(InformerEvent::InitApply(released("pv")));
+            index.on_event(InformerEvent::InitDone)
         } else {
-            book.observe(InformerEvent::Delete(sharer))
+            index.on_event(InformerEvent::Delete(sharer))
         };
         assert_eq!(woken.volumes, ["pv"], "missed: {is_missed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanished_between_two_lists_is_gone() {
-    let (book, claims) = books();
+async fn a_volume_that_is_missing_in_a_new_list_is_gone() {
+    let (index, claims) = indexes();
     claims.on_event(InformerEvent::Apply(
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
-    book.observe(InformerEvent::Apply(released("pv")));
-    book.deletion_begins(&released("pv"));
-    book.deletion_reached(&released("pv"), Deletion::AtDriver);
-    book.observe(InformerEvent::Init);
-    book.observe(InformerEvent::InitDone);
-    assert_eq!(book.len(), (0, 0));
-    assert!(claims.snapshot("u").unwrap().may_call, "its claim may get another");
+    index.on_event(InformerEvent::Apply(released("pv")));
+    index.begin_deletion(&released("pv"));
+    index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
+    index.on_event(InformerEvent::Init);
+    index.on_event(InformerEvent::InitDone);
+    assert_eq!(index.len(), (0, 0));
+    assert!(claims.snapshot("u").unwrap().may_call, "its claim may get another one");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_volume_that_goes_past_is_compared_with_our_claims() {
-    let (book, claims) = books();
+async fn every_volume_is_compared_with_our_claims() {
+    let (index, claims) = indexes();
     claims.on_event(InformerEvent::Apply(
         serde_json::from_value(json!({"metadata": {"uid": "u", "annotations": {"volume.kubernetes.io/storage-provisioner": DRIVER}}})).unwrap(),
     ));
-    book.observe(InformerEvent::Apply(volume("any-name", "Pending", "another.driver")));
+    index.on_event(InformerEvent::Apply(volume("any-name", "Pending", "another.driver")));
     assert!(!claims.snapshot("u").unwrap().may_call);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_remembered_while_nothing_is_due() {
-    let (book, _) = books();
-    book.observe(InformerEvent::Apply(released("pv")));
-    book.deletion_begins(&released("pv"));
-    // Some controller moves the phase there and back while the driver works.
-    book.observe(InformerEvent::Apply(volume("pv", "Failed", DRIVER)));
-    book.deletion_reached(&released("pv"), Deletion::AtDriver);
-    book.observe(InformerEvent::Init);
-    book.observe(InformerEvent::InitApply(volume("pv", "Failed", DRIVER)));
-    book.observe(InformerEvent::InitDone);
-    book.observe(InformerEvent::Apply(released("pv")));
-    assert_eq!(book.snapshot("pv").unwrap().deletion, Deletion::AtDriver);
+    let (index, _) = indexes();
+    index.on_event(InformerEvent::Apply(released("pv")));
+    index.begin_deletion(&released("pv"));
+    // Another controller changes the phase and changes it back while the driver works.
+    index.on_event(InformerEvent::Apply(volume("pv", "Failed", DRIVER)));
+    index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
+    index.on_event(InformerEvent::Init);
+    index.on_event(InformerEvent::InitApply(volume("pv", "Failed", DRIVER)));
+    index.on_event(InformerEvent::InitDone);
+    index.on_event(InformerEvent::Apply(released("pv")));
+    assert_eq!(index.snapshot("pv").unwrap().deletion, Deletion::DeletedAtDriver);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_removed_once_only_its_echo_is_awaited() {
-    let (book, _) = books();
-    book.observe(InformerEvent::Apply(released("pv")));
-    book.deletion_begins(&released("pv"));
-    book.deletion_reached(&released("pv"), Deletion::AtDriver);
-    assert!(!book.is_removed("pv") && !book.is_removed("unknown"));
-    book.deletion_reached(&released("pv"), Deletion::Removed);
-    assert!(book.is_removed("pv"));
+async fn a_volume_is_removed_until_its_deletion_event_arrives() {
+    let (index, _) = indexes();
+    index.on_event(InformerEvent::Apply(released("pv")));
+    index.begin_deletion(&released("pv"));
+    index.set_deletion(&released("pv"), Deletion::DeletedAtDriver);
+    assert!(!index.is_removed("pv") && !index.is_removed("unknown"));
+    index.set_deletion(&released("pv"), Deletion::Removed);
+    assert!(index.is_removed("pv"));
 }

@@ -55,7 +55,9 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
 async fn an_event_older_than_the_close_confirms_no_record() {
     let index = leading_index();
     index.on_event(InformerEvent::Apply(claim("u")));
-    let Some(RecordStatus::Open(record)) = index.0.record_status_of(&with_record("u", DRIVER), None) else {
+    let Some(RecordStatus::Open(record)) =
+        index.0.record_status_of(&with_record("u", DRIVER), None)
+    else {
         panic!("a record of this driver counts");
     };
     index.set_record_status("u", Some(RecordStatus::Open(record.clone())));
