@@ -55,7 +55,7 @@ impl ClaimEvents {
     /// Something that no call will change keeps the claim from its volume: the last word until
     /// that changes, so it gets out however many failures came before.
     pub fn blocked(&self, claim: &Claim, why: &str) {
-        self.0.last_word(subject(claim), Severity::Warning, "ProvisioningFailed", why);
+        self.0.final_event(subject(claim), Severity::Warning, "ProvisioningFailed", why);
     }
 
     /// The driver says that the request can't be met as it stands.
@@ -71,7 +71,7 @@ impl ClaimEvents {
     /// The claim's PersistentVolume is saved: the last word about this claim.
     pub fn provisioned(&self, claim: &Claim, volume: &str) {
         let text = ["Successfully provisioned volume ", volume].concat();
-        self.0.last_word(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
+        self.0.final_event(subject(claim), Severity::Normal, "ProvisioningSucceeded", text);
     }
 }
 
