@@ -202,7 +202,7 @@ impl VolumeIndex {
         };
         let mut wake = match inner.volumes.seen(&name, interesting.then(|| Arc::new(volume))) {
             // Shown again by a new list: those that wait and back off are not woken for that.
-            Change::Updated { old, new } if at.is_none() && new.is_as_before(&old) => {
+            Change::Updated { old, new } if at.is_none() && new.is_same_version_as(&old) => {
                 Wake::default()
             }
             Change::Entered(_) | Change::Updated { .. } if due == Due::Protect => {

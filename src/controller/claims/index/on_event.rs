@@ -89,7 +89,7 @@ impl ClaimIndex {
         let stood = inner.stood.remove(&uid);
         let known = inner.entries.get(&uid).filter(|entry| entry.interest != Interest::None);
         // Shown again by a new list: those who wait and back off are not woken for that.
-        let again = |entry: &Entry| is_listed && claim.is_as_before(&entry.claim);
+        let again = |entry: &Entry| is_listed && claim.is_same_version_as(&entry.claim);
         let is_news = known.is_none_or(|entry| !again(entry) && entry.is_news(&claim));
         if !inner.entries.contains_key(&uid) {
             let since = inner.listed.is_born_since(&claim);
