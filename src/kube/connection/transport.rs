@@ -94,7 +94,7 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn send(&self, request: &mut Request) -> impl Future<Output = Outcome> + Send;
 }
 
-/// A [`Service`] that sends requests to the API server. Clones are cheap and share its connections.
+/// A service that sends requests to the API server. Clones are cheap and share its connections.
 #[derive(Clone)]
 pub struct Transport(Arc<dyn AnyService>);
 
