@@ -26,11 +26,7 @@ pub(crate) fn is_dns_name(text: &str) -> bool {
         let bytes = part.as_bytes();
         let plain =
             bytes.iter().all(|byte| b"abcdefghijklmnopqrstuvwxyz0123456789-".contains(byte));
-        plain
-            && !matches!(
-                (bytes.first(), bytes.last()),
-                (None, _) | (Some(b'-'), _) | (_, Some(b'-'))
-            )
+        plain && !matches!((bytes.first(), bytes.last()), (None | Some(b'-'), _) | (_, Some(b'-')))
     };
     text.len() <= 253 && text.split('.').all(is_part)
 }
@@ -94,7 +90,9 @@ mod cases {
     /// Runs a body with its examples as they are, then with so many cases made of them and of chance.
     pub(crate) fn run(name: &str, cases: u32, body: impl Fn(&[u8])) {
         let examples = examples(name);
-        examples.iter().for_each(|example| body(example));
+        for example in &examples {
+            body(example);
+        }
         let config = Config { cases, failure_persistence: None, ..Config::default() };
         let checked = TestRunner::new(config).run(&inputs(examples), |input| {
             body(&input);

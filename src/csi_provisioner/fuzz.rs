@@ -64,9 +64,10 @@ pub fn csi_answer(data: &[u8]) {
 fn check(prepared: &Prepared, volume: &Volume, made: &PersistentVolume) {
     assert!(prepared.source.is_none() || volume.content_source.is_some(), "an empty copy");
     let json = json!(made);
-    assert_eq!(json["metadata"]["name"], "pvc-u");
-    assert!(json["metadata"].get("finalizers").is_none(), "{json}");
-    let spec = &json["spec"];
+    let at = |pointer| json.pointer(pointer).unwrap_or(&Value::Null);
+    assert_eq!(at("/metadata/name"), "pvc-u");
+    assert!(at("/metadata/finalizers").is_null(), "{json}");
+    let spec = at("/spec");
     let members: BTreeSet<_> =
         spec.as_object().into_iter().flatten().map(|(name, _)| &**name).collect();
     let known = [
@@ -86,7 +87,7 @@ fn check(prepared: &Prepared, volume: &Volume, made: &PersistentVolume) {
         csi.as_object().is_some_and(|csi| !csi.keys().any(|key| key.contains("ecret"))),
         "{csi}"
     );
-    let size = spec["capacity"]["storage"].as_str().and_then(|size| Quantity::parse(size).ok());
+    let size = at("/spec/capacity/storage").as_str().and_then(|size| Quantity::parse(size).ok());
     assert!(size.is_some_and(|size| size >= prepared.size), "{spec}");
     let most = MAX_ID + MAX_CONTEXT + MAX_TOPOLOGY + 4096;
     assert!(texts(&json) <= most, "{} bytes", texts(&json));

@@ -96,8 +96,7 @@ async fn exchange(routes: &Arc<Routes>, data: &[u8]) -> Vec<u8> {
     // Whether it ends well is the client's affair.
     let ended = timeout(MOMENT, pin!(connection)).await;
     assert!(ended.is_ok(), "a connection hangs after {:?}", text(data));
-    let answers = answers.lock().clone();
-    answers
+    answers.lock().clone()
 }
 
 /// A connection in memory.

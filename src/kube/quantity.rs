@@ -6,14 +6,14 @@
 //!
 //! There are differences where Go overflows silently: [`Quantity::value`] saturates (in Go `100E` has
 //! the value 0), multiples of more than exa are formatted with `E` (Go omits the suffix), and exponents
-//! of more than 32 bits (Go wraps) and more than 38 digits are errors.
+//! of more than 32 bits (Go wraps) and more than 38 digits, without trailing zeros, are errors.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 
 use std::{cmp::Ordering, fmt};
 
-/// The most digits of a mantissa: an `i128` holds any number of so many digits.
+/// The most digits of a mantissa, without trailing zeros: an `i128` holds any number of so many digits.
 const DIGITS: u32 = 38;
 /// The exponent of the smallest unit, a nano.
 const NANO: i64 = -9;
@@ -74,7 +74,7 @@ impl Quantity {
         }
         let parts = Parts::split(text)?;
         let suffix = Suffix::parse(parts.suffix)?;
-        let amount = Amount::new(parts.mantissa()?, -parts.places()).times(suffix)?;
+        let amount = parts.number()?.times(suffix)?;
         let amount = amount.rounded_to_nanos();
         let format = suffix.format();
         let amount = if format == Format::BinarySi { amount.capped() } else { amount };
@@ -151,9 +151,12 @@ impl<'a> Parts<'a> {
         Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix })
     }
 
-    fn mantissa(&self) -> Result<i128, QuantityError> {
+    /// The number without its suffix.
+    fn number(&self) -> Result<Amount, QuantityError> {
         let all = format!("{}{}", self.whole, self.fraction);
-        let digits = all.trim_start_matches('0');
+        let digits = all.trim_end_matches('0');
+        let zeros = i64::try_from(all.len() - digits.len()).unwrap_or(i64::MAX);
+        let digits = digits.trim_start_matches('0');
         if digits.len() > DIGITS as usize {
             return Err(QuantityError::Numeric);
         }
@@ -162,7 +165,8 @@ impl<'a> Parts<'a> {
         } else {
             digits.parse().map_err(|_| QuantityError::Numeric)?
         };
-        Ok(if self.negative { -magnitude } else { magnitude })
+        let mantissa = if self.negative { -magnitude } else { magnitude };
+        Ok(Amount::new(mantissa, zeros.saturating_sub(self.places())))
     }
 
     /// The number of digits after the point.

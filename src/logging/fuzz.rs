@@ -2,12 +2,13 @@
 
 use std::{
     io::{Result, Write},
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tracing::Dispatch;
 use tracing_subscriber::{Registry, layer::SubscriberExt as _};
 
 use super::{Logger, listen_for_ever};
@@ -30,12 +31,13 @@ const AROUND: usize = 1024;
 /// Where that does not hold.
 pub fn log_line(data: &[u8]) {
     let text = text(data);
-    let long = text.repeat(2 * MOST / text.len().max(1) / 6 + 1);
+    // Just beyond the bound of one text.
+    let long = text.repeat(4096 / text.len().max(1) + 1);
     for text in [&*text, &*long] {
-        let klog = logged(LogFormat::Text, text);
+        let klog = KLOG.logged(text);
         // Each further line begins with a tab, the last one with a space and a bracket.
         check(&klog.replace("\n\t", " ").replace("\n >", " "), text);
-        let json = logged(LogFormat::Json, text);
+        let json = JSON.logged(text);
         check(&json, text);
         check_object(&json, text);
     }
@@ -89,24 +91,40 @@ impl Write for Written {
     }
 }
 
-/// The line that tells the text in each way there is.
-fn logged(format: LogFormat, text: &str) -> String {
-    let written = Written::default();
-    let settings = Logging { verbosity: 0, vmodule: vec![], format };
-    let logger = Logger::new(&settings, Arc::new(Fixed), written.clone());
-    listen_for_ever();
-    tracing::subscriber::with_default(Registry::default().with(logger), || {
-        let span = tracing::info_span!("work", around = text);
-        span.in_scope(|| tracing::info!(field = text, shown = %text, debug = ?text, "{text}"));
-    });
-    let bytes = written.0.lock().clone();
-    String::from_utf8(bytes).unwrap_or_default()
+/// A logger of one format. Making one takes longer than a thousand lines.
+struct Recorder {
+    dispatch: Dispatch,
+    written: Written,
+}
+
+static KLOG: LazyLock<Recorder> = LazyLock::new(|| Recorder::new(LogFormat::Text));
+static JSON: LazyLock<Recorder> = LazyLock::new(|| Recorder::new(LogFormat::Json));
+
+impl Recorder {
+    fn new(format: LogFormat) -> Self {
+        listen_for_ever();
+        let written = Written::default();
+        let settings = Logging { verbosity: 10, vmodule: vec![], format };
+        let logger = Logger::new(&settings, Arc::new(Fixed), written.clone());
+        Self { dispatch: Dispatch::new(Registry::default().with(logger)), written }
+    }
+
+    /// The line that tells the text in each way there is; beyond the usual verbosity, where none is left
+    /// out that comes again.
+    fn logged(&self, text: &str) -> String {
+        tracing::dispatcher::with_default(&self.dispatch, || {
+            let span = tracing::info_span!("work", around = text);
+            span.in_scope(|| tracing::debug!(field = text, shown = %text, debug = ?text, "{text}"));
+        });
+        let bytes = std::mem::take(&mut *self.written.0.lock());
+        String::from_utf8(bytes).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn no_text_makes_a_line_long_or_brings_a_control_character_into_it() {
-        crate::fuzzing::run("log_line", 60, super::log_line);
+        crate::fuzzing::run("log_line", 100, super::log_line);
     }
 }

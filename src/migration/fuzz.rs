@@ -30,7 +30,7 @@ pub fn migration(data: &[u8]) {
         });
         let terms = json!([{"matchExpressions": [{"key": zone_key(plugin), "operator": "In", "values": [zone]}]}]);
         let affinity = json!({"required": {"nodeSelectorTerms": terms}});
-        check_volume(plugin, json!({"csi": csi, "nodeAffinity": affinity}), handle);
+        check_volume(plugin, &json!({"csi": csi, "nodeAffinity": affinity}), handle);
     }
     check_ebs(handle);
 }
@@ -47,7 +47,7 @@ fn check_url(url: &str) {
             assert!(url.contains('%') || url.contains(&path), "{url:?}: {path:?}");
         }
         Err(why) => {
-            assert!(why.starts_with("parse \"") && !why.contains(char::is_control), "{why:?}")
+            assert!(why.starts_with("parse \"") && !why.contains(char::is_control), "{why:?}");
         }
     }
 }
@@ -89,7 +89,7 @@ fn check_namespaces(given: &BTreeMap<String, String>, translated: &BTreeMap<Stri
     }
 }
 
-fn check_volume(plugin: &'static Plugin, spec: Value, handle: &str) {
+fn check_volume(plugin: &'static Plugin, spec: &Value, handle: &str) {
     let volume = json!({"metadata": {"name": "pv"}, "spec": spec});
     let Ok(volume) = serde_json::from_value::<PersistentVolume>(volume) else { return };
     let Ok(in_tree) = Migration(plugin).to_in_tree(volume) else { return };

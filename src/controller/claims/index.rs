@@ -336,10 +336,11 @@ impl ClaimIndex {
         inner.entries.get(uid).is_some_and(|entry| entry.mark.is_some())
     }
 
-    /// Whether the claim carries a record of this very request.
+    /// Whether the claim carries a record of this very request, by an answer of the API server to this
+    /// process: an event may be older than the last write.
     pub fn is_recorded(&self, uid: &str, record: &Record) -> bool {
         let inner = self.0.inner.lock();
-        let entry = inner.entries.get(uid).filter(|entry| !entry.mark_is_doubtful);
+        let entry = inner.entries.get(uid).filter(|entry| entry.record_is_confirmed);
         let mark = entry.and_then(|entry| entry.mark.as_deref());
         matches!(mark, Some(RecordStatus::Open(mark)) if mark == record)
     }
@@ -347,14 +348,14 @@ impl ClaimIndex {
     /// The claim's mark was to be changed or taken off, and the API server may have done so although it
     /// answered with an error.
     pub fn mark_is_doubtful(&self, uid: &str) {
-        self.change(uid, |entry| entry.mark_is_doubtful = true);
+        self.change(uid, |entry| entry.record_is_confirmed = false);
     }
 
     /// The claim's mark was written, or taken off.
     pub fn marked(&self, uid: &str, mark: Option<RecordStatus>) {
         self.change(uid, |entry| {
+            entry.record_is_confirmed = matches!(mark, Some(RecordStatus::Open(_)));
             entry.mark = mark.map(Box::new);
-            entry.mark_is_doubtful = false;
         });
     }
 

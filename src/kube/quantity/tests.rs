@@ -237,6 +237,19 @@ fn bytes_are_formatted_with_binary_suffixes() {
     }
 }
 
+/// Formatting may add up to two zeros.
+#[test]
+fn zeros_at_the_end_are_not_counted_as_digits() {
+    let longest = parse("5392236862193302288790003773025288066.1");
+    let written = Quantity { verbatim: None, ..longest }.to_string();
+    assert_eq!(written, "5392236862193302288790003773025288066100m");
+    assert_eq!(parse(&written), parse("5392236862193302288790003773025288066.1"));
+    let huge = format!("1{}", "0".repeat(45));
+    assert_eq!(parse(&huge), parse("1e45"));
+    assert_eq!(parse(&format!("-{huge}.000n")), parse("-1e36"));
+    assert_eq!(parse(&format!("{huge}Mi")).to_string(), parse("8Ei").to_string());
+}
+
 #[test]
 fn quantities_compare_by_number() {
     for (less, more) in

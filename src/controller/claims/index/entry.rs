@@ -33,8 +33,9 @@ pub(super) struct Entry {
     /// Whether a mark that is seen on it is known: this process has put one on it, or tried to, or has
     /// taken up the record of another's call.
     pub(super) mark_is_known: bool,
-    /// What this process wrote last about the mark may count or not: the answer was an error.
-    pub(super) mark_is_doubtful: bool,
+    /// The API server has confirmed the record of an open call to this process, and none of its later
+    /// writes may have taken that off.
+    pub(super) record_is_confirmed: bool,
     /// The node that is gone, whose call for it is followed here.
     pub(super) adopted: Option<Box<str>>,
     /// Whether a PersistentVolume that a provisioner has made for it was seen: its call is closed.

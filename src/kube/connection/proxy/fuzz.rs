@@ -22,6 +22,8 @@ pub fn no_proxy(data: &[u8]) {
     let is_local = host == "localhost" || address.is_some_and(|address| address.is_loopback());
     let named = |entry: &str| names(&entry.trim().to_lowercase(), &host, address);
     assert!(!exempt || is_local || no_proxy.split(',').any(named), "{no_proxy:?} {server}");
+    let within = |entry: &str| is_within(entry.trim(), address);
+    assert!(exempt || !no_proxy.split(',').any(within), "{no_proxy:?} {server}");
     let alone = no_proxy.split(',').any(|entry| is_exempt(entry, &server));
     assert_eq!(exempt, alone || is_exempt("", &server), "{no_proxy:?} {server}");
     assert_eq!(is_local, is_exempt("", &server), "{server}");
@@ -66,9 +68,8 @@ fn names(entry: &str, host: &str, address: Option<IpAddr>) -> bool {
     if entry == "*" {
         return true;
     }
-    if let (Some((network, bits)), Some(address)) = (entry.split_once('/'), address) {
-        let network = network.parse::<IpAddr>().ok();
-        return network.is_some_and(|network| share_prefix(network, address, bits.parse().ok()));
+    if entry.contains('/') && address.is_some() {
+        return is_within(entry, address);
     }
     let without_port = entry.rsplit_once(':').map_or(entry, |(host, _)| host);
     [entry, without_port].into_iter().any(|entry| {
@@ -79,6 +80,14 @@ fn names(entry: &str, host: &str, address: Option<IpAddr>) -> bool {
         let is_below = below.is_some_and(|below| below.is_empty() || below.ends_with('.'));
         same_address || !domain.is_empty() && is_below
     })
+}
+
+/// Whether the entry is a network that contains the address.
+fn is_within(entry: &str, address: Option<IpAddr>) -> bool {
+    let (Some((network, bits)), Some(address)) = (entry.split_once('/'), address) else {
+        return false;
+    };
+    network.parse().is_ok_and(|network| share_prefix(network, address, bits.parse().ok()))
 }
 
 /// Whether the first `bits` bits of two addresses are equal.

@@ -52,6 +52,21 @@ async fn a_record_is_open_for_as_long_as_it_counts() {
 }
 
 #[tokio::test]
+async fn an_event_that_is_older_than_the_close_confirms_no_record() {
+    let book = working();
+    book.observe(InformerEvent::Apply(claim("u")));
+    let Some(RecordStatus::Open(record)) = book.0.mark(&marked("u", DRIVER), None) else {
+        panic!("a record of this driver counts");
+    };
+    book.marked("u", Some(RecordStatus::Open(record.clone())));
+    assert!(book.is_recorded("u", &record));
+    book.marked("u", Some(RecordStatus::Closed));
+    // The watch lags behind: this is the claim as it was before.
+    book.observe(InformerEvent::Apply(marked("u", DRIVER)));
+    assert!(!book.is_recorded("u", &record), "the next call must be recorded again");
+}
+
+#[tokio::test]
 async fn a_record_that_does_not_count_is_reported_once() {
     let book = working();
     let void = || recorded("u", &json!({"driver": DRIVER, "volume": "x-u"}));
